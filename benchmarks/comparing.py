@@ -14,9 +14,8 @@ import json
 
 import numpy as np
 
-from headbook.analysis.flips import LEVEL
-from headbook.analysis.medians import medians
-from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise
+from headbook.analysis.multiple_testing import LEVEL
+from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise, medians
 
 HEADS, BUCKET = 144, 4
 OTHERS = (72, 270)  # heads of two models of other shapes

@@ -29,17 +29,15 @@ from transformers.models.auto import modeling_auto
 
 from configurations import tiny_configuration
 from familypage import page
-from headbook.collection.collect import collect
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
-from headbook.model.architecture import Architecture, examine
-from headbook.model.calls import FIELDS
-from headbook.model.capture import forward
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.model.sequences import probes
-from headbook.passes.checks.ownattention import settle
-from headbook.terms import Side
+from headbook.model.architecture import FIELDS, Architecture, examine
+from headbook.model.forward import forward
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder, probes
+from headbook.passes.model_checks import settle
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from tiny import AROUND, BRACKETS, PIECES

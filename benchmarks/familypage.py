@@ -58,15 +58,15 @@ returns with its own eager attention for each text alone, in every stack where i
 each layer; every self-check passes; and no weight is missing. {blind} of them return no such
 weights in any stack: their self-checks alone speak.
 
-`mid` and *values* are found by [a search](../src/headbook/model/search/match.py) that takes only
+`mid` and *values* are found by [a search](../src/headbook/model/block_match.py) that takes only
 what adds up, number by number. *Values* are missing where more than a gate or a norm stands
 between what heads give and the output projection; without them or without attention in each layer
 there is no rollout with measured ratios. Models that do not ask transformers for their attention
-are read in [their own products of matrices](../src/headbook/model/products.py) where the weights
-follow from these; *q, k, v* are out of reach where weights come through `output_attentions`. Not
-listed are comparisons of tokens with their own embedding and rollout with measured ratios, which
-few architectures allow. Layers without softmax attention are named on the site, and layers keep
-the model's numbers.
+are read in [their own products of matrices](../src/headbook/model/matrix_products.py) where the
+weights follow from these; *q, k, v* are out of reach where weights come through
+`output_attentions`. Not listed are comparisons of tokens with their own embedding and rollout with
+measured ratios, which few architectures allow. Layers without softmax attention are named on the
+site, and layers keep the model's numbers.
 
 *Not tried* are types that no tiny configuration could be made of; nothing is known of them. A
 tiny random model says how attention is computed, not that a large one fits into memory.

@@ -23,9 +23,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 import psutil
 
-from headbook.collection import shards
-from headbook.output_folder import store_folder
-from headbook.sealed import write_sealed
+from headbook.output_folder import store_folder, write_sealed
+from headbook.run import shards
 from trials import LIMIT, OFF, SHARD, Desk, Line, begin, content, ended, left, small_shards, trial
 
 import faultydisks  # isort: skip

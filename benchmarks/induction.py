@@ -19,24 +19,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headbook.ablation.ablator import Ablator, Effects, Means
+from headbook.ablation.head_sets import HeadGroup, random_alike
+from headbook.ablation.targets import Words
 from headbook.analysis.accumulators import Ratios
-from headbook.attention.repeats import after_same_token
-from headbook.attention.scopes import Scopes
+from headbook.attention.views import Scopes
+from headbook.attention.word_pairs import after_same_token
 from headbook.errors import ConfigError
-from headbook.model import hook
+from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.capture import forward
-from headbook.model.encode import Encoder
+from headbook.model.forward import forward
 from headbook.model.intervention import intervened
-from headbook.model.model import Model, load_model
-from headbook.model.sequences import probes, random_sequences
-from headbook.model.vocabulary.judges import Words
-from headbook.model.vocabulary.lens import Lens, read_lens
-from headbook.passes.ablation.effects import Ablator, Effects, Means
-from headbook.passes.ablation.removed import HeadGroup, random_alike
-from headbook.passes.checks.ownattention import settle
-from headbook.study.sentencedata import HeadName, heads_of
-from headbook.terms import Replacement, View
+from headbook.model.load import Model, load_model
+from headbook.model.logit_lens import Lens, read_lens
+from headbook.model.tokenizer import Encoder, probes, random_sequences
+from headbook.passes.model_checks import settle
+from headbook.schema import Replacement, View
+from headbook.study.sentence_data import HeadName, heads_of
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget
 
@@ -116,7 +115,9 @@ def scores(
     for batch in batches:
         scopes = Scopes(batch, architecture.stacks)
 
-        def on_attention(call: Call, attention: hook.Attention, scopes: Scopes = scopes) -> None:
+        def on_attention(
+            call: Call, attention: attention_hook.Attention, scopes: Scopes = scopes
+        ) -> None:
             frame = scopes.get(call.stack, attention)[View.RAW].frame
             pairs = after_same_token(frame)
             mass = (attention.weights * pairs[:, None]).sum((0, 2, 3)).double().cpu().numpy()

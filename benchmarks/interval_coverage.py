@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import FIELDS, Ratios
-from headbook.analysis.arithmetic import NOTHING
+from headbook.analysis.arrays import NOTHING
 from headbook.inputs import open_corpus
 from headbook.metrics import (
     all_metrics,
@@ -29,20 +29,18 @@ from headbook.metrics import (
 )
 from headbook.metrics.base import Metric, SampledMetric, Source
 from headbook.model.architecture import Architecture, examine
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.passes.context import ContextSampler, FirstLook, SecondLook
-from headbook.passes.corpuspass import CorpusPass
-from headbook.passes.flowpass import FlowTracker
-from headbook.passes.sampler import Sampler
-from headbook.passes.watch import look
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.study.summaries.finish import ABOUT
-from headbook.study.summaries.sums import HeadTable, SampleSums, TokenSums
-from headbook.terms import Side
-from headbook.text.annotate import Annotator
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder
+from headbook.passes.attention_flow import FlowTracker
+from headbook.passes.corpus_pass import CorpusPass
+from headbook.passes.head_outputs import ContextSampler, FirstLook, SecondLook
+from headbook.passes.observers import look
+from headbook.passes.sample_statistics import Sampler
+from headbook.schema import HeadColumn, Side, TokenColumn
+from headbook.study.corpus_sums import HeadTable, SampleSums, TokenSums
+from headbook.study.sampled_metrics import ABOUT
+from headbook.text.annotate import Annotator, Rarity
 from headbook.text.batch import Batch
-from headbook.text.rarity import Rarity
 
 SIZES = (60, 200, 500)
 SEED = 0

@@ -36,7 +36,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from headbook import Study
 from headbook.resources import demo_model
-from headbook.terms import View
+from headbook.schema import View
 from whole import repeated
 
 METRICS = (

@@ -25,23 +25,22 @@ from typing import Any
 import torch
 
 import headbook
-from headbook.attention.tokenstates import AROUND, NEIGHBOURS, TokenStates
+from headbook.attention.token_states import AROUND, NEIGHBOURS, TokenStates
 from headbook.inputs import open_corpus
 from headbook.memory import keep_freed_memory
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.model.architecture import examine
-from headbook.model.capture import forward, tapped
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.model.vocabulary.embedding import read_embedding
-from headbook.model.vocabulary.vocabulary import Vocabulary
-from headbook.passes.corpuspass import CorpusPass
+from headbook.model.embedding import read_embedding
+from headbook.model.forward import forward, tapped
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder
+from headbook.model.vocabulary import Vocabulary
+from headbook.passes.corpus_pass import CorpusPass
 from headbook.resources import demo_model
-from headbook.terms import Side, Space, State
+from headbook.schema import Side, Space, State
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, by_budget
-from headbook.text.texts import Texts
+from headbook.text.batch import Batch, Texts, by_budget
 from headbook.text.tokens import Encoded
 
 BATCH_TOKENS = 2048

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import headbook
 from headbook.progress import Silent
-from headbook.site.bundle.pack import pack
+from headbook.site.archive import pack
 from headbook.site.export import sizes
 from headbook.study.study import Study
 

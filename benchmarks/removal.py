@@ -17,20 +17,19 @@ from operator import add
 
 import numpy as np
 
+from headbook.ablation.ablator import Ablator, Means
+from headbook.ablation.attribution import slopes
+from headbook.ablation.importance import FULL, Importance, parameters_of
+from headbook.ablation.sample import costs_of, sample_of
+from headbook.ablation.targets import judge_of
 from headbook.analysis.accumulators import Ratios
-from headbook.analysis.flips import LEVEL, family_wise
-from headbook.analysis.resampled import family_wise_above
-from headbook.collection.removing import sample_of
+from headbook.analysis.multiple_testing import LEVEL, family_wise_above, sign_flip_p
 from headbook.memory import keep_freed_memory
 from headbook.model.architecture import examine
-from headbook.model.capture import forward
+from headbook.model.forward import forward
 from headbook.model.intervention import intervened
-from headbook.model.vocabulary.judges import judge_of
-from headbook.model.vocabulary.lens import Lens, read_lens
-from headbook.passes.ablation.effects import Ablator, Means
-from headbook.passes.ablation.importance import FULL, Importance, costs_of, parameters_of
-from headbook.passes.ablation.slopes import slopes
-from headbook.terms import Replacement
+from headbook.model.logit_lens import Lens, read_lens
+from headbook.schema import Replacement
 from headbook.text.batch import Batch
 from measure import BATCH_TOKENS, prepared
 
@@ -95,7 +94,7 @@ def errors(_: str, __: str, ___: int) -> dict[str, float]:
             if kind == "skewed":
                 noise = np.exp(noise) - np.exp(0.5)
             key = rng.integers(0, 2**63, SENTENCES).astype(np.uint64)
-            flips = family_wise(-noise[:, None, :, None], np.ones((1, HEADS), bool), key)
+            flips = sign_flip_p(-noise[:, None, :, None], np.ones((1, HEADS), bool), key)
             wrong += np.array([(p < LEVEL).any() for p in (family_wise_above(-noise), flips)])
         for test, share in zip(("resampled", "flips of signs"), wrong / FAMILIES, strict=True):
             found[f"{kind}, {test}"] = float(share)

@@ -20,19 +20,19 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from headbook.collection import shards
-from headbook.collection.shards import SHARD, reduced, sharded
-from headbook.collection.tries import ShardResult
-from headbook.collection.work import SUFFIX, Work
 from headbook.inputs import open_corpus
-from headbook.study.summaries.sums import CorpusSums
+from headbook.run import shards
+from headbook.run.retries import ShardResult
+from headbook.run.shards import SHARD, reduced, sharded
+from headbook.run.store import SUFFIX, Work
+from headbook.study.corpus_sums import CorpusSums
 
 Line = dict[str, object]
 # Collects as `headbook collect` does; prints seconds of the clock and of the processor.
 RUN = """
 import os, sys, time
 from pathlib import Path
-from headbook.collection import collect as module, shards
+from headbook.run import collect as module, shards
 corpus, model, work, workers, one = sys.argv[1:]
 if one == "one shard":
     shards.SHARD = 10**9

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import headbook.collection.collect as collection
-import headbook.site.site  # noqa: F401 - so that no trial imports it
+import headbook.run.collect as collection
+import headbook.site.sites  # noqa: F401 - so that no trial imports it
 from headbook.cli.main import main as run_command
-from headbook.collection import record, shards
 from headbook.output_folder import store_folder
+from headbook.run import manifest, shards
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import tiny  # of the tests
@@ -173,7 +173,7 @@ def left(folder: Path) -> list[str]:
 @contextmanager
 def small_shards() -> Iterator[None]:
     """Keep parts of small corpora too, in small shards."""
-    places = ((record, "SHARD"), (shards, "SHARD"), (collection, "FEW"))
+    places = ((manifest, "SHARD"), (shards, "SHARD"), (collection, "FEW"))
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, SHARD)

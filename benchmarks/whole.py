@@ -32,13 +32,12 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 from headbook import Study
 from headbook.inputs import open_corpus
 from headbook.model.architecture import examine
-from headbook.model.capture import forward
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.model.sequences import random_sequences
-from headbook.model.vocabulary.embedding import read_embedding
-from headbook.model.vocabulary.vocabulary import BLOCK
-from headbook.terms import Side
+from headbook.model.embedding import read_embedding
+from headbook.model.forward import forward
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder, random_sequences
+from headbook.model.vocabulary import BLOCK
+from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from headbook.text.tokens import Encoded
@@ -50,7 +49,7 @@ START = "import torch; from transformers import AutoModel, AutoTokenizer"
 FIRST = """
 import sys, time
 from headbook.progress import Silent
-from headbook.site.site import render
+from headbook.site.sites import render
 class Told(Silent):
     def say(self, text):
         print(time.process_time())
@@ -301,7 +300,7 @@ def long(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     model = write_model(folder / "long", given.model, Shape("bert", 12, 12, 384))
     file = folder / "long.txt"
     file.write_text("The cat sat on the mat and looked at it. " * (LONG // 11) + "\n")
-    code = f"from headbook.model.model import load_model; load_model({str(model)!r})"
+    code = f"from headbook.model.load import load_model; load_model({str(model)!r})"
     bare = spend(sys.executable, "-c", code, folder=folder).peak
     asked = ("--model", str(model), "--max-length", str(LONG), "--memory", "4GB")
     out = ("--out", str(folder / "study"), "--force")

@@ -47,11 +47,11 @@ type Wanted = {
 };
 /** The tokens of one side: pieces, each with its word, and the words' names. */
 type TokenText = { pieces: string[]; names: string[]; units: number[]; special: number[] };
-/** `headbook.pages.widgets.instance.attention_data`: maps one after the other, 8 bits a weight. */
+/** `headbook.pages.parts.sentence_maps.attention_data`: maps one after the other, 8 bits a weight. */
 type AttentionData = {
   queries?: TokenText; keys: TokenText; causal: boolean; weights: Uint8Array; norms: number[];
 };
-/** `headbook.site.scripts._visible_rows`: all maps of a stack in a sentence. */
+/** `headbook.site.data_files._visible_rows`: all maps of a stack in a sentence. */
 type StackData = AttentionData & { places: [number, number][]; heads: number; texts: string[] };
 type StoredMap = {
   queries: TokenText; keys: TokenText; causal: boolean; steps: Uint8Array; norms: number[];
@@ -114,7 +114,7 @@ interface Drawing {
 }
 interface PanelLike { title: HTMLElement; build: () => void; draw: () => void }
 type Hearer = "pointer" | "key";
-/** One head's attention in a sentence: `instance.js`. */
+/** One head's attention in a sentence: `attention_view.js`. */
 interface InstanceLike {
   id: string;
   kept: Pair;
@@ -144,7 +144,7 @@ type Savable = {
 /* --- the workspace of a sentence --- */
 
 type Marks = HTMLButtonElement[] | HTMLAnchorElement[];
-/** The small maps of a stack: `tiles.js`. */
+/** The small maps of a stack: `sentence_tiles.js`. */
 interface TileGrid {
   stack: string;
   exact: boolean;
@@ -189,7 +189,7 @@ interface NeuronsLike {
   open: (wanted: boolean) => void;
   draw: () => void;
 }
-/** Queries and keys of a layer in a sentence: `headbook.pages.widgets.neurons.neurons_data`. */
+/** Queries and keys of a layer in a sentence: `headbook.pages.parts.sentence_maps.neurons_data`. */
 type NeuronsData = {
   width: number; heads: number; keyHeads: number; scaling: number;
   queries: Bytes; keys: Bytes; added: Bytes; seen: Bytes; read?: Layer;
@@ -202,7 +202,7 @@ type ScoreRow = {
   query: Float32Array; key: (k: number) => Float32Array; products: number[];
   added: number[] | null; scores: number[]; weights: number[]; sum: number; sees: number;
 };
-/** The paths of tokens: `headbook.pages.widgets.paths.paths_data`. */
+/** The paths of tokens: `headbook.pages.parts.token_paths.paths_data`. */
 type PathValues = Maybe[];
 type PathView = {
   name: string; layers: number[]; values: PathValues[];
@@ -213,7 +213,7 @@ type PathMetric = {
   id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];
 };
 type PathsData = { kinds: string[]; names: string[]; metrics: PathMetric[] };
-/** The nearest vocabulary tokens: `headbook.pages.sentence.entries.trajectory_data`. */
+/** The nearest vocabulary tokens: `headbook.pages.sentence.trajectory_data`. */
 type Entries = Record<string, { layers: number[]; cells: [string, string][][][] }>;
 /** Which token of a sentence is chosen, and of which stacks. */
 type TokenDetail = { place: number; stacks: string[]; name: string };
@@ -222,7 +222,7 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 
 /** A word, what stands beside it, and the number by which words sort. */
 type Word = [text: string, beside: string, order: Maybe];
-/** `headbook.pages.heads.headvalues.list_data`. */
+/** `headbook.pages.heads.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
   relation: Word, beats: number,
@@ -297,13 +297,13 @@ type MapStack = [
   stack: string, title: string, layers: number[], heads: number, names: string[],
   addresses: string[],
 ];
-/** A head in short: `headbook.pages.widgets.inspector.atlas_data`. */
+/** A head in short: `headbook.pages.parts.head_card.atlas_data`. */
 type Card = [
   name: string, href: string, type: string, style: string, border: string, summaryOf: string,
   evidence: string, given: string, brought: string, what: string, caption: string,
   text: [kind: string, letters: string][],
 ];
-/** What the search looks through: `headbook.pages.search.find.find_data`. */
+/** What the search looks through: `headbook.site.search.find_data`. */
 type Named = [title: string, href: string, note: string, unseen: string];
 type FindToken = [
   name: string, count: number, within: number, sentences: number[], typed: number,
@@ -313,14 +313,14 @@ type FindData = {
   same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
   tokens: FindToken[]; types: string[];
 };
-/** A live chart: its specification, and its rows by column (`headbook.charts.base.render.columnar`). */
+/** A live chart: its specification, and its rows by column (`headbook.charts.figure.columnar`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
   params?: { name: string; value?: unknown }[];
 };
 
-/** A step of a film (`pages/film/page`): classes, letters and label of each head. */
+/** A step of a film (`pages/film/film`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
 /** The data files by name; those of single things by how their names begin. */

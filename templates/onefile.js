@@ -1,6 +1,6 @@
 "use strict";
 /* A site in one file. Pages, scripts, data and files stand in the document as blocks of text, which
-   `headbook.site.bundle.onefile` compresses and which are opened when something of them is asked
+   `headbook.site.single_file` compresses and which are opened when something of them is asked
    for; a page takes the place of the body, and the site's scripts run for it as they do in the
    folder. The address holds the page and what its views put there:
    #/heads/L00-H01.html#view=renorm. */

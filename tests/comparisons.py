@@ -8,11 +8,11 @@ import pytest
 
 import tiny
 from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
-from headbook.collection.collect import collect
-from headbook.collection.comparing import model_drift
 from headbook.comparison.comparison import compare
 from headbook.config import Config
-from headbook.site.comparisons.comparing import render_comparison
+from headbook.run.collect import collect
+from headbook.run.models import model_drift
+from headbook.site.sites import render_comparison
 from headbook.study.study import Study
 
 

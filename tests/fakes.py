@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.report.findings import Finding
-from headbook.report.numbers.results import StackResults
+from headbook.report.results import StackResults
+from headbook.schema import HeadColumn, Kind, Stack, TokenColumn, Twin, View
+from headbook.study.corpus_sums import CorpusSums, HeadSums, HeadTable, PositionSums, TokenSums
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
-from headbook.study.sentencedata import SentenceData
+from headbook.study.sentence_data import SentenceData
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.study.summaries.positions import PositionSums
-from headbook.study.summaries.strongestwords import StrongestWords
-from headbook.study.summaries.sums import CorpusSums, HeadSums, HeadTable, TokenSums
-from headbook.terms import Kind, Stack, Twin, View
+from headbook.study.word_samples import StrongestWords
 from views import SELF
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grouped import METRICS, ROWS, Collect, Row, write_rows
-from headbook.collection.collect import collect
+from headbook.run.collect import collect
 from headbook.study.study import Study
 
 

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each
-from headbook.pages.heads.headfacts import head_facts
-from headbook.pages.heads.headvalues import Column, columns
-from headbook.report.numbers.results import results
+from headbook.pages.heads import Column, columns
+from headbook.report.head_facts import head_facts
+from headbook.report.results import results
 from sites import Site
 
 DISTANCE, ENTROPY = "attention_distance/", "relative_entropy/"

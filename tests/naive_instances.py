@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headbook.study.sentencedata import StoredText
+from headbook.study.sentence_data import StoredText
 
 NAN = math.nan
 Rows = list[list[float]]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.flips import FLIPS
-from headbook.attention.relations import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
-from headbook.study.summaries.strongestwords import StrongestWords
-from headbook.terms import RELATIONS, UPOS
+from headbook.analysis.multiple_testing import FLIPS
+from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.schema import RELATIONS, UPOS
+from headbook.study.word_samples import StrongestWords
 from naive import RULES, rule_word
 from ratios import Part
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from headbook.study.querykeys import QueriesAndKeys
+from headbook.study.sentence_data import QueriesAndKeys
 
 NAN = math.nan
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page
 
-from headbook.charts.base.images import Ink
+from headbook.charts.images import Ink
 
 DEFAULTS = {"view": "raw", "units": "pieces", "scale": "root", "mass": "90"}
 

@@ -15,12 +15,12 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from headbook.metrics import all_metrics
-from headbook.pages.head.ablated import INSTEAD
-from headbook.pages.head.headstrips import KINDS
-from headbook.pages.index.functions import ASKED
-from headbook.report.numbers.relationnames import ends_of, relation_words
+from headbook.pages.head import STRIP_TITLES
+from headbook.pages.index import ASKED
+from headbook.report.ablation import INSTEAD
+from headbook.report.relations import ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
-from headbook.terms import relation_of
+from headbook.schema import relation_of
 
 VOID = {"br", "circle", "col", "hr", "img", "input", "line", "link", "meta", "path", "rect"}
 BLOCKS = {"caption", "dd", "dt", "figcaption", "h1", "h2", "h3", "header", "li", "p", "pre",
@@ -366,7 +366,7 @@ def titled(text: str) -> Iterator[tuple[str, str]]:
 def _words() -> dict[str, str]:
     """Return labels of metrics by the words that pages have for kinds of keys."""
     asked = {words: label for words, _, label in ASKED}
-    kinds = {words: label for label, words in KINDS.items()}
+    kinds = {words: label for label, words in STRIP_TITLES.items()}
     return asked | kinds
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scipy import stats
 
 from headbook.analysis import intervals
-from headbook.terms import Spread
+from headbook.schema import Spread
 
 
 class Part(NamedTuple):

@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 
 import tiny
 from bare import Bare
-from headbook.attention.frame import Frame
-from headbook.attention.replacements import OWN, Heads
+from headbook.ablation.ablator import OWN, Ablator, Effects, Heads, Means, Others
+from headbook.ablation.targets import Words, judge_of
+from headbook.attention.masks import Frame
 from headbook.inputs import Sentence
 from headbook.model.architecture import Call, examine
 from headbook.model.intervention import intervened
-from headbook.model.model import load_model
-from headbook.model.vocabulary.judges import Words, judge_of
-from headbook.model.vocabulary.lens import Lens, read_lens
-from headbook.passes.ablation.effects import Ablator, Effects, Means
-from headbook.passes.ablation.resample import Others
-from headbook.study.sentencedata import HeadName
-from headbook.terms import Replacement, Side, Stack, Target
-from headbook.text.batch import Batch
-from headbook.text.texts import Texts
+from headbook.model.load import load_model
+from headbook.model.logit_lens import Lens, read_lens
+from headbook.schema import Replacement, Side, Stack, Target
+from headbook.study.sentence_data import HeadName
+from headbook.text.batch import Batch, Texts
 from headbook.text.tokens import Encoded
 from test_lens import bare
 from views import Marks

@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 
 from fakes import Fake, fake_results
-from headbook.report.tables.ablationtests import EMPTY, ablation_tests
+from headbook.report.tables.ablation import EMPTY, ablation_tests
+from headbook.schema import HeadColumn, Target, View
+from headbook.study.ablation import Removals, RemovedSet, SetKind
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn
-from headbook.study.summaries.removals import Removals, RemovedSet, SetKind
-from headbook.terms import Target, View
 from test_verdicts import LOSS, SENTENCES, TOKENS, around, removals
 
 KEYS = (

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from headbook.cli.main import main
-from headbook.collection.collect import collect
 from headbook.errors import ModelError
-from headbook.model import model as loading
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model, pick_device
-from headbook.model.sequences import probes
-from headbook.passes.checks import accelerator
-from headbook.passes.checks.accelerator import check_accelerator
+from headbook.model import load
+from headbook.model.devices import pick_device
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder, probes
+from headbook.passes import model_checks
+from headbook.passes.model_checks import check_accelerator
+from headbook.run.collect import collect
 from headbook.text.annotate import Annotator
 
 SECOND = torch.device("cpu", 1)  # torch computes there as on the first, but it is another device
@@ -109,8 +109,8 @@ def test_a_collection_on_such_a_device_ends_in_one_line(
         found: torch.Tensor = forward(self, ids)
         return found if any(self is each for each in right) else found.cumsum(-1)
 
-    monkeypatch.setattr(loading, "pick_device", lambda _: SECOND)
-    monkeypatch.setattr(accelerator, "on_processor", lambda _: twin)
+    monkeypatch.setattr(load, "pick_device", lambda _: SECOND)
+    monkeypatch.setattr(model_checks, "on_processor", lambda _: twin)
     monkeypatch.setattr(torch.nn.Embedding, "forward", on_second)
     (tmp_path / "texts.txt").write_text("The dog sees the bird.\n")
     given = [str(tmp_path / "texts.txt"), f"--model={tiny_folder('bert')}", "--annotator=none"]
@@ -132,7 +132,7 @@ def test_the_processor_is_not_compared_with_itself(
     def refuse(_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(accelerator, "on_processor", refuse)
+    monkeypatch.setattr(model_checks, "on_processor", refuse)
     (tmp_path / "texts.txt").write_text("The dog sees the bird.\n")
     some: dict[str, Any] = {"metrics": "attention_to", "annotator": "none", "importance": "off"}
     collect(tmp_path / "texts.txt", model=str(tiny_folder("bert")), **some)

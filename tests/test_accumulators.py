@@ -18,10 +18,10 @@ from scipy import stats
 
 from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.metrics.base import Ratio
-from headbook.passes.watch import PassResults
-from headbook.study.summaries.reduce import Parts
-from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Spread
+from headbook.passes.batch_sums import Parts
+from headbook.passes.observers import PassResults
+from headbook.schema import Spread
+from headbook.study.corpus_sums import CorpusSums
 from ratios import Part, ratio
 
 HEADS, LABELS = 2, 3

@@ -10,14 +10,14 @@ import pytest
 
 import treebank
 from bare import Bare, Given, given
-from headbook.collection.collect import collect
-from headbook.pages.head.toptokens import top_tokens
-from headbook.passes.tables import affinitytable
-from headbook.report.numbers.results import results
-from headbook.study.sentencedata import HeadName
+from headbook.pages.head import top_tokens
+from headbook.passes import sample_statistics
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from headbook.study.summaries.affinities import ANY, DISTINCT, Affinities
-from headbook.study.toptokens import TOP_TOKENS
+from headbook.study.tables import TOP_TOKENS
+from headbook.study.token_sums import ANY, DISTINCT, Affinities
 from looks import Look
 from naive_affinities import Item, Values, affinities, texts_with
 
@@ -181,13 +181,13 @@ def test_where_not_all_have_room_those_of_most_sentences_are_kept(
     file = treebank.write_trees(tmp_path / "trees.conllu", TREES)
     model = str(tiny_folder("bert"))
     every = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
-    cell = 4 * affinitytable.CELL + affinitytable.TEXTS
-    monkeypatch.setattr(affinitytable, "MOST_BYTES", 20 * 2 * cell)
+    cell = 4 * sample_statistics.CELL + sample_statistics.TEXTS
+    monkeypatch.setattr(sample_statistics, "MOST_BYTES", 20 * 2 * cell)
     few = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
     assert len(few.query) <= 20 < len(every.query)
     assert few.floor > 1
     often = every.counts[2, 0] >= few.floor
     np.testing.assert_array_equal(few.query, every.query[often])
     np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
-    monkeypatch.setattr(affinitytable, "MOST_PAIRS", 500)
+    monkeypatch.setattr(sample_statistics, "MOST_PAIRS", 500)
     assert collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"].looked < len(TREES)

@@ -14,12 +14,12 @@ import pytest
 from scipy.stats import kendalltau
 
 import tiny
-from headbook.report.numbers.alignment import alignments, f1, kendall, on_diagonal
-from headbook.report.numbers.alignmenttable import alignment_table
-from headbook.report.numbers.results import Estimate, results
+from headbook.analysis.accumulators import Estimate
+from headbook.report.alignment import alignment_table, alignments, f1, kendall, on_diagonal
+from headbook.report.results import results
 from headbook.report.wording import number, stored_weight
+from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.terms import Side
 from pages import html_of
 from ratios import Part, ratio
 from sites import Once, Site, make_study

@@ -16,9 +16,8 @@ import pytest
 
 from headbook.errors import StudyError
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
-from headbook.site.bundle.pack import TOP, pack
+from headbook.site.archive import LOCAL, TOP, anonymise, pack
 from headbook.site.markup import values
-from headbook.study.anonymous import LOCAL, anonymous
 from headbook.study.study import Study
 from pages import tree
 from sites import SOMEBODY, Once, Site, make_study
@@ -173,6 +172,6 @@ def test_the_name_of_a_public_model_stays(
     """A commit is the revision of a hub's model, a hash of weights that of a folder's."""
     study = small_site.study
     model = replace(study.manifest.model, name=came[0], revision=came[1])
-    manifest = anonymous(replace(study, manifest=replace(study.manifest, model=model))).manifest
+    manifest = anonymise(replace(study, manifest=replace(study.manifest, model=model))).manifest
     assert (manifest.model.name, manifest.options["model"]) == (stays, stays)
     assert manifest.title == f"Attention heads of {stays}"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headbook.collection.arguments import check_arguments
 from headbook.config import Config, read_notes
 from headbook.errors import ConfigError
 from headbook.resources import folder
+from headbook.run.arguments import check_arguments
 
 INPUT = str(folder("sample_inputs") / "sentences.txt")
 

@@ -18,15 +18,14 @@ from safetensors import safe_open
 
 import grouped
 from headbook.cli.main import main
-from headbook.collection.collect import collect
 from headbook.errors import StudyError
-from headbook.study.anonymous import anonymous
+from headbook.run.collect import collect
+from headbook.site.archive import anonymise
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
 from headbook.study.manifest import SCHEMA, Manifest
-from headbook.study.storage import TABLES, Parts
+from headbook.study.storage import TABLES, Packed, Parts, unpack
 from headbook.study.study import Study, merged
-from headbook.study.summaries.packing import Packed, unpack
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
 # Hashes take all values, and whether there is a limit nobody knows.
@@ -180,7 +179,7 @@ def test_a_manifest_that_was_changed_says_so(copied: Path) -> None:
 def test_sums_are_those_of_the_files_whatever_made_the_study(
     study: Study, stored: Path, tmp_path: Path
 ) -> None:
-    anonymous(study).save(tmp_path / "anonymous")
+    anonymise(study).save(tmp_path / "anonymous")
     study.save(tmp_path / "other")
     merged([stored, tmp_path / "other"]).save(tmp_path / "merged")
     for folder in (stored, tmp_path / "anonymous", tmp_path / "merged"):

@@ -12,25 +12,21 @@ from PIL import Image
 
 from fakes import Fake, fake_results
 from golden.refresh import STUDY
-from headbook.charts.base import images
-from headbook.charts.base.ink import COARSE, STEPS, STOPS, coarse, ink, ink_steps
-from headbook.charts.drawn.dots import interval_dot
-from headbook.charts.drawn.lines import APART, Line, layer_lines
-from headbook.pages.index.functions import functions
-from headbook.pages.index.layercurves import layer_curves
-from headbook.pages.index.lead import lead
-from headbook.pages.index.page import CARDS, OverviewPage, overview_page
-from headbook.pages.parts.menu import menu
-from headbook.pages.parts.page import SiteFacts
-from headbook.pages.widgets.atlas import atlas, mean_maps
-from headbook.pages.widgets.inspector import atlas_data, notable
+from headbook.charts import images
+from headbook.charts.drawing import interval_dot
+from headbook.charts.layers import APART, Line, layer_lines
+from headbook.charts.theme import COARSE, STEPS, STOPS, coarse, ink, ink_steps
+from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
+from headbook.pages.parts.atlas import atlas, mean_maps
+from headbook.pages.parts.head_card import atlas_data, notable
+from headbook.pages.parts.page import SiteFacts, menu
 from headbook.report.findings.finding import Link
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults, results
-from headbook.site.pagewriter import PageWriter
+from headbook.report.findings.overview import lead
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults, results
+from headbook.schema import HeadColumn, Space, State, TokenColumn, View
+from headbook.site.page_writer import PageWriter
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.terms import Space, State, View
 from pages import data_file, elements, html_of, text_of
 from sites import Site
 

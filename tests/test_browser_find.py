@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browser import DARK, Open, Record, each, sideways, violations
-from headbook.pages.heads.headfacts import head_facts
-from headbook.report.numbers.results import results
+from headbook.report.head_facts import head_facts
+from headbook.report.results import results
 from pages import data_file
 from sites import Site
 from test_find import data_of

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import Open
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentence_data import HeadName
 from panels import cells, strength, switch
 from sites import Site
 from test_browser_instances import opened

@@ -12,11 +12,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, each, sideways, violations
-from headbook.charts.base.ink import LAYERS
-from headbook.pages.heads.headfacts import head_facts
-from headbook.report.numbers.results import results
+from headbook.charts.theme import LAYERS
+from headbook.report.head_facts import head_facts
+from headbook.report.results import results
 from headbook.site.markup import script
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentence_data import HeadName
 from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, names, visit
 from pages import data_file
 from sites import Site

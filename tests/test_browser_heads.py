@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from browser import Open, each
-from headbook.pages.heads.headfacts import head_facts
-from headbook.pages.heads.headvalues import columns
-from headbook.pages.parts.cells import Cell
-from headbook.report.numbers.results import results
+from headbook.pages.heads import columns
+from headbook.pages.parts.table import Cell
+from headbook.report.head_facts import head_facts
+from headbook.report.results import results
 from headlist import (
     DISTANCE,
     ENTROPY,

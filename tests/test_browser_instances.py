@@ -11,7 +11,7 @@ import naive_instances as naive
 from browser import Open, each
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_page
-from headbook.study.sentencedata import HeadName, Ranking
+from headbook.study.sentence_data import HeadName, Ranking
 from naive_instances import Map, written
 from panels import cells, strength, switch, tokens
 from sites import Site

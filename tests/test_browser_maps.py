@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from browser import Open, each
-from headbook.study.sentencedata import Exemplar, Ranking
-from headbook.terms import Side
+from headbook.schema import Side
+from headbook.study.sentence_data import Exemplar, Ranking
 from panels import cells, strength
 from sites import Site
 

@@ -24,7 +24,7 @@ import test_browser_links as links
 import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.resources import folder
-from headbook.site.bundle.pack import pack
+from headbook.site.archive import pack
 from headbook.site.markup import gzipped
 from pages import html_of, ids
 from sites import Once, Site
@@ -265,7 +265,7 @@ def test_what_is_compressed_opens(chromium: Browser) -> None:
     """Nothing, what repeats, and what never does."""
     noise = np.random.default_rng(0).bytes(70_000)
     page = chromium.new_page()
-    page.add_script_tag(content=html_of(folder("templates") / "assets/unpack.js"))
+    page.add_script_tag(content=html_of(folder("templates") / "assets/gunzip.js"))
     for content in (b"", b"a", noise, b"a" * 90_000 + noise[:300] * 9):
         opened = page.evaluate("async (text) => [...await unpack(text)]", gzipped(content))
         assert bytes(opened) == content

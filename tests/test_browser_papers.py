@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from browser import LIGHT, Open, background
 from headbook.pages.parts.page import SiteFacts
 from headbook.site import latex
-from headbook.site.papers.figures import study_figures
+from headbook.site.figures import study_figures
 from sites import Site
 
 pytest_plugins = ["windows"]

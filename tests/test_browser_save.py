@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 import naive_instances as naive
 from browser import Open
 from desk import choose, map_of, pair
-from headbook.site.papers.figures import write_figures
+from headbook.site.figures import write_figures
 from panels import switch
 from sites import Site
 

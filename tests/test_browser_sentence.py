@@ -13,10 +13,10 @@ import headbook
 import naive_instances as naive
 from browser import DARK, Open, background, sideways, violations
 from desk import choose, map_of, pair, ranked, ready, tile, word
-from headbook.charts.base.ink import coarse, ink, ink_steps
-from headbook.pages.widgets import instance
+from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.pages.parts import sentence_maps
 from headbook.report.wording import head_name
-from headbook.study.sentencedata import HeadName, heads_of
+from headbook.study.sentence_data import HeadName, heads_of
 from naive_instances import written
 from panels import cells, picture, switch
 from sites import Site
@@ -402,7 +402,7 @@ def test_the_open_panel_fits_and_axe_finds_nothing(
 def test_a_map_without_numbers_leads_to_its_head(
     monkeypatch: pytest.MonkeyPatch, small_site: Site, open_page: Open, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(instance, "MOST_BYTES", 0)
+    monkeypatch.setattr(sentence_maps, "MOST_BYTES", 0)
     out = tmp_path / "site"
     headbook.render(small_site.study, out, processes=1)
     page = open_page(out / SENTENCE)

@@ -10,17 +10,16 @@ import pytest
 from safetensors import safe_open
 
 from grouped import ROWS, write_rows
-from headbook.analysis.arithmetic import Floats
-from headbook.collection.collect import collect
+from headbook.analysis.arrays import Floats
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ContextMetric
-from headbook.study.mapsample import SENTENCES
+from headbook.run.collect import collect
+from headbook.schema import HeadColumn, Side, State, TokenColumn, View
+from headbook.study.buckets import Buckets, Texts, TokenBuckets, bucket_of
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sentence_data import SENTENCES
 from headbook.study.storage import ARRAYS, arrays, write_arrays
 from headbook.study.study import Study
-from headbook.study.summaries.buckets import Buckets, Texts, TokenBuckets, bucket_of
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Side, State, View
 from headbook.text.batch import text_hash
 from sealed_studies import reseal
 

@@ -10,12 +10,11 @@ import torch
 import tiny
 from bare import Bare
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.capture import forward, inputs, tapped
-from headbook.model.hook import Attention
-from headbook.model.model import Model, load_model
-from headbook.terms import Side, State
-from headbook.text.batch import Batch
-from headbook.text.texts import Texts
+from headbook.model.attention_hook import Attention
+from headbook.model.forward import forward, inputs, tapped
+from headbook.model.load import Model, load_model
+from headbook.schema import Side, State
+from headbook.text.batch import Batch, Texts
 from views import Marks
 
 Folder = Callable[[str], Path]

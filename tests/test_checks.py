@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headbook.passes.checks import selfcheck
+from headbook.passes import self_checks
 from headbook.study.manifest import Check
 from headbook.study.study import Study
 from test_cli import FEW, Output, run
@@ -29,7 +29,7 @@ def given(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> tuple[Path, str
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """No difference is small enough, not even none."""
-    monkeypatch.setattr(selfcheck, "ROUNDING", dict.fromkeys(selfcheck.ROUNDING, -1.0))
+    monkeypatch.setattr(self_checks, "ROUNDING", dict.fromkeys(self_checks.ROUNDING, -1.0))
 
 
 @pytest.mark.slow

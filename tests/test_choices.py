@@ -7,8 +7,8 @@ import pytest
 
 import headbook
 import tiny
-from headbook.collection.collect import collect
 from headbook.resources import folder
+from headbook.run.collect import collect
 
 EVERY = ("bart", "pairs.tsv")  # metric: the one with all kinds of attention
 FEW = 6  # sentences of a sample

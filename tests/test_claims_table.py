@@ -8,10 +8,10 @@ import pytest
 
 import headbook.report.tables
 from headbook.analysis.accumulators import CHOICE, REPORT, Ratios
-from headbook.analysis.arithmetic import Floats
+from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics
-from headbook.report.tables.rows import COLUMNS
+from headbook.report.tables.heads import COLUMNS
 from headbook.study.study import Study
 from headbook.study.tables import COMPUTED, WORDS
 from sites import Site

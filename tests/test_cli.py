@@ -23,7 +23,7 @@ from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
 from headbook.output_folder import store_folder as work_folder
-from headbook.site import site
+from headbook.site import sites
 from headbook.study.manifest import SCHEMA
 from pages import differing, tree
 from sites import EPOCH, Site
@@ -171,7 +171,7 @@ def test_a_bug_is_one_line_and_code_one(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr(site, "render", broken)
+    monkeypatch.setattr(sites, "render", broken)
     output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
     line = "headbook: a bug, ZeroDivisionError: division by zero (--verbose shows where)\n"
     assert output == Output(1, "", line)
@@ -186,7 +186,7 @@ def test_an_interrupt_is_one_line(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(site, "render", stopped)
+    monkeypatch.setattr(sites, "render", stopped)
     output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
     assert output == Output(2, "", "headbook: stopped; nothing is half done\n")
 
@@ -215,7 +215,7 @@ def test_an_interrupt_says_what_is_kept_only_where_something_is(
             (parts / "000001.part").write_bytes(b"of this run")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headbook.cli.steps.collect", stopped)
+    monkeypatch.setattr("headbook.cli.actions.collect", stopped)
     given = ("collect", small_site.place / "trees.conllu", f"--model={small_site.model}", "-q")
     output = run(*given, "--out", tmp_path / "study")
     assert output == Output(2, "", f"headbook: {message}\n")

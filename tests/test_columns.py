@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from headbook import charts
-from headbook.report.numbers.results import results
-from headbook.site.site import across_pages, exported
+from headbook.report.results import results
+from headbook.site.sites import across_pages
+from headbook.site.writer import exported
 from sites import Site
 
 

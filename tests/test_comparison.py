@@ -13,20 +13,27 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 import tiny
 from grouped import ROWS, write_rows
-from headbook.analysis.arithmetic import Floats
-from headbook.collection.collect import collect
-from headbook.collection.comparing import model_drift
+from headbook.analysis.arrays import Floats
 from headbook.comparison.comparison import Comparison, compare
-from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
-from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT, rounded
-from headbook.comparison.sides import sides
+from headbook.comparison.drift import (
+    OUTPUT_DRIFT,
+    PATTERN_DRIFT,
+    QUERY_KEY,
+    ROUNDED,
+    SHUFFLED,
+    WEIGHT_DRIFT,
+    rounded,
+)
+from headbook.comparison.study_pair import sides
 from headbook.config import Config
 from headbook.errors import StudyError
-from headbook.study.importancetables import EFFECT
-from headbook.study.mapsample import MappedSentence
+from headbook.run.collect import collect
+from headbook.run.models import model_drift
+from headbook.schema import Heads, View
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
-from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Heads, View
 from naive_comparison import affinity, divergence
 
 TUNING = 5  # steps

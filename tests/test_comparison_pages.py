@@ -13,33 +13,32 @@ from scipy.special import stdtrit
 
 from compared import CHANGED, Compared
 from headbook.analysis.intervals import SKEWED
-from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
-from headbook.comparison.driftsummary import drift_summary
-from headbook.comparison.headdifferences import HeadDifferences
-from headbook.comparison.modeldrift import (
+from headbook.comparison.differences import HeadDifferences
+from headbook.comparison.drift import (
     OUTPUT_DRIFT,
+    PATTERN_DRIFT,
     QUERY_KEY,
+    SHUFFLED,
     VALUE_OUTPUT,
     WEIGHT_DRIFT,
+    drift_summary,
     rounded,
 )
 from headbook.errors import ConfigError
-from headbook.pages.comparison.moved import layer_moves, moved
-from headbook.pages.comparison.types import type_changes
-from headbook.pages.metricpair.layers import layer_section
-from headbook.pages.metricpair.named import compared_metric
-from headbook.pages.metricpair.section import pair_section
-from headbook.pages.parts.both import both_stacks
-from headbook.pages.widgets import atlas
+from headbook.pages.comparison.comparison import type_changes
+from headbook.pages.comparison.metricpair import layer_section
+from headbook.pages.comparison.metricpair_heads import compared_metric, pair_section
+from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
+from headbook.pages.parts import atlas
 from headbook.report.wording import head_name, head_page, percent
-from headbook.site.bundle.onefile import document
-from headbook.site.bundle.pack import pack
-from headbook.site.comparisons.comparing import render_comparison
-from headbook.site.papers.figures import write_comparison_figures
-from headbook.study.sentencedata import HeadName
+from headbook.schema import Side, State, View
+from headbook.site.archive import pack
+from headbook.site.figures import write_comparison_figures
+from headbook.site.single_file import document
+from headbook.site.sites import render_comparison
+from headbook.study.buckets import MOST
+from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from headbook.study.summaries.buckets import MOST
-from headbook.terms import Side, State, View
 from headbook.text.batch import text_hash
 from naive_paired import kish, skewness, variance
 from pages import broken_links, html_of

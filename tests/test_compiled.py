@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.attention import compiled
-from headbook.attention import tensorsums as plain
-from headbook.attention.frame import Frame, Pairs, Scope
+from headbook.attention import map_sums
+from headbook.attention.masks import Frame, Pairs, Scope
 from headbook.inputs import Word
-from headbook.terms import Side, Stack, View
-from headbook.text.texts import Texts
+from headbook.schema import Side, Stack, View
+from headbook.text.batch import Texts
 from headbook.text.tokens import Tokens
 from views import SELF, Marks
 
@@ -69,7 +68,7 @@ STACKS = {
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(compiled, "WORTH_IT", 0)
+    monkeypatch.setattr(map_sums, "WORTH_IT", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -82,8 +81,8 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_compiled_sums_are_those_of_tensor_operations(name: str, dtype: torch.dtype) -> None:
     scope = scopes(STACKS[name], dtype)[View.NOSINK]
     weights = maps(scope.frame)
-    rows = [sums.row_sums(weights, scope) for sums in (compiled, plain)]
-    words = [sums.word_sums(weights, scope) for sums in (compiled, plain)]
+    rows = [take(weights, scope) for take in (map_sums.numba_row_sums, map_sums.torch_row_sums)]
+    words = [take(weights, scope) for take in (map_sums.numba_word_sums, map_sums.torch_word_sums)]
     for one, other in (*zip(*rows, strict=True), *zip(*words, strict=True)):
         torch.testing.assert_close(one, other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
     assert float(rows[0].mass.std()) > 0
@@ -96,8 +95,10 @@ def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtyp
     scope = scopes(SELF, dtype)[View.NOSINK]
     frame, weights = scope.frame, maps(scope.frame)
     pairs: Pairs = frame.pairs([frame.seen & (frame.offset == -1), frame.seen & (frame.offset > 1)])
-    mass = plain.row_sums(weights, scope).mass
-    one, other = (sums.pair_sums(weights, mass, pairs) for sums in (compiled, plain))
+    mass = map_sums.torch_row_sums(weights, scope).mass
+    one, other = (
+        take(weights, mass, pairs) for take in (map_sums.numba_pair_sums, map_sums.torch_pair_sums)
+    )
     torch.testing.assert_close(one, other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
     assert len(one.unique()) > len(weights)
 
@@ -105,7 +106,7 @@ def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtyp
 def test_a_range_is_shared_out_whole(threads: int) -> None:
     for size in (0, 1, 2, 5, 64):
         done: list[int] = []
-        compiled._share_out(lambda first, last: done.extend(range(first, last)), size, work=1)  # noqa: B023 - called here
+        map_sums._share_out(lambda first, last: done.extend(range(first, last)), size, work=1)  # noqa: B023 - called here
         assert sorted(done) == [*range(size)]
     numbers: set[int] = set()
     meeting = threading.Barrier(threads, timeout=20)
@@ -115,7 +116,7 @@ def test_a_range_is_shared_out_whole(threads: int) -> None:
         numbers.add(threading.get_ident())
         meeting.wait()
 
-    compiled._share_out(meet, threads, work=1)
+    map_sums._share_out(meet, threads, work=1)
     assert len(numbers) == threads
 
 
@@ -126,4 +127,4 @@ def test_an_error_in_any_part_of_a_range_is_raised() -> None:
             raise ValueError("in the last part")
 
     with pytest.raises(ValueError, match="in the last part"):
-        compiled._share_out(fail, 4, work=1)
+        map_sums._share_out(fail, 4, work=1)

@@ -1,13 +1,13 @@
 """The contents of a page are its headings, in order, each with an address of its own."""
 
-from headbook.pages.parts.menu import ANALYSES
-from headbook.site.contents import END, MAIN, with_contents
+from headbook.pages.parts.page import ANALYSES
+from headbook.site.page_writer import MAIN, MAIN_END, with_contents
 from pages import elements, html_of, ids, text_of
 from sites import Site
 
 
 def page(body: str) -> str:
-    return f"<body>\n<nav><h2>Menu</h2></nav>\n{MAIN}{body}{END}</body>\n"
+    return f"<body>\n<nav><h2>Menu</h2></nav>\n{MAIN}{body}{MAIN_END}</body>\n"
 
 
 def addresses(html: str) -> list[str]:

@@ -17,17 +17,16 @@ import naive_context as naive
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.attention.outputs import HeadOutputs
-from headbook.collection.collect import collect
+from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.pages.context.anchors import anchor_layers
-from headbook.pages.context.page import context_page
-from headbook.report.numbers.results import results
-from headbook.study.gaps import Lack
+from headbook.pages.context import context_page
+from headbook.report.findings.states import anchor_layers
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.schema import HIGH, HeadColumn, View
+from headbook.study.manifest import Lack
 from headbook.study.study import Study
-from headbook.study.summaries.anchors import SHUFFLED, TRUE, Anchors
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import HIGH, View
+from headbook.study.token_sums import SHUFFLED, TRUE, Anchors
 from looks import Viewed
 from naive_context import Least, Written, least
 from pages import html_of, text_of
@@ -287,7 +286,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
     case: str, tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = treebank.write_trees(tmp_path / "a.conllu")
-    monkeypatch.setattr("headbook.passes.context.PAIRS", 400)
+    monkeypatch.setattr("headbook.passes.head_outputs.PAIRS", 400)
     table = run(tiny_folder(case), file).heads
     table = table[table["metric"] == "high_pair_distance"]
     rows = indexed(table, ["stack", "layer", "head", "view", "label"])

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 import treebank
-from headbook.collection.collect import collect
 from headbook.inputs import Sentence, Word
-from headbook.model.model import load_model, untrained
+from headbook.model.load import load_model, untrained
+from headbook.run.collect import collect
+from headbook.run.sentences import twins
+from headbook.schema import Baseline, Twin
 from headbook.study.study import Study
-from headbook.terms import Baseline, Twin
-from headbook.text.baselines import shuffled, twins
+from headbook.text.annotate import shuffled
 
 Folder = Callable[[str], Path]
 WORDS = (Word(0, 3, "DET", 1, "det"), Word(4, 7, "NOUN", 2, "nsubj"), Word(8, 12, "VERB"))

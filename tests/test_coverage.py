@@ -9,8 +9,8 @@ import pytest
 
 from fakes import manifest
 from headbook import Study, collect, render
-from headbook.pages.parts.coverage import coverage, input_names, input_rows
-from headbook.study.anonymous import anonymous
+from headbook.pages.parts.page import coverage, input_names, input_rows
+from headbook.site.archive import anonymise
 from headbook.study.manifest import InputFacts, Manifest
 from views import SELF
 
@@ -123,7 +123,7 @@ def test_a_site_of_a_sample_says_so(study: Maker, tmp_path: Path) -> None:
     assert sum(file.sentences for file in found.manifest.inputs) == 5
     assert [f.sentences + (f.left or 0) for f in found.manifest.inputs] == [4, 8]
     assert Manifest.from_json(found.manifest.to_json()) == found.manifest
-    render(anonymous(found), tmp_path / "site")
+    render(anonymise(found), tmp_path / "site")
     expected = "5 sentences (of 12, those with the smallest content hashes)"
     for page in ("index.html", "methods.html", "about.html"):
         assert expected in text(tmp_path / "site" / page), page

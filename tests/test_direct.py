@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.model.vocabulary.judges import Words
-from headbook.passes.ablation.direct import direct_tokens, has_direct
-from headbook.passes.ablation.effects import Ablator
-from headbook.passes.ablation.importance import FULL
-from headbook.passes.ablation.toptokens import top_sums
-from headbook.study.importancetables import importance_table
-from headbook.study.sentencedata import HeadName
-from headbook.terms import Replacement, Target
+from headbook.ablation.ablator import Ablator
+from headbook.ablation.attribution import direct_tokens, has_direct
+from headbook.ablation.importance import FULL
+from headbook.ablation.missed_tokens import top_sums
+from headbook.ablation.targets import Words
+from headbook.schema import Replacement, Target
+from headbook.study.ablation_tables import importance_table
+from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 from test_ablation import KEYS, SMALL, TEXTS, Case, Naive, case, scored
 from test_importance import asked, only

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headbook.analysis import divergence
-from headbook.analysis.divergence import jensen_shannon, pattern_drift
-from headbook.analysis.rows import Rows, in_view
+from headbook.analysis import attention_divergence
+from headbook.analysis.attention_divergence import Rows, in_view, jensen_shannon, pattern_drift
 from headbook.metrics.attention import head_distance
-from headbook.terms import View
+from headbook.schema import View
 from naive_comparison import divergence as slowly
 from views import Marks, views_of
 
@@ -113,5 +112,5 @@ def test_rows_without_a_common_key_are_ln_2_apart_and_small_differences_keep_the
 def test_blocks_of_heads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (rows_of(maps(seed), View.RAW) for seed in (1, 2))
     whole = pattern_drift(a, b)
-    monkeypatch.setattr(divergence, "ROOM", 2 * N * N)
+    monkeypatch.setattr(attention_divergence, "ROOM", 2 * N * N)
     np.testing.assert_array_equal(whole.n, pattern_drift(a, b).n)

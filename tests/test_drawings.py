@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
-from headbook.charts.base.render import BLUE, GREY, ORANGE
-from headbook.charts.drawn.trees import THICKEST
+from headbook.charts.language import THICKEST
+from headbook.charts.theme import BLUE, GREY, ORANGE
 
 WORDS = ("The", "old", "gardener", "<&", "\"sings'", "猫猫猫猫")
 TREE = (Arc(2, 0, label="det"), Arc(2, 1, label="amod"), Arc(4, 2, None, True, "nsubj"))

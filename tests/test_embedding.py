@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.collection.collect import collect
 from headbook.inputs import Sentence
 from headbook.metrics import all_metrics, token_metrics
 from headbook.model.architecture import examine
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.model.vocabulary.embedding import Embedding, read_embedding
+from headbook.model.embedding import Embedding, read_embedding
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch
 
@@ -128,7 +128,7 @@ def test_a_vocabulary_larger_than_a_block_gives_the_same(
 ) -> None:
     text = "the old fisher sees small dogs.\nunhappiness sleeps\n"
     one = study(tiny_folder("bert"), text, tmp_path)
-    monkeypatch.setattr("headbook.model.vocabulary.vocabulary.BLOCK", block)
+    monkeypatch.setattr("headbook.model.vocabulary.BLOCK", block)
     monkeypatch.setattr("headbook.passes.trajectories.GATHERED", block)
     other = study(tiny_folder("bert"), text, tmp_path)
     assert one.tokens.drop(columns="value").equals(other.tokens.drop(columns="value"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.cli.endings import Patient, expected_error, interruptible, is_closed_pipe
+from headbook.cli.terminal import Patient, expected_error, interruptible, is_closed_pipe
 from headbook.errors import ModelError, OutputError, ResourceError
 from sites import Site
 

@@ -11,20 +11,18 @@ import torch
 import tiny
 from bare import Bare
 from headbook.attention.flow import blocks, split
-from headbook.collection.gaps import find_gaps
 from headbook.metrics import all_metrics
 from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture, examine
-from headbook.model.capture import forward, tapped
-from headbook.model.hook import Attention
-from headbook.model.model import Model, load_model
+from headbook.model.attention_hook import Attention
+from headbook.model.block_match import Site, SumWeights, factor, fit_weights
+from headbook.model.block_search import find_ends
+from headbook.model.forward import forward, tapped
+from headbook.model.load import Model, load_model
+from headbook.model.logit_lens import NoLens
 from headbook.model.probe import varied
-from headbook.model.search.site import Site
-from headbook.model.search.sums import factor
-from headbook.model.search.sumweights import SumWeights, fit_weights
-from headbook.model.sitesearch import find_ends
-from headbook.model.vocabulary.lens import NoLens
-from headbook.terms import State
+from headbook.run.missing import find_gaps
+from headbook.schema import State
 from test_capture import batch_of
 
 EPS = torch.finfo(torch.float64).eps

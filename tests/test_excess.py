@@ -9,10 +9,10 @@ import pytest
 
 import treebank
 from bare import Bare, given
-from headbook.collection.collect import collect
+from headbook.run.collect import collect
+from headbook.study import word_samples
+from headbook.study.sampled_metrics import finished
 from headbook.study.study import Study
-from headbook.study.summaries import paircells
-from headbook.study.summaries.finish import finished
 from looks import Viewed
 from naive import dependency_excess
 from ratios import ratio
@@ -37,7 +37,7 @@ def test_cells_with_enough_pairs_have_their_own_mean(
     family: str, tiny_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the corpus is measured at once or in two parts that are added up."""
-    monkeypatch.setattr(paircells, "LEAST", LEAST)
+    monkeypatch.setattr(word_samples, "LEAST", LEAST)
     folder = tiny_folder(family)
     bare, looks = Bare.load(folder), defaultdict(list)
     for tree in TREES:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bare import Bare, Given
-from headbook.charts.base.ink import DIVERGING, ink
-from headbook.collection.collect import collect
-from headbook.pages.head.exemplarmaps import COLOURS, ExemplarMaps, alike, exemplar_maps
-from headbook.report.numbers.results import results
-from headbook.study.sentencedata import Ranking
+from headbook.charts.theme import DIVERGING, ink
+from headbook.pages.head import COLOURS, ExemplarMaps, alike, exemplar_maps
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.study.sentence_data import Ranking
 from headbook.study.study import Study
 from looks import Viewed
 from naive_context import Written

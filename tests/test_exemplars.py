@@ -8,8 +8,8 @@ import pytest
 
 import treebank
 from bare import Bare, given
-from headbook.collection.collect import collect
-from headbook.study.sentencedata import Ranking
+from headbook.run.collect import collect
+from headbook.study.sentence_data import Ranking
 from headbook.study.study import Study
 from looks import Viewed
 

@@ -18,12 +18,13 @@ import pytest
 from headbook.output_folder import FILE_LIST
 from headbook.site import export
 from headbook.site.markup import LEGIBLE, script
+from headbook.study import tables
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
 from pages import data_file, written_html
 from sites import Site
 
-TABLES = (*export.TABLES,)
+TABLES = (*tables.TABLES,)
 TEXTS = ("token", "neighbour")
 
 
@@ -45,7 +46,7 @@ def written(site: Site) -> set[str]:
     return {name for name in TABLES if (site.folder / f"data/{name}.parquet").exists()}
 
 
-@pytest.mark.parametrize("name", sorted({*TABLES} - export.OPTIONAL))
+@pytest.mark.parametrize("name", sorted({*TABLES} - tables.OPTIONAL))
 def test_a_table_that_every_site_has_is_written(any_site: Site, name: str) -> None:
     assert name in written(any_site)
 
@@ -112,7 +113,7 @@ def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
-    assert list(export.table_of(study_of(any_site), name)) == list(export.TABLES[name].columns)
+    assert list(export.table_of(study_of(any_site), name)) == list(tables.TABLES[name].columns)
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
@@ -120,7 +121,7 @@ def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
     for file in (any_site.folder / "data").iterdir():
         if file.is_file() and file.suffix != ".js" and file.name != FILE_LIST:
             assert f'href="data/{file.name}"' in page
-    for name, table in export.TABLES.items():
+    for name, table in tables.TABLES.items():
         if (any_site.folder / f"data/{name}.parquet").exists():
             assert all(f"<code>{c}</code>" in page or f">{c}<" in page for c in table.columns)
 
@@ -130,7 +131,7 @@ def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
     lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == len(study.sentence_data.exemplars) > 0
-    documented = {name for names in export.EXEMPLARS for name in names.split(", ")}
+    documented = {name for names in tables.EXEMPLARS for name in names.split(", ")}
     for record, exemplar in zip(records, study.sentence_data.exemplars, strict=True):
         assert set(record) == documented
         assert (record["stack"], record["layer"], record["head"]) == exemplar.head

@@ -9,21 +9,18 @@ import pytest
 
 from fakes import Fake, fake_results
 from headbook.metrics import ids
-from headbook.pages.comparison.moved import Moved, moved_lead
-from headbook.pages.flow.outputs import outputs
-from headbook.pages.head.headstrips import strips
-from headbook.pages.heads.headvalues import columns
-from headbook.pages.heads.questions import questions
-from headbook.pages.index.functions import functions
-from headbook.pages.parts.cells import Cell
+from headbook.pages.comparison.parts import Moved, moved_lead
+from headbook.pages.flow import outputs
+from headbook.pages.head import strips
+from headbook.pages.heads import columns, questions
+from headbook.pages.index import functions
+from headbook.pages.parts.table import Cell
+from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import chosen
-from headbook.report.findings.looks import variability
-from headbook.report.numbers.extremes import quoted, tie_note, tied_places
-from headbook.report.numbers.results import StackResults, results
-from headbook.report.wording import head_name, percent
-from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import View
+from headbook.report.results import StackResults, results
+from headbook.report.wording import head_name, percent, quoted, tie_note, tied_places
+from headbook.schema import HeadColumn, View
+from headbook.study.sentence_data import HeadName
 from sites import Site
 
 

@@ -13,13 +13,13 @@ from scipy import stats
 import grouped
 from grouped import ROWS, Collect
 from headbook.analysis.accumulators import Ratios
-from headbook.collection.collect import collect
 from headbook.errors import ConfigError
 from headbook.inputs import Sentence
 from headbook.metrics import all_metrics
-from headbook.study.facets import Facets, facets
+from headbook.run.collect import collect
+from headbook.study.contrasts import contrast
+from headbook.study.groups import Facets, facets
 from headbook.study.study import Study
-from headbook.study.summaries.contrasts import contrast
 from ratios import Part, ratio
 
 pytestmark = pytest.mark.usefixtures("of_any_number")

@@ -9,10 +9,10 @@ import pytest
 import tiny
 import treebank
 from bare import Bare
-from headbook.collection.collect import collect
-from headbook.model.vocabulary.families import FAMILIES
+from headbook.model.embedding import FAMILIES
+from headbook.run.collect import collect
+from headbook.schema import Kind, Side
 from headbook.study.study import Study
-from headbook.terms import Kind, Side
 
 Folder = Callable[[str], Path]
 SLOW = pytest.mark.slow

@@ -13,15 +13,15 @@ import safetensors.torch
 import torch
 
 from headbook.cli.main import _judge
-from headbook.collection.collect import collect
-from headbook.collection.shards import SHARD
-from headbook.collection.tries import HALVINGS, ShardResult, Tally, in_smaller_batches, tried
 from headbook.config import Config
 from headbook.errors import MissingError, ModelError, OutputError
-from headbook.model import capture
-from headbook.site.site import render
+from headbook.model import forward
+from headbook.run.collect import collect
+from headbook.run.retries import HALVINGS, ShardResult, Tally, in_smaller_batches, tried
+from headbook.run.shards import SHARD
+from headbook.site.sites import render
+from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
-from headbook.study.summaries.sums import CorpusSums
 
 LAST = 60  # tokens of a text that the model can take; at the next position it has no numbers
 OPTIONS: dict[str, Any] = {
@@ -192,7 +192,7 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
     """As on a GPU that is full at a quarter of the tokens that were asked for."""
     file = write(tmp_path / "texts.txt", lines[:300])
     whole = collect(file, model=model, **OPTIONS)
-    inputs, sizes = capture.inputs, list[int]()
+    inputs, sizes = forward.inputs, list[int]()
 
     def small(batch: Any) -> dict[str, torch.Tensor]:
         given = inputs(batch)
@@ -201,7 +201,7 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return given
 
-    monkeypatch.setattr(capture, "inputs", small)
+    monkeypatch.setattr(forward, "inputs", small)
     split = collect(file, model=model, **OPTIONS)
     ending = "at most 512 tokens in a batch, not 2,048, as memory ran out."
     parts = ("corpus/000000", "sentences")

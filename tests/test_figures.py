@@ -14,20 +14,18 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook.charts import Figure, occurrence_paths
-from headbook.charts.base import paper
-from headbook.charts.base.render import TEXT
-from headbook.charts.vega import draw
-from headbook.pages.index.page import overview_page
-from headbook.pages.metric.page import metric_pages, study_metrics
+from headbook.charts import Figure, layers, occurrence_paths, paper
+from headbook.charts.render import TEXT
+from headbook.pages.index import overview_page
+from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.numbers.results import results
+from headbook.report.results import results
 from headbook.report.wording import label_name, unbroken
 from headbook.site import latex
 from headbook.site.export import figure_files
-from headbook.site.pagewriter import figures_of
-from headbook.site.papers.figures import study_figures
-from headbook.site.site import across_pages
+from headbook.site.figures import study_figures
+from headbook.site.page_writer import figures_of
+from headbook.site.sites import across_pages
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from pdfs import fonts, inches, letters, type_sizes
@@ -244,7 +242,7 @@ def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
 def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text: str) -> None:
     rows = pd.DataFrame({"layer": [0, 1], "series": [text, "-1"], "value": [0.5, 0.25]})
     rows = rows.assign(view="raw", low=np.nan, high=np.nan)
-    figure = draw.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"})
+    figure = layers.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"})
     table = rows_of(figure_files(figure)[".csv"])
     assert [row["series"] for row in table] == [f"'{text}", "-1"]
     assert [row["low"] for row in table] == ["", ""]
@@ -253,7 +251,7 @@ def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text:
 def test_numbers_of_many_layers_do_not_run_together() -> None:
     rows = pd.DataFrame({"layer": range(30), "series": "model", "value": 0.5})
     rows = rows.assign(view="raw", low=0.4, high=0.6)
-    svg = draw.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"}).svg
+    svg = layers.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"}).svg
     seen = [*map(float, re.findall(r'<text x="([\d.]+)" y="16">\d+</text>', svg))]
     assert len(seen) > 9
     assert min(right - left for left, right in pairwise(seen)) > 16  # two digits, and a gap
@@ -266,7 +264,7 @@ def test_curves_with_names_of_lines_are_no_wider_than_others() -> None:
     wide, named = (
         float(re.search(r'width="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
         for figure in (
-            draw.layer_curve("n", "Caption.", each, title="t", show={"view": "raw"})
+            layers.layer_curve("n", "Caption.", each, title="t", show={"view": "raw"})
             for each in (one, pd.concat([one, other]))
         )
     )

@@ -18,21 +18,21 @@ import tiny
 import training
 import treebank
 from filmed import OPTIONS, REVISIONS, command
-from headbook.charts.drawn.steps import FIRST, spark, step_areas, step_axis
-from headbook.collection import checkpoints as collecting
-from headbook.collection.checkpoints import study_at
-from headbook.collection.revisions import checkpoints
+from headbook.charts.film import FIRST, spark, step_areas, step_axis
 from headbook.comparison.film import Film, Shot, film, steps_of
-from headbook.comparison.headlines import INDUCTION
+from headbook.comparison.film_steps import INDUCTION
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
-from headbook.pages.film import lead as film_lead
-from headbook.pages.film.page import FilmPage, film_page
+from headbook.pages.film import film as film_lead
+from headbook.pages.film import filmmeasure
+from headbook.pages.film.film import FilmPage, film_page
 from headbook.pages.film.parts import DrawnFilm
-from headbook.pages.filmmeasure import page as filmmeasure
 from headbook.progress import Silent
-from headbook.site.comparisons.filming import render_film
+from headbook.run import models
+from headbook.run.arguments import checkpoints
+from headbook.run.models import study_at
+from headbook.site.sites import render_film
 from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sites import Site
@@ -306,7 +306,7 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
             raise ModelError("it cannot be read")
         return Study.load(place / "studies" / "step-20")
 
-    monkeypatch.setattr(collecting, "collect", downloading)
+    monkeypatch.setattr(models, "collect", downloading)
     monkeypatch.setattr(checkpoint, "cached", lambda name: frozenset(there))
     monkeypatch.setattr(checkpoint, "discard", lambda name, commits: gone.append(commits))
     (at,) = checkpoints("some/model", ["step20"])
@@ -317,7 +317,7 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
     else:
         study_at(*given, kept=tmp_path, discard=True, progress=Silent())
         assert (tmp_path / "step20" / "manifest.json").is_file()
-        monkeypatch.setattr(collecting, "collect", None)  # it is there: nothing is collected
+        monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
         study_at(*given, kept=tmp_path, discard=True, progress=Silent())
     assert gone == [frozenset({"new"})]
 

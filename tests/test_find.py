@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from headbook.metrics import all_metrics
-from headbook.pages.heads.questions import ASKED
-from headbook.pages.parts import menu
+from headbook.pages.heads import ASKED
+from headbook.pages.parts import page as menu
 from headbook.pages.parts.grid import grid, map_data
-from headbook.pages.patterns.patternfindings import QUESTIONS
-from headbook.pages.patterns.withoutthem import DEAD
-from headbook.pages.search import find
-from headbook.pages.search.find import RELATION_WORDS, find_data
-from headbook.pages.search.synonyms import KEYWORDS, SAME
-from headbook.report.numbers.results import results
-from headbook.site.site import across_pages
-from headbook.study.sentencedata import StoredText
+from headbook.pages.patterns import DEAD
+from headbook.report.findings.patterns import QUESTIONS
+from headbook.report.results import results
+from headbook.site import search
+from headbook.site.search import KEYWORDS, RELATION_WORDS, SAME, find_data
+from headbook.site.sites import across_pages
+from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
 from pages import data_file, html_of, ids
 from sites import Site
@@ -97,9 +96,9 @@ def many(study: Study, amount: int) -> Study:
 
 
 def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) -> None:
-    found = find_data(results(many(small_site.study, find.MOST_SENTENCES + 3)), ())
-    assert len(found["sentences"]) == find.MOST_SENTENCES
-    assert found["total"] == find.MOST_SENTENCES + 3
+    found = find_data(results(many(small_site.study, search.MOST_SENTENCES + 3)), ())
+    assert len(found["sentences"]) == search.MOST_SENTENCES
+    assert found["total"] == search.MOST_SENTENCES + 3
     assert [row[1:4] for row in found["tokens"] if row[0] == "water"] == [
         [5000, 5000, [1, 2, 3, 4, 5]]
     ]

@@ -8,10 +8,9 @@ import pytest
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics import all_metrics
 from headbook.report import findings
-from headbook.report.findings import find, looks, travels, twins
-from headbook.report.numbers.results import StackResults, results
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.terms import Baseline, Space, State, Twin, View
+from headbook.report.findings import attention, find, states
+from headbook.report.results import StackResults, results
+from headbook.schema import Baseline, HeadColumn, Space, State, TokenColumn, Twin, View
 from sites import Site
 
 FIRST, SECOND = (Twin(Baseline.UNTRAINED, seed) for seed in range(2))
@@ -37,21 +36,21 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
         VARIABILITY: Fake([[0.2]] * 2),
     }
     of = fake_results(model, twins={FIRST: same, SECOND: other})
-    (text,) = finding_texts(twins.like_untrained, of)
+    (text,) = finding_texts(attention.like_untrained, of)
     assert text == (
         "No clear difference from the same architecture with random weights (2 seeds), in any "
         "layer: attention distance, attention variability (sample of 40)."
     )
     one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={FIRST: {SHARE: same[SHARE]}})
-    assert not finding_texts(twins.like_untrained, one)
-    assert not finding_texts(twins.like_untrained, fake_results(model))
+    assert not finding_texts(attention.like_untrained, one)
+    assert not finding_texts(attention.like_untrained, fake_results(model))
 
 
 def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
     def of(spread: float) -> list[str]:
         twin = {DISTANCE: Fake([[5.5]], spread=spread)}
         model = {DISTANCE: Fake([[5.0]], spread=0.01)}
-        return finding_texts(twins.like_untrained, fake_results(model, twins={FIRST: twin}))
+        return finding_texts(attention.like_untrained, fake_results(model, twins={FIRST: twin}))
 
     assert of(5.0)
     assert not of(0.01)
@@ -63,21 +62,21 @@ def cosines(values: list[float], spread: float = 0.01) -> StackResults:
 
 
 def test_tokens_drift_only_if_the_ends_are_apart() -> None:
-    (text,) = finding_texts(travels.drift, cosines([0.9, 0.7, 0.4]))
+    (text,) = finding_texts(states.drift, cosines([0.9, 0.7, 0.4]))
     assert "falls from 0.90 [" in text
     assert "] after layer 2." in text
-    assert "rises" in finding_texts(travels.drift, cosines([0.2, 0.4]))[0]
-    (small,) = finding_texts(travels.drift, cosines([-0.003, 0.4]))
+    assert "rises" in finding_texts(states.drift, cosines([0.2, 0.4]))[0]
+    (small,) = finding_texts(states.drift, cosines([-0.003, 0.4]))
     assert "rises from −0.003 [" in small
-    assert not finding_texts(travels.drift, cosines([0.9, 0.4], spread=3))
-    assert not finding_texts(travels.drift, cosines([0.9]))
+    assert not finding_texts(states.drift, cosines([0.9, 0.4], spread=3))
+    assert not finding_texts(states.drift, cosines([0.9]))
 
 
 def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
     def of(values: list[float]) -> list[str]:
         column = TokenColumn("vocabulary_rank", State.OUT, Space.RAW, "all")
         return finding_texts(
-            travels.own_word, fake_results(NO_ESTIMATES, tokens={column: (values, 0.01)})
+            states.own_word, fake_results(NO_ESTIMATES, tokens={column: (values, 0.01)})
         )
 
     (text,) = of([0.0, 0.1, 2.0])
@@ -113,8 +112,8 @@ def test_there_are_at_most_twelve_findings_and_the_general_ones_come_first() -> 
     assert sum(len(finding_texts(rule, of)) for rule in rules) > findings.MOST
     found = [finding.text for finding in find(of)]
     assert len(found) == findings.MOST == 12
-    assert found[0] == finding_texts(looks.trend, of)[0]
-    assert found[1] == finding_texts(looks.sink, of)[0]
+    assert found[0] == finding_texts(attention.trend, of)[0]
+    assert found[1] == finding_texts(attention.sink, of)[0]
 
 
 def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
@@ -138,7 +137,7 @@ def test_what_rests_on_few_observations_is_not_said() -> None:
     column = HeadColumn("attention_to", View.RAW, "previous")
     for sentences, amount in ((18, 0), (20, 1)):
         of = fake_results({column: Fake([[0.9]])}, sentences=sentences)
-        assert len(finding_texts(looks.neighbours, of)) == amount
+        assert len(finding_texts(attention.neighbours, of)) == amount
 
 
 def test_where_nothing_is_known_nothing_is_said() -> None:

@@ -8,11 +8,10 @@ import pytest
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics.base import Source
 from headbook.report.findings import find, language
-from headbook.report.findings.relations import relations
-from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.results import StackResults
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import View
+from headbook.report.findings.language import relations
+from headbook.report.relation_tests import RelationTests
+from headbook.report.results import StackResults
+from headbook.schema import HeadColumn, View
 from testedrelations import chosen_tests
 
 NAN = float("nan")

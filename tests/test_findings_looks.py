@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
-from headbook.report.findings import CHOICE, REPORT, looks
+from headbook.report.findings import CHOICE, REPORT, attention
 from headbook.report.wording import interval, number
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import Baseline, Twin, View
+from headbook.schema import Baseline, HeadColumn, Twin, View
 from ratios import Part, ratio
 
 DISTANCE = HeadColumn("attention_distance", View.RAW, "")
@@ -32,7 +31,7 @@ def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
     """By a textbook's formula, from the very sentences."""
     fake = Fake([[0.2, 0.5], [0.3, 0.1]], spread=0.1, second=[[0.2, 0.4], [0.9, 0.1]])
     column = HeadColumn("attention_to", View.RAW, "previous")
-    (text,) = finding_texts(looks.neighbours, fake_results({column: fake}))
+    (text,) = finding_texts(attention.neighbours, fake_results({column: fake}))
     parts = [
         Part(0.4 + 0.1 * sign, 1, 1)
         for sign, half in zip(up_and_down(SENTENCES), half_of(SENTENCES), strict=True)
@@ -46,14 +45,14 @@ def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
 def test_a_head_is_never_chosen_on_the_half_on_which_it_is_reported() -> None:
     lucky = Fake([[0.3, 0.2]], second=[[0.3, 0.9]])
     column = HeadColumn("attention_to", View.RAW, "next")
-    (text,) = finding_texts(looks.neighbours, fake_results({column: lucky}))
+    (text,) = finding_texts(attention.neighbours, fake_results({column: lucky}))
     assert ": L0·H0, " in text
     assert CHOICE != REPORT
 
 
 def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
     of = fake_results({DISTANCE: Fake(ONE_FAR, uniform=5)})
-    (text,) = finding_texts(looks.trend, of)
+    (text,) = finding_texts(attention.trend, of)
     assert text.startswith("Layer 2 attends farthest: 8.00 tokens [")
     assert "on average; layer 1: 1.00 tokens [" in text
     assert text.endswith(", uniform attention: 5.00 tokens.")
@@ -61,19 +60,19 @@ def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
 
 def test_runs_of_layers_are_a_quarter_of_all() -> None:
     of = fake_results({DISTANCE: Fake([[n] for n in (2, 1, 1, 3, 5, 6, 7, 4)])})
-    (text,) = finding_texts(looks.trend, of)
+    (text,) = finding_texts(attention.trend, of)
     assert text.startswith("Layers 5–6 attend farthest: 6.50 tokens [")
     assert "; layers 1–2: 1.00 tokens [" in text
 
 
 def test_layers_whose_intervals_overlap_are_not_set_against_each_other() -> None:
-    assert not finding_texts(looks.trend, fake_results({DISTANCE: Fake(ONE_FAR, spread=50)}))
-    assert not finding_texts(looks.trend, fake_results({DISTANCE: Fake([[3.0]])}))
+    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake(ONE_FAR, spread=50)}))
+    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake([[3.0]])}))
 
 
 def test_a_run_that_is_farthest_by_luck_is_not() -> None:
     other = [[3, 3], [3, 3], [3, 3], [3, 3]]
-    assert not finding_texts(looks.trend, fake_results({DISTANCE: Fake(ONE_FAR, second=other)}))
+    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake(ONE_FAR, second=other)}))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_a_run_that_is_farthest_by_luck_is_not() -> None:
 def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) -> None:
     twins_ = {Twin(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)}
     of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
-    (text,) = finding_texts(looks.trend, of)
+    (text,) = finding_texts(attention.trend, of)
     assert says in text
     assert text.endswith("2 seeds, range in brackets." if len(seeds) > 1 else "one seed.")
 
@@ -100,7 +99,7 @@ def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
     nobody: dict[Twin, Any] = {}
     for twin in (nobody, shuffled):
         of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
-        assert "random weights" not in finding_texts(looks.trend, of)[0]
+        assert "random weights" not in finding_texts(attention.trend, of)[0]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
         SHARE: Fake([[0.1], [0.2], [0.8], [0.3]], uniform=0.15),
         CARRIED: Fake([[carried]] * 4),
     }
-    (text,) = finding_texts(looks.sink, fake_results(numbers))
+    (text,) = finding_texts(attention.sink, fake_results(numbers))
     assert text.startswith("Layer 2 attends most to special tokens: 80.0")
     assert "of its attention; layer 0: 10.0" in text
     assert ", uniform attention: 15.0\u202f%." in text
@@ -123,9 +122,9 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
 
 def test_a_sink_that_gets_no_more_than_uniform_attention_gives_is_none() -> None:
     shares = [[0.1], [0.2], [0.3]]
-    assert not finding_texts(looks.sink, fake_results({SHARE: Fake(shares, uniform=0.3)}))
+    assert not finding_texts(attention.sink, fake_results({SHARE: Fake(shares, uniform=0.3)}))
     assert not finding_texts(
-        looks.sink, fake_results({SHARE: Fake(shares, uniform=0.2, spread=0.9)})
+        attention.sink, fake_results({SHARE: Fake(shares, uniform=0.2, spread=0.9)})
     )
 
 
@@ -134,7 +133,7 @@ def test_positional_heads_are_named_with_their_offset() -> None:
         argmax(-1): Fake([[0.97, 0.1], [0.2, 0.89]], uniform=0.1),
         argmax(1): Fake([[0.0, 0.2], [0.93, 0.1]], uniform=0.12),
     }
-    (text,) = finding_texts(looks.positional_heads, fake_results(numbers))
+    (text,) = finding_texts(attention.positional_heads, fake_results(numbers))
     assert text.startswith("Two positional heads: ")
     assert text.index("L0·H0 (the previous token), 97.0") < text.index(
         "L1·H0 (the next token), 93.0"
@@ -145,11 +144,13 @@ def test_positional_heads_are_named_with_their_offset() -> None:
 @pytest.mark.parametrize("change", [{"spread": 0.3}, {"second": [[0.85]]}, {"heads": [[0.89]]}])
 def test_a_head_is_positional_only_if_its_interval_is(change: dict[str, Any]) -> None:
     fake = replace(Fake([[0.93]], spread=0.02), **change)
-    assert not finding_texts(looks.positional_heads, fake_results({argmax(0): fake}))
+    assert not finding_texts(attention.positional_heads, fake_results({argmax(0): fake}))
 
 
 def test_of_many_heads_a_few_are_named_and_the_others_counted() -> None:
-    (text,) = finding_texts(looks.positional_heads, fake_results({argmax(-1): Fake([[0.95] * 9])}))
+    (text,) = finding_texts(
+        attention.positional_heads, fake_results({argmax(-1): Fake([[0.95] * 9])})
+    )
     assert text.startswith("Nine positional heads: ")
     assert len(re.findall(r"L0·H\d", text)) == 2
     assert ", seven more (" in text
@@ -157,33 +158,37 @@ def test_of_many_heads_a_few_are_named_and_the_others_counted() -> None:
 
 def test_variability_names_both_ends_where_they_are_apart() -> None:
     values = [[0.3, 0.05], [0.7, 0.4]]
-    (finding,) = looks.variability(fake_results({VARIABILITY: Fake(values, uniform=0.2)}))
+    (finding,) = attention.variability(fake_results({VARIABILITY: Fake(values, uniform=0.2)}))
     assert finding.text.startswith(
         "Attention variability (0: position only) is lowest in L0·H1, 5.0"
     )
     assert "highest in L1·H0, 70.0" in finding.text
     assert "uniform attention: 20.0" in finding.text
     assert finding.behind == "50 sentences of a sample of 40"
-    assert not finding_texts(looks.variability, fake_results({VARIABILITY: Fake(values, spread=9)}))
+    assert not finding_texts(
+        attention.variability, fake_results({VARIABILITY: Fake(values, spread=9)})
+    )
 
 
 def test_heads_on_random_tokens_need_forty_per_cent() -> None:
     column = HeadColumn("induction_score", View.RAW, "")
     fake = Fake([[0.9, 0.39], [0.1, 0.5]], uniform=0.01)
-    (finding,) = looks.repeated_tokens(fake_results({column: fake}, causal=True))
+    (finding,) = attention.repeated_tokens(fake_results({column: fake}, causal=True))
     assert "Two induction heads on repeated random tokens" in finding.text
     assert "the earlier occurrence. Highest: L0·H0, 90.0" in finding.text
     assert finding.text.endswith("(uniform attention: 1.0\u202f%).")
     assert finding.behind == "50 random sequences"
     wide = Fake([[0.5]], spread=1)
-    assert not finding_texts(looks.repeated_tokens, fake_results({column: wide}, causal=True))
+    assert not finding_texts(attention.repeated_tokens, fake_results({column: wide}, causal=True))
 
 
 @pytest.mark.parametrize("label", ["previous", "next"])
 def test_a_neighbour_is_named_only_above_uniform_attention(label: str) -> None:
     column = HeadColumn("attention_to", View.RAW, label)
-    assert finding_texts(looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.3)}))
-    assert not finding_texts(looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.4)}))
+    assert finding_texts(attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.3)}))
     assert not finding_texts(
-        looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)})
+        attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.4)})
+    )
+    assert not finding_texts(
+        attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)})
     )

@@ -14,8 +14,8 @@ import naive_flow
 import tiny
 import treebank
 from bare import Bare
-from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, flow_metrics
+from headbook.run.collect import collect
 from headbook.study.study import Study
 
 Folder = Callable[[str], Path]

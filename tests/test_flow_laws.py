@@ -20,9 +20,9 @@ from headbook.attention.flow import (
     ratio,
     split,
 )
-from headbook.model.hook import Attention
-from headbook.model.search.projection import Projection
-from headbook.terms import Rollout
+from headbook.model.attention_hook import Attention
+from headbook.model.output_projection import Projection
+from headbook.schema import Rollout
 
 
 def block(width: int, heads: int, *, closed: bool) -> Block:

@@ -13,18 +13,16 @@ import headbook
 import tiny
 import treebank
 from fakes import Fake, fake_results
-from headbook.analysis.arithmetic import effective_number
-from headbook.charts.base.ink import ink
+from headbook.analysis.arrays import effective_number
+from headbook.charts.theme import ink
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.pages.flow.outputs import outputs
-from headbook.pages.flow.page import FlowPage, flow_page
-from headbook.pages.widgets.sources import COLOURS, MOST_TOKENS, sources
-from headbook.report.numbers.results import results
+from headbook.pages.flow import FlowPage, flow_page, outputs
+from headbook.pages.parts.rollout import COLOURS, MOST_TOKENS, sources
+from headbook.report.results import results
 from headbook.report.wording import percent, unbroken
-from headbook.study.sentencedata import StoredText
+from headbook.schema import HeadColumn, State, TokenColumn, View
+from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.terms import State, View
 from pages import data_file, elements, html_of, text_of
 from panels import ink_steps
 from sites import make_study

@@ -12,22 +12,20 @@ import torch
 import treebank
 from bare import Bare
 from headbook.attention.flow import blocks, split
-from headbook.attention.layerattention import LayerAttention
-from headbook.attention.scopes import Scopes
-from headbook.collection.collect import collect
+from headbook.attention.views import LayerAttention, Scopes
 from headbook.errors import ModelError
 from headbook.metrics.outputs import output_norm_share
 from headbook.metrics.targets import sink_norm_share
+from headbook.model import output_projection
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.capture import forward
-from headbook.model.hook import Attention
+from headbook.model.attention_hook import Attention
+from headbook.model.forward import forward
 from headbook.model.intervention import Ablation, intervened
-from headbook.model.model import Model, load_model
-from headbook.model.search import projection
-from headbook.model.search.gates import is_factor, multiples, otherwise
-from headbook.model.search.projection import Projection
-from headbook.passes.checks.selfcheck import PARTS
-from headbook.terms import View
+from headbook.model.load import Model, load_model
+from headbook.model.output_projection import Projection, is_factor, multiples, otherwise
+from headbook.passes.self_checks import PARTS
+from headbook.run.collect import collect
+from headbook.schema import View
 from headbook.text.batch import Batch
 from test_capture import batch_of
 
@@ -159,7 +157,7 @@ def test_norms_are_lengths_of_gated_values(
     name: str, block: int, case: Cases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in blocks of one query each."""
-    monkeypatch.setattr(projection, "BLOCK", block)
+    monkeypatch.setattr(output_projection, "BLOCK", block)
     it = case(name)
     view = Scopes(it.batch, it.architecture.stacks).views("self", it.layer.call)[View.RAW]
     found = sink_norm_share.measure(view)

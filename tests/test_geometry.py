@@ -13,15 +13,15 @@ from scipy.stats import ortho_group
 import naive_geometry as naive
 import tiny
 from bare import Bare, Given
-from headbook.analysis.clouds import MINIBATCH, NO_KIND, Cloud, Sample
-from headbook.collection.collect import collect
+from headbook.analysis.state_vectors import MINIBATCH, NO_KIND, Cloud, Sample
 from headbook.metrics import all_metrics, layer_metrics
 from headbook.metrics.base import LayerMetric
 from headbook.metrics.geometry import layer_cka
 from headbook.metrics.geometry import maximum_explainable_variance as mev
-from headbook.passes import geometry
+from headbook.passes import state_geometry
+from headbook.run.collect import collect
+from headbook.study.state_geometry import CKA, GeometrySums, kept
 from headbook.study.study import Study
-from headbook.study.summaries.shapes import CKA, GeometrySums, kept
 from naive_tokens import paths
 
 Floats = NDArray[np.float64]
@@ -308,7 +308,7 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
         clouds.append(cloud)
         return {"": cloud.anisotropy}
 
-    class Recording(geometry.Geometer):
+    class Recording(state_geometry.Geometer):
         def within(self, items: Any) -> Any:
             found = super().within(items)
             taken.extend(item.sentence.text for item in found)
@@ -317,10 +317,12 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
         def sums(self, found: Any) -> Any:
             metric = METRICS["effective_rank"]
             fake = LayerMetric(**{**vars(metric), "measure": keep})
-            return geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(found)
+            return state_geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(
+                found
+            )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headbook.collection.sample.Geometer", Recording)
+        patch.setattr("headbook.run.collect.Geometer", Recording)
         run(place, folder, TEXTS, batch_tokens=budget)
     return clouds, taken
 

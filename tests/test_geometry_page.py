@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.analysis.clouds import MINIBATCH
+from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import all_metrics
-from headbook.pages.geometry.page import HEADINGS, GeometryPage, geometry_page
-from headbook.pages.parts.cells import Cell
-from headbook.report.numbers.results import results
+from headbook.pages.geometry import HEADINGS, GeometryPage, geometry_page
+from headbook.pages.parts.table import Cell
+from headbook.report.results import results
 from headbook.report.wording import interval, is_share, number
+from headbook.study.state_geometry import CKA, GeometrySums
 from headbook.study.study import Study
-from headbook.study.summaries.shapes import CKA, GeometrySums
 from pages import elements, html_of, text_of
 from sites import Site
 from tabled import lines, text

@@ -17,12 +17,12 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 import ggufs
 from headbook import collect
 from headbook.errors import ModelError
+from headbook.model.devices import set_aside
 from headbook.model.gguf import Gguf
-from headbook.model.model import Model, load_model
-from headbook.model.weights.offload import set_aside
-from headbook.pages.index.page import overview_page
-from headbook.pages.methods.page import methods_page
-from headbook.report.numbers.results import StackResults
+from headbook.model.load import Model, load_model
+from headbook.pages.index import overview_page
+from headbook.pages.methods import methods_page
+from headbook.report.results import StackResults
 from headbook.study.manifest import Manifest
 
 MISSING = [package for package in ("gguf", "accelerate") if find_spec(package) is None]

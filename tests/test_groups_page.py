@@ -18,16 +18,14 @@ import headbook
 import tiny
 import treebank
 from browser import Open, Record, cramped, sideways, violations
-from headbook.pages.groups.differences import MOST_ROWS
-from headbook.pages.groups.page import FEW_SENTENCES, GroupsPage, groups_page
-from headbook.pages.head.page import head_pages
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.groupvalues import difference_cell
-from headbook.pages.parts.table import Row, Table
-from headbook.report.numbers.results import Estimate, StackResults, results
-from headbook.site import export
+from headbook.analysis.accumulators import Estimate
+from headbook.pages.groups import FEW_SENTENCES, MOST_ROWS, GroupsPage, groups_page
+from headbook.pages.head import head_pages
+from headbook.pages.parts.groups import difference_cell
+from headbook.pages.parts.table import Cell, Row, Table
+from headbook.report.results import StackResults, results
+from headbook.site.archive import anonymise
 from headbook.study import tables
-from headbook.study.anonymous import anonymous
 from headbook.study.study import Study
 from pages import broken_links, html_of, text_of
 from sites import Once, make_study
@@ -220,7 +218,7 @@ def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResult
 
 def headlines(stack: StackResults) -> Any:
     """The numbers that groups are compared by."""
-    from headbook.pages.parts.groupvalues import stack_headlines
+    from headbook.pages.parts.groups import stack_headlines
 
     return stack_headlines(stack)
 
@@ -234,7 +232,7 @@ def test_texts_of_columns_stay_texts(place: Path) -> None:
     files = html_of(place / "site/data.html")
     for name, suffix in (("groups", ".gz"), ("minimal_pairs", "")):
         assert f'href="data/{name}.csv{suffix}"' in files
-        assert all(f">{column}<" in files for column in export.TABLES[name].columns)
+        assert all(f">{column}<" in files for column in tables.TABLES[name].columns)
     for name in ("groups.html", "heads/L00-H01.html"):
         assert broken_links(place / "site", place / "site" / name) == []
 
@@ -253,7 +251,7 @@ def test_anonymous_studies_lose_groups_that_a_link_names(study: Study) -> None:
     sums = study.corpus_sums.heads["self"]
     telling = [replace(g, value="https://ours.example") for g in sums.groups[:1]]
     heads = {"self": replace(sums, groups=(*telling, *sums.groups[1:]))}
-    left = anonymous(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
+    left = anonymise(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
     assert left.corpus_sums.heads["self"].groups == sums.groups[1:]
 
 

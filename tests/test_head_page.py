@@ -6,14 +6,13 @@ from html import unescape
 import numpy as np
 import pytest
 
-from headbook.charts.drawn.strips import MARGIN, RangeStrip, ranking_histogram
-from headbook.pages.head.page import HeadPage, head_pages
-from headbook.pages.head.toptokens import KINDS
-from headbook.report.numbers.results import results
+from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
+from headbook.pages.head import KINDS, HeadPage, head_pages
+from headbook.report.results import results
 from headbook.report.wording import number, ordinal, small
+from headbook.schema import Side
 from headbook.study.exemplars import weights_of
-from headbook.study.sentencedata import HeadName, Ranking
-from headbook.terms import Side
+from headbook.study.sentence_data import HeadName, Ranking
 from pages import elements, html_of, text_of, written_html
 from sites import Site
 

@@ -11,16 +11,13 @@ import pytest
 from compared import Compared
 from headbook.comparison.comparison import compare
 from headbook.comparison.drift import PATTERN_DRIFT
-from headbook.comparison.listed import listed_sentences
-from headbook.comparison.pairs import paired_stacks
-from headbook.pages.comparison.nats import nats
-from headbook.pages.sentencepair.page import sentencepair_pages
-from headbook.pages.sentencepairs.page import sentencepairs_page
+from headbook.comparison.head_pairs import listed_sentences, paired_stacks
+from headbook.pages.comparison.parts import nats
+from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.report.wording import head_file, head_page
-from headbook.study.mapsample import MappedSentence, MapSample
-from headbook.study.sentencedata import HeadName, heads_of
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName, MappedSentence, MapSample, heads_of
 from headbook.study.study import Study
-from headbook.terms import View
 from naive_comparison import divergence
 from pages import broken_links, data_file, elements, html_of, text_of
 

@@ -9,22 +9,27 @@ import numpy as np
 import pytest
 
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS
+from headbook.attention.word_pairs import LABELS
 from headbook.metrics.base import Chart
-from headbook.pages.heads import effectvalues
-from headbook.pages.heads.headfacts import LEAST, LOOKS, head_facts
-from headbook.pages.heads.headvalues import Column, columns, first_columns, list_data
-from headbook.pages.heads.page import HeadsPage, heads_page
-from headbook.pages.heads.questions import ASKED
+from headbook.pages import heads as effectvalues
+from headbook.pages.heads import (
+    ASKED,
+    Column,
+    HeadsPage,
+    columns,
+    first_columns,
+    heads_page,
+    list_data,
+)
+from headbook.report import ablation
 from headbook.report.findings import CHOICE, REPORT, Link
-from headbook.report.numbers import changes
-from headbook.report.numbers.headrelations import HeadRelations, head_relations
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults, results
-from headbook.report.numbers.typeshares import share
-from headbook.study.importancetables import EFFECT
-from headbook.study.sentencedata import heads_of
-from headbook.terms import View
+from headbook.report.head_facts import LEAST, LOOKS, head_facts
+from headbook.report.head_types import head_types, share
+from headbook.report.relations import HeadRelations, head_relations
+from headbook.report.results import StackResults, results
+from headbook.schema import View
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.sentence_data import heads_of
 from naive_relations import SIMPLEST, drawn, half, head_hits, rule_hits, stored
 from pages import data_file
 from sites import Site
@@ -88,7 +93,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     value, low, high = decoded(packed)
     removals = any_site.study.corpus_sums.removals
     assert removals is not None
-    target, by = changes.primary(removals), changes.scale(removals)
+    target, by = ablation.primary(removals), ablation.scale(removals)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (

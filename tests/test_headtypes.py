@@ -22,19 +22,26 @@ from transformers import (
 
 import tiny
 import treebank
-from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.metrics.patterns.type_shares import PARTS
-from headbook.pages.head.page import head_pages
-from headbook.pages.heads.headfacts import head_facts
-from headbook.pages.widgets.atlas import atlas
-from headbook.report.numbers.headgroups import head_groups
-from headbook.report.numbers.headtypes import Rest, head_type, head_types
-from headbook.report.numbers.results import results
-from headbook.report.numbers.typeshares import NO_SHARE, Share, Shares, shares_by
+from headbook.pages.head import head_pages
+from headbook.pages.parts.atlas import atlas
+from headbook.report.ablation import head_groups
+from headbook.report.head_facts import head_facts
+from headbook.report.head_types import (
+    NO_SHARE,
+    Rest,
+    Share,
+    Shares,
+    head_type,
+    head_types,
+    shares_by,
+)
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.schema import View
 from headbook.study.study import Study
-from headbook.terms import View
 from test_metric_laws import values
 from views import Marks, views_of
 

@@ -12,9 +12,9 @@ from headbook.metrics import all_metrics, ids
 SOURCE = Path(headbook.__file__).parent
 NAMES = {name: value for name, value in vars(ids).items() if name.isupper()}
 # What stands before metrics in the order of folders, and so cannot ask for its constants.
-BEFORE = ("terms.py", "attention/", "metrics/")
+BEFORE = ("schema.py", "attention/", "metrics/")
 # What only looks like an id: the name of a chart, a kind of exemplar.
-OTHER = {"charts/__init__.py": {"offset_profile"}, "study/sentencedata.py": {"variability"}}
+OTHER = {"charts/__init__.py": {"offset_profile"}, "study/sentence_data.py": {"variability"}}
 
 
 @pytest.mark.parametrize("name", NAMES)

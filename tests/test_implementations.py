@@ -2,7 +2,7 @@
 
 How numbers are written: in Python and in ``numbers.js``. Attention between words: as tensor
 operations and as compiled loops (both while a model runs), of stored maps without torch, for
-figures, and in ``weights.js``.
+figures, and in ``view_math.js``.
 """
 
 import json
@@ -16,17 +16,16 @@ import pytest
 import torch
 
 from browser import Open
-from headbook.analysis.arithmetic import Floats
-from headbook.attention import compiled
-from headbook.attention import tensorsums as plain
-from headbook.attention.frame import Frame, Scope
-from headbook.pages.widgets.instance import text_data
+from headbook.analysis.arrays import Floats
+from headbook.attention import map_sums
+from headbook.attention.masks import Frame, Scope
+from headbook.pages.parts.sentence_maps import text_data
 from headbook.report import wording
-from headbook.site.papers.weights import Axis, StoredMap, Weighting
-from headbook.study.sentencedata import STEPS, StoredText
-from headbook.study.wordmaps import word_attention
-from headbook.terms import View
-from headbook.text.texts import Texts
+from headbook.report.word_attention import word_attention
+from headbook.schema import View
+from headbook.site.attention_figures import Axis, StoredMap, Weighting
+from headbook.study.sentence_data import UINT8_STEPS, StoredText
+from headbook.text.batch import Texts
 from sites import Site
 from views import SELF, Marks
 
@@ -77,7 +76,7 @@ class Case(NamedTuple):
             relations=(),
         )
         steps = np.array(given["steps"], np.uint8)
-        return cls(displayed, given["causal"], steps, np.array(given["answer"]) / STEPS)
+        return cls(displayed, given["causal"], steps, np.array(given["answer"]) / UINT8_STEPS)
 
     @property
     def scope(self) -> Scope:
@@ -93,7 +92,7 @@ class Case(NamedTuple):
     @property
     def attention(self) -> torch.Tensor:
         """The map as one head of one sentence."""
-        return torch.from_numpy(self.steps / np.float64(STEPS))[None, None]
+        return torch.from_numpy(self.steps / np.float64(UINT8_STEPS))[None, None]
 
     def of_words(self, values: Floats) -> Floats:
         """A table whose special tokens are words, too, without these."""
@@ -128,14 +127,14 @@ def test_intervals_are_written_in_python(case: dict[str, Any]) -> None:
 
 @BOTH
 def test_words_by_tensor_operations(case: Case) -> None:
-    found = plain.by_word(case.attention, case.scope)[0, 0].numpy()
+    found = map_sums.by_word(case.attention, case.scope)[0, 0].numpy()
     np.testing.assert_allclose(found, case.answer)
 
 
 @BOTH
 def test_words_by_compiled_loops(case: Case) -> None:
     """Which keep the weight of each word to itself and the strongest of the others."""
-    word_sums = compiled.word_sums(case.attention, case.scope)
+    word_sums = map_sums.numba_word_sums(case.attention, case.scope)
     others = case.answer.copy()
     np.fill_diagonal(others, 0)
     np.testing.assert_allclose(word_sums.own[0, 0].numpy(), case.answer.diagonal())

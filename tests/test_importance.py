@@ -13,16 +13,17 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.attention.replacements import Sums
-from headbook.passes.ablation import importance as module
-from headbook.passes.ablation import margins
-from headbook.passes.ablation.importance import FAST, FULL, Importance, NoRoom, Sample, costs_of
-from headbook.passes.ablation.removed import HeadGroup, random_alike
-from headbook.passes.ablation.slopes import slopes
-from headbook.study.importancetables import groups_table, importance_table, pruning_table
-from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.removals import Chosen, HeadPlace, Removals, SetKind
-from headbook.terms import Replacement, Target
+from headbook.ablation import importance as module
+from headbook.ablation import sample as margins
+from headbook.ablation.ablator import Sums
+from headbook.ablation.attribution import slopes
+from headbook.ablation.head_sets import HeadGroup, random_alike
+from headbook.ablation.importance import FAST, FULL, Importance, NoRoom
+from headbook.ablation.sample import Sample, costs_of
+from headbook.schema import Replacement, Target
+from headbook.study.ablation import Chosen, HeadPlace, Removals, SetKind
+from headbook.study.ablation_tables import groups_table, importance_table, pruning_table
+from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 from test_ablation import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, case, scored
 

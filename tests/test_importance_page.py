@@ -9,22 +9,20 @@ import pytest
 
 import headbook
 import wired
-from headbook.pages.head.ablated import ablated, backed_up
-from headbook.pages.importance.page import ImportancePage, importance_page
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.table import words
-from headbook.pages.patterns.withoutthem import without_them
-from headbook.report.findings.importance import message, needed
-from headbook.report.numbers.changes import verdict_text
-from headbook.report.numbers.headgroups import HEAVY_NAME
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults, results
-from headbook.site.site import _Writer
-from headbook.study.importancetables import GROUPS, PRUNING, groups_table, pruning_table
-from headbook.study.sentencedata import HeadName, heads_of
+from headbook.pages.head import ablated
+from headbook.pages.importance import ImportancePage, importance_page
+from headbook.pages.parts.table import Cell, words
+from headbook.pages.patterns import without_them
+from headbook.report.ablation import HEAVY_NAME, backed_up, verdict_text
+from headbook.report.findings.ablation import message, needed
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults, results
+from headbook.schema import Target
+from headbook.site.sites import _StudySite
+from headbook.study.ablation import Removals
+from headbook.study.ablation_tables import GROUPS, PRUNING, groups_table, pruning_table
+from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
-from headbook.study.summaries.removals import Removals
-from headbook.terms import Target
 from pages import elements, html_of, text_of
 from sites import Site
 from test_verdicts import SENTENCES, around, removals
@@ -238,7 +236,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     assert page.groups is not None
     replacements = {row.cells[1] for row in page.groups.rows}
     assert replacements == {words("mean"), words("without sink"), words("zero")}
-    writer = _Writer(study, tmp_path, None, "", 1)  # type: ignore[arg-type]
+    writer = _StudySite(study, tmp_path, None, "", 1)  # type: ignore[arg-type]
     writer._page_writer.page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
     for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):

@@ -26,9 +26,10 @@ FOLDERS = [
     "metrics",
     "study",
     "passes",
+    "ablation",
     "report",
     "comparison",
-    "collection",
+    "run",
     "charts",
     "pages",
     "site",
@@ -39,57 +40,53 @@ MOST = 20  # files in a folder
 ANYWHERE = {"numpy", "pandas", "torch"}
 DOORS = {
     "altair": {
-        "charts.base.render",
-        "charts.base.unchecked",
-        "charts.importance",
-        "charts.vega.draw",
-        "charts.vega.geometry",
-        "charts.vega.occurrences",
-        "charts.vega.pairs",
-        "charts.vega.patterns",
-        "charts.vega.relations",
-        "charts.vega.scatter",
-        "charts.vega.similar",
-        "charts.vega.steps",
-        "charts.vega.tags",
+        "charts.ablation",
+        "charts.comparison",
+        "charts.figure",
+        "charts.film",
+        "charts.heads",
+        "charts.language",
+        "charts.layers",
+        "charts.theme",
+        "charts.tokens",
     },
-    "conllu": {"inputs.treebank"},
+    "conllu": {"inputs.conllu"},
     "datasets": {"inputs.huggingface"},
-    "accelerate": {"model.weights.offload"},
+    "accelerate": {"model.devices"},
     "gguf": {"model.gguf"},
-    "huggingface_hub": {"model.checkpoint", "model.model", "model.modelname"},
-    "jinja2": {"site.pagewriter"},
+    "huggingface_hub": {"model.checkpoint", "model.load"},
+    "jinja2": {"site.page_writer"},
     "latex2mathml": {"site.markup"},
     "markdown": {"site.markup"},
     "markupsafe": {"site.markup"},
     "nh3": {"site.markup"},
-    "numba": {"analysis.kernel"},
-    "PIL": {"charts.base.images"},
-    "platformdirs": {"charts.base.runtime"},
-    "pyarrow": {"inputs.packed", "inputs.parquet", "site.export", "study.serial"},
-    "ray": {"collection.engines.ray"},
+    "numba": {"analysis.numba_kernel"},
+    "PIL": {"charts.images"},
+    "platformdirs": {"charts.render"},
+    "pyarrow": {"inputs.readers", "inputs.records", "site.export", "study.storage"},
+    "ray": {"run.workers"},
     "regex": {"text.annotate"},
-    "rich": {"cli.console", "cli.steps"},
-    "safetensors": {"model.weights.checkpoint_checks", "study.serial", "study.storage"},
+    "rich": {"cli.actions", "cli.terminal"},
+    "safetensors": {"model.weights", "study.storage"},
     "scipy": {
-        "analysis.divergence",
+        "analysis.attention_divergence",
+        "analysis.head_matching",
         "analysis.intervals",
-        "analysis.matching",
-        "report.numbers.similar",
-        "study.summaries.contrasts",
+        "report.similar_heads",
+        "study.contrasts",
     },
     "spacy": {"text.annotate"},
     "tokenizers": {"model.gguf"},
     "transformers": {
+        "model.attention_hook",
         "model.gguf",
-        "model.hook",
-        "model.weights.loading",
-        "model.model",
-        "model.search.projection",
+        "model.load",
+        "model.output_projection",
+        "model.weights",
     },
-    "typer": {"cli.comparing", "cli.filming", "cli.main", "cli.options"},
-    "vl_convert": {"charts.base.paper", "charts.base.render", "charts.base.runtime"},
-    "wordfreq": {"text.rarity"},
+    "typer": {"cli.main", "cli.options"},
+    "vl_convert": {"charts.paper", "charts.render"},
+    "wordfreq": {"text.annotate"},
 }
 
 MODULES = {
@@ -212,7 +209,7 @@ def test_tables_are_read_from_files_in_one_place() -> None:
         and node.attr.startswith("read_")
         and ast.unparse(node.value) in {"pd", "pandas"}
     }
-    assert users == {"study.serial", "study.storage"}
+    assert users == {"study.storage"}
 
 
 def run(code: str) -> str:
@@ -225,11 +222,11 @@ def run(code: str) -> str:
 def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
     """What draws pages from a stored study imports none of them, nor does the command line."""
     code = (
-        "import sys, headbook.study.study, headbook.charts, headbook.site.site, headbook.cli.main;"
+        "import sys, headbook.study.study, headbook.charts, headbook.site.sites, headbook.cli.main;"
         "headbook.render;"
-        "print({'torch', 'transformers', 'spacy', 'headbook.pages.head.page'} & set(sys.modules))"
+        "print({'torch', 'transformers', 'spacy', 'headbook.pages.head'} & set(sys.modules))"
     )
-    assert run(code) == "{'headbook.pages.head.page'}"
+    assert run(code) == "{'headbook.pages.head'}"
 
 
 def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:

@@ -10,11 +10,10 @@ from transformers import AutoModelForCausalLM
 import induction
 import tiny
 from headbook.errors import ConfigError
-from headbook.model.encode import Encoder
-from headbook.model.model import load_model
-from headbook.model.sequences import random_sequences
-from headbook.study.sentencedata import HeadName
-from headbook.terms import Replacement, Side
+from headbook.model.load import load_model
+from headbook.model.tokenizer import Encoder, random_sequences
+from headbook.schema import Replacement, Side
+from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NONE, Annotator
 
 

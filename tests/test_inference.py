@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headbook.analysis.accumulators import REPORT
-from headbook.analysis.flips import FLIPS, family_wise
-from headbook.attention.surfacerules import OFFSETS, RULES
+from headbook.analysis.accumulators import REPORT, Estimates
+from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
+from headbook.attention.surface_rules import OFFSETS, RULES
 from headbook.inputs import open_corpus
-from headbook.report.numbers import inference
-from headbook.report.numbers.headrelations import MOSTLY, rules_of
-from headbook.report.numbers.inference import best_offsets, best_rule, relation_tests
-from headbook.report.numbers.results import Estimates
-from headbook.study.summaries.strongestwords import StrongestWords
-from headbook.terms import RELATIONS
+from headbook.report import relation_tests as inference
+from headbook.report.relation_counts import best_offsets, best_rule
+from headbook.report.relation_tests import relation_tests
+from headbook.report.relations import MOSTLY, rules_of
+from headbook.schema import RELATIONS
+from headbook.study.word_samples import StrongestWords
 from naive_relations import (
     Annotated,
     Place,
@@ -279,7 +279,7 @@ def test_under_the_null_one_family_in_twenty_has_a_p_below_five_per_cent() -> No
         heads = draw.binomial(6, 0.5, (30, 2, 3, 4))
         rule = draw.binomial(6, 0.5, (30, 1, 1, 4))
         keys = draw.integers(0, 2**63, 30, dtype=np.uint64)
-        p = family_wise((heads - rule).astype(np.float32), np.ones((2, 3), dtype=bool), keys)
+        p = sign_flip_p((heads - rule).astype(np.float32), np.ones((2, 3), dtype=bool), keys)
         wrong += bool(p.min() <= 0.05)
     low, high = stats.binom.interval(0.999, families, 0.05)
     assert low <= wrong <= high

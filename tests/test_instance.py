@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from headbook.pages.widgets.instance import attention_data, text_data
-from headbook.study.sentencedata import StoredSentence, StoredText
-from headbook.terms import Side, Stack
+from headbook.pages.parts.sentence_maps import attention_data, text_data
+from headbook.schema import Side, Stack
+from headbook.study.sentence_data import StoredSentence, StoredText
 
 SPECIAL = ("[CLS]", "[SEP]")
 

@@ -8,14 +8,13 @@ import torch
 from scipy import stats
 
 from headbook.analysis.accumulators import Ratios
-from headbook.analysis.arithmetic import Floats
+from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import of_difference
-from headbook.analysis.medians import medians
-from headbook.analysis.paired import ClusterSums, differences
+from headbook.analysis.paired import ClusterSums, differences, medians
 from headbook.metrics.base import Ratio
-from headbook.study.summaries.contrasts import contrast
-from headbook.study.summaries.reduce import Parts
-from headbook.terms import Spread
+from headbook.passes.batch_sums import Parts
+from headbook.schema import Spread
+from headbook.study.contrasts import contrast
 
 
 def test_sums_of_single_precision_are_squared_in_double() -> None:

@@ -12,11 +12,11 @@ import tiny
 from bare import Bare
 from headbook.errors import ModelError
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.capture import forward, inputs
-from headbook.model.hook import Attention
+from headbook.model.attention_hook import Attention
+from headbook.model.forward import forward, inputs
 from headbook.model.intervention import Ablation, Intervened, intervened
-from headbook.model.model import Model, load_model
-from headbook.terms import Side
+from headbook.model.load import Model, load_model
+from headbook.schema import Side
 from headbook.text.batch import Batch
 from test_capture import batch_of
 

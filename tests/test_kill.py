@@ -16,8 +16,7 @@ import pytest
 
 import headbook
 from headbook.errors import OutputError, StudyError
-from headbook.site import export
-from headbook.site import site as writer
+from headbook.site import export, sites
 from pages import differing, tree
 from sites import Site
 
@@ -98,7 +97,7 @@ def test_a_fault_while_pages_are_made_leaves_the_old_site_and_nothing_else(
     def broken(_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(writer, "metrics_page", broken)
+    monkeypatch.setattr(sites, "metrics_page", broken)
     with pytest.raises(type(fault)):
         headbook.render(small_site.study, out, force=True)
     assert tree(out) == before

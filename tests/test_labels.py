@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook.charts.base import render
+from headbook.charts import figure, render
 
 
 def chart(*names: str) -> dict[str, object]:
     rows = pd.DataFrame({"name": names, "value": range(len(names))})
     drawn = alt.Chart(rows).mark_bar().encode(y="name", x="value", color="name")
-    return render.finished(drawn).spec
+    return figure.finished(drawn).spec
 
 
 def texts(root: ET.Element) -> list[str | None]:

@@ -15,13 +15,12 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 import tiny
 import treebank
 from bare import Bare, given
-from headbook.collection.collect import collect
 from headbook.model.architecture import examine
-from headbook.model.model import load_model
-from headbook.model.names import Names
-from headbook.model.vocabulary.lens import Lens, NoLens, read_lens
+from headbook.model.load import Names, load_model
+from headbook.model.logit_lens import Lens, NoLens, read_lens
+from headbook.run.collect import collect
+from headbook.schema import Spread
 from headbook.study.study import Study
-from headbook.terms import Spread
 from naive_tokens import record
 from ratios import Part, ratio
 
@@ -275,7 +274,7 @@ def test_the_last_layer_reproduces_the_logits_and_diverges_from_nothing(
 def test_small_blocks_and_small_batches_change_nothing(
     name: str, study: Callable[[str], Study], folder: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headbook.model.vocabulary.lens.BLOCK", 700)
+    monkeypatch.setattr("headbook.model.logit_lens.BLOCK", 700)
     monkeypatch.setattr("headbook.passes.trajectories.GATHERED", 1)
     trees = study(name).manifest.inputs[0].name.endswith("conllu")
     path = folder(name).parent

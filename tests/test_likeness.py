@@ -11,10 +11,10 @@ import pytest
 
 from grouped import ROWS, write_rows
 from headbook.analysis.accumulators import Ratios
-from headbook.collection.collect import collect
 from headbook.config import Config, flag
 from headbook.errors import StudyError
-from headbook.study.likeness import FREE
+from headbook.run.collect import collect
+from headbook.study.compatibility import FREE
 from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sealed_studies import edit_manifest
@@ -23,7 +23,7 @@ TABLES = ("heads", "layers", "controls", "compared", "pairs", "groups", "geometr
           "minimal_pairs")  # fmt: skip
 RECORDED = [field.name for field in dataclasses.fields(Config) if not field.metadata["place"]]
 # Another value of every option that decides numbers: whoever adds an option adds one here, or says
-# in `headbook.study.likeness.FREE` why studies may differ in it.
+# in `headbook.study.compatibility.FREE` why studies may differ in it.
 OTHER: dict[str, object] = {
     "language": "none",
     "target_language": "de",

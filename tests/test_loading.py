@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from headbook.model.model import load_model
+from headbook.model.load import load_model
 
 LAYERS, WIDTH = 8, 1024
 PROGRAM = """
 import json, resource, sys
-from headbook.model.model import load_model
+from headbook.model.load import load_model
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -12,10 +12,10 @@ import headbook
 import tiny
 from headbook.config import Config
 from headbook.errors import ConfigError
+from headbook.memory import USUAL, longest, room
 from headbook.metrics import all_metrics
-from headbook.room import USUAL, longest, room
+from headbook.schema import Side, Stack
 from headbook.study.study import Study
-from headbook.terms import Side, Stack
 from sites import make_study
 
 WORDS = ("the", "old", "cat", "sees", "a", "small", "red", "bird", "near", "the", "house", ".")
@@ -24,7 +24,7 @@ ROOM = "100MB"
 COLLECT = """
 import json, resource, sys
 import headbook
-from headbook.model.model import load_model
+from headbook.model.load import load_model
 text, model, study, options = sys.argv[1:]
 load_model(model)
 peaks = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from bare import Bare
-from headbook.model.model import load_model
-from headbook.model.vocabulary.judges import judge_of
-from headbook.model.weights.pooling import MODES, pooled, read_pooling
-from headbook.model.weights.rounded import rounded_weights
-from headbook.passes.ablation.effects import Ablator
-from headbook.passes.ablation.margins import measured_margins
-from headbook.terms import Side, Target
+from headbook.ablation.ablator import Ablator
+from headbook.ablation.sample import measured_margins
+from headbook.ablation.targets import judge_of, pooled
+from headbook.model.checkpoint import MODES, read_pooling
+from headbook.model.load import load_model
+from headbook.model.weights import rounded_weights
+from headbook.schema import Side, Target
 from test_ablation import KEYS, TEXTS, Case, Naive, case, scored
 
 __all__ = ["case"]

@@ -7,8 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import CHOICE, REPORT
-from headbook.analysis.matching import NONE, Similarities, found_again, match, null_threshold
-from headbook.analysis.rows import Rows, between_words
+from headbook.analysis.attention_divergence import Rows, between_words
+from headbook.analysis.head_matching import (
+    NONE,
+    Similarities,
+    found_again,
+    match,
+    null_threshold,
+)
 from naive_comparison import affinity
 
 WORDS = (4, 6, 5, 7, 3, 6)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from headbook.analysis.arithmetic import Floats
-from headbook.analysis.medians import DRAWS, Ends, medians
-from headbook.analysis.paired import ClusterSums
-from headbook.analysis.resampled import draws
-from headbook.terms import Spread
+from headbook.analysis.arrays import Floats
+from headbook.analysis.multiple_testing import draws
+from headbook.analysis.paired import DRAWS, ClusterSums, Ends, medians
+from headbook.schema import Spread
 from naive_paired import kish
 
 CLUSTERS, HEADS, OTHERS = 40, 5, 8

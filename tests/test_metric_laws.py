@@ -16,11 +16,16 @@ from latex2mathml.converter import convert
 import headbook.metrics
 import treebank
 from headbook.analysis.accumulators import Reservoir
-from headbook.attention.layerattention import LayerAttention
-from headbook.attention.outputs import HeadOutputs
-from headbook.attention.paircells import linked_cells, mass_by_cell, pairs_in_cells
-from headbook.collection.collect import collect
-from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
+from headbook.attention.head_outputs import HeadOutputs
+from headbook.attention.surface_rules import linked_cells, mass_by_cell, pairs_in_cells
+from headbook.attention.views import LayerAttention
+from headbook.metrics import (
+    all_metrics,
+    chosen_metrics,
+    head_metrics,
+    pair_metrics,
+    token_metrics,
+)
 from headbook.metrics.base import (
     AnchorMetric,
     AttentionMetric,
@@ -37,9 +42,10 @@ from headbook.metrics.base import (
     SampledMetric,
     TokenMetric,
 )
+from headbook.run.collect import collect
+from headbook.schema import UPOS, Kind, View
 from headbook.study.study import Study
-from headbook.study.summaries.paircells import PairCells
-from headbook.terms import UPOS, Kind, View
+from headbook.study.word_samples import PairCells
 from views import Marks, example_layer, views_of
 
 METRICS = all_metrics()

@@ -14,9 +14,9 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric, Source
+from headbook.run.collect import collect
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 from looks import Viewed

@@ -13,11 +13,11 @@ from scipy import stats
 
 import grouped
 from grouped import PAIRS, ROWS, Collect
-from headbook.analysis.flips import FLIPS, family_wise
+from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
 from headbook.resources import folder
+from headbook.study.contrasts import pair_differences
+from headbook.study.groups import ENOUGH, Members
 from headbook.study.study import Study
-from headbook.study.summaries.contrasts import pair_differences
-from headbook.study.summaries.grouped import ENOUGH, Members
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
 
@@ -140,14 +140,14 @@ def test_two_sided_p_are_shares_of_flips_that_reach_the_largest_size() -> None:
     draw = np.random.default_rng(4)
     differences = draw.normal(0.2, 1, (7, 1, 2, 3))
     keys = draw.integers(0, 2**63, 7, dtype=np.uint64)
-    p = family_wise(differences, np.ones((1, 2), dtype=bool), keys, two_sided=True)
+    p = sign_flip_p(differences, np.ones((1, 2), dtype=bool), keys, two_sided=True)
     flat = differences.reshape(7, 6)
     root = np.sqrt((flat**2).sum(0))
     most = [np.abs(np.array(s) @ flat / root).max() for s in product((1, -1), repeat=7)]
     for cell, found in zip(np.abs(flat.sum(0) / root), p.ravel(), strict=True):
         share = np.mean([m >= cell - 1e-9 for m in most])
         assert abs(found - share) < 5 * np.sqrt(share * (1 - share) / FLIPS) + 2 / FLIPS
-    opposite = family_wise(-differences, np.ones((1, 2), dtype=bool), keys, two_sided=True)
+    opposite = sign_flip_p(-differences, np.ones((1, 2), dtype=bool), keys, two_sided=True)
     np.testing.assert_array_equal(opposite, p)
 
 

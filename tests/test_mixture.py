@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from drawn import MASKS, Floats, N, at_random, maps, noise, visible
-from headbook.analysis.mixture import mixture
+from headbook.analysis.pattern_mixture import mixture
 
 
 @pytest.mark.parametrize("mask", ["full", "causal"])

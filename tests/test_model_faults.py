@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import tiny
-from headbook.cli.endings import expected_error
 from headbook.cli.main import main
+from headbook.cli.terminal import expected_error
 from headbook.errors import ModelError, ResourceError
-from headbook.model import model
-from headbook.model.encode import sequence_limit
-from headbook.model.model import load_model
-from headbook.model.weights.checkpoint_checks import check_folder, check_layers
+from headbook.model import load
+from headbook.model.load import load_model
+from headbook.model.tokenizer import sequence_limit
+from headbook.model.weights import check_folder, check_layers
 
 Damage = Callable[[Path], object]
 
@@ -105,7 +105,7 @@ def test_memory_that_ends_while_a_model_is_loaded_is_no_matter_of_batches(
     def full(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4e18")
 
-    monkeypatch.setattr(model, "_network", full)
+    monkeypatch.setattr(load, "_network", full)
     with pytest.raises(ResourceError, match="'bert': out of memory while it is loaded") as caught:
         load_model(str(tiny_folder("bert")), device="cpu")
     message = str(expected_error(caught.value))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headbook.errors import ModelError
-from headbook.model.modelname import check_name
+from headbook.model.checkpoint import check_name
 
 
 @pytest.mark.parametrize("name", ["demo", "demo-causal", "owner/name", "name", ".", "README.md"])

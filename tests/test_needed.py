@@ -11,10 +11,10 @@ import pytest
 import headbook
 import wired
 from headbook.errors import ConfigError
-from headbook.site.export import TABLES as TABLES_OF_SITES
 from headbook.site.export import write_tables
+from headbook.study.ablation import SetKind
 from headbook.study.study import Study
-from headbook.study.summaries.removals import SetKind
+from headbook.study.tables import TABLES as TABLES_OF_SITES
 from printed import Lines
 
 TABLES = ("importance", "head_groups", "pruning")

@@ -12,15 +12,15 @@ import torch
 
 import headbook.metrics
 import treebank
-from headbook.attention.frame import Scope
-from headbook.attention.layerattention import layer_attentions
 from headbook.attention.maps import Gathered, Maps
-from headbook.collection.collect import collect
+from headbook.attention.masks import Scope
+from headbook.attention.views import layer_attentions
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import AttentionMetric, Example
-from headbook.model.hook import Attention
+from headbook.model.attention_hook import Attention
+from headbook.run.collect import collect
+from headbook.schema import View
 from headbook.study.study import Study
-from headbook.terms import View
 from views import Marks, example_layer, views_of
 
 ROOT = Path(__file__).parents[1]

@@ -12,10 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 import same
 import treebank
-from headbook.collection.collect import collect
 from headbook.errors import ConfigError, ModelError
-from headbook.model.model import load_model
-from headbook.model.weights.offload import parameter, set_aside
+from headbook.model.devices import parameter, set_aside
+from headbook.model.load import load_model
+from headbook.run.collect import collect
 from headbook.study.study import Study
 
 Folder = Callable[[str], Path]
@@ -105,7 +105,7 @@ def test_the_folder_goes_when_a_run_fails() -> None:
 def test_a_missing_package_is_named(
     tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headbook.model.weights.offload.find_spec", lambda _: None)
+    monkeypatch.setattr("headbook.model.devices.find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"needs the package accelerate; .*headbook\[large\]"):
         study(tiny_folder("bert"), tmp_path, offload="disk")
 

@@ -13,10 +13,10 @@ import pytest
 
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
-from headbook.site.bundle import onefile
-from headbook.site.bundle.pack import Packed, pack
+from headbook.site import single_file
+from headbook.site.archive import Packed, pack
+from headbook.site.assets import bare
 from headbook.site.markup import values
-from headbook.site.stylesheet import bare
 from pages import data_file, digest, elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
@@ -89,7 +89,7 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
     )
     assets = sorted((small_site.folder / "assets").glob("*.js"))
     loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
-    loader = (small_site.folder / "assets/unpack.js").read_text() + loader
+    loader = (small_site.folder / "assets/gunzip.js").read_text() + loader
     own = [script.read_text() for script in assets if script.stem not in {"vega", "unpack"}]
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -169,7 +169,7 @@ def test_it_is_replaced_only_with_force_and_nothing_else_ever(
     assert tree(tmp_path) == before
     pack(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
     assert tree(tmp_path) == before
-    assert onefile.is_ours(tmp_path / "r.html")
+    assert single_file.is_ours(tmp_path / "r.html")
 
 
 def test_a_site_whose_scripts_know_no_single_file_is_refused(
@@ -177,7 +177,7 @@ def test_a_site_whose_scripts_know_no_single_file_is_refused(
 ) -> None:
     copy = tmp_path / "old"
     shutil.copytree(small_site.folder, copy)
-    scripts = copy / "assets/unpack.js"
+    scripts = copy / "assets/gunzip.js"
     for change in (lambda: scripts.write_text("window.unpack = lzma;"), scripts.unlink):
         change()
         message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)

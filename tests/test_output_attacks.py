@@ -14,10 +14,10 @@ import pytest
 
 import headbook
 from headbook.cli import main as cli
-from headbook.cli.folders import check_studies
-from headbook.collection.work import working
+from headbook.cli.actions import check_studies
 from headbook.errors import HeadbookError, OutputError
-from headbook.site.bundle.pack import pack
+from headbook.run.store import working
+from headbook.site.archive import pack
 from outfolders import disk
 from pages import tree
 from sites import Site

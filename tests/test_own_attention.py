@@ -14,23 +14,22 @@ from transformers import AutoModel, LlavaForConditionalGeneration, T5ForConditio
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
 import tiny
-from headbook.attention.scopes import seen
-from headbook.collection.collect import collect
+from headbook.attention.views import seen
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
 from headbook.model.architecture import Architecture, examine
-from headbook.model.capture import forward
-from headbook.model.encode import Encoder
-from headbook.model.hook import Attention
-from headbook.model.model import Model, load_model
-from headbook.model.sequences import probes
-from headbook.pages.index.page import learned_sink
-from headbook.passes.checks.learned import learned_share
-from headbook.passes.checks.ownattention import own, settle
+from headbook.model.attention_hook import Attention
+from headbook.model.forward import forward
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder, probes
+from headbook.pages.index import learned_sink
+from headbook.passes.model_checks import own, settle
+from headbook.passes.self_checks import learned_share
 from headbook.report.wording import percent
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from headbook.text.tokens import Encoded

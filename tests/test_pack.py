@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headbook.errors import OutputError, StudyError
-from headbook.site.bundle.pack import LIMITS, SUMS, TOP, Packed, pack
+from headbook.site.archive import LIMITS, SUMS, TOP, Packed, pack
 from pages import tree
 from sites import Site
 
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_the_old_archive(
     shutil.copy(packed.path, tmp_path / "s.zip")
     before = tree(tmp_path)
     code = (
-        "import resource, sys; from headbook.site.bundle.pack import pack;"
+        "import resource, sys; from headbook.site.archive import pack;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
         "pack(sys.argv[1], sys.argv[2], force=True)"
     )

@@ -1,8 +1,10 @@
-"""A page's template, its folder in the code and its address say the same word."""
+"""A page's module, its template and its address say the same word."""
 
 import importlib
 import inspect
 import pkgutil
+from collections import defaultdict
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -11,36 +13,43 @@ from headbook.pages.parts.page import Page
 from headbook.resources import folder
 from sites import Site
 
-NAMED = {"missing": "404"}  # the address that servers ask for; no module can have it as a name
+# Modules that make a second kind of page: lists, and the page that servers ask for.
+SECOND = {
+    "about": "404.html",
+    "comparison/sentencepair": "comparison/sentencepairs.html",
+    "metric": "metrics.html",
+}
 
 
-def page_kinds() -> dict[str, type[Page]]:
-    """Every kind of page by its folder."""
-    found = {}
+def page_templates() -> dict[str, set[str]]:
+    """Templates of the kinds of pages that each module defines, by its path in the folder."""
+    found: dict[str, set[str]] = defaultdict(set)
     for module in pkgutil.walk_packages(pages.__path__, f"{pages.__name__}."):
+        path = module.name.removeprefix(f"{pages.__name__}.").replace(".", "/")
         for kind in vars(importlib.import_module(module.name)).values():
-            if inspect.isclass(kind) and issubclass(kind, Page) and kind is not Page:
-                found[kind.__module__] = kind
-    return {name.split(".")[-2]: kind for name, kind in found.items()}
+            if inspect.isclass(kind) and issubclass(kind, Page) and kind.__module__ == module.name:
+                found[path].add(getattr(kind, "template", ""))
+    return {path: names - {""} for path, names in found.items() if names - {""}}
 
 
-KINDS = page_kinds()
+TEMPLATES = page_templates()
 
 
-def test_each_folder_has_one_kind_of_page() -> None:
-    assert len(KINDS) > 15
-    assert all(kind.__module__ == f"headbook.pages.{own}.page" for own, kind in KINDS.items())
+def test_there_are_pages() -> None:
+    assert len(TEMPLATES) > 15
+    assert SECOND.keys() <= TEMPLATES.keys()
 
 
-@pytest.mark.parametrize("own", sorted(KINDS))
-def test_a_template_is_named_like_the_folder_of_its_page(own: str) -> None:
-    assert KINDS[own].template == f"{NAMED.get(own, own)}.html"
-    assert (folder("templates") / KINDS[own].template).is_file()
+@pytest.mark.parametrize("path", sorted(TEMPLATES))
+def test_a_template_is_named_like_the_module_of_its_page(path: str) -> None:
+    expected = {f"{path}.html"} | ({SECOND[path]} if path in SECOND else set())
+    assert TEMPLATES[path] == expected
+    assert all((folder("templates") / name).is_file() for name in expected)
 
 
-def test_addresses_are_named_like_the_folders_of_their_pages(small_site: Site) -> None:
+def test_addresses_are_named_like_the_templates_of_their_pages(small_site: Site) -> None:
     """``metrics/index.html`` is that of the list, ``metrics/sink_share.html`` of one metric."""
-    words = {NAMED.get(own, own) for own in KINDS}
+    words = {PurePosixPath(name).stem for names in TEMPLATES.values() for name in names}
     for page in small_site.pages:
         parts = page.relative_to(small_site.folder).with_suffix("").parts
         if parts[0] in {"figures", "data"}:

@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from headbook.analysis import paired, resampled
-from headbook.analysis.arithmetic import Floats
+from headbook.analysis import multiple_testing, paired
+from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise
-from headbook.terms import Spread
+from headbook.schema import Spread
 from naive_paired import family_wise as slowly
 from naive_paired import kish, residuals, skewness, variance
 
@@ -57,7 +57,7 @@ def test_p_are_shares_of_draws_whose_largest_t_reaches_the_value() -> None:
         part = (a.d[:, cell] > 0) | (b.d[:, cell] > 0)
         changes.append([next(e) / part.sum() if there else 0.0 for there in part])
         totals.append(float(found.value[cell]))
-    expected = slowly(changes, totals, resampled.draws(CLUSTERS).tolist())
+    expected = slowly(changes, totals, multiple_testing.draws(CLUSTERS).tolist())
     assert family_wise(a, b, found).tolist() == pytest.approx(expected, abs=1e-12)
     assert expected[1] < 0.05 < expected[0]
 
@@ -137,7 +137,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = differences(a, b)
     p = family_wise(a, b, whole)
     monkeypatch.setattr(paired, "ROOM", 10 * CLUSTERS)
-    monkeypatch.setattr(resampled, "ROOM", 3 * resampled.DRAWS)
+    monkeypatch.setattr(multiple_testing, "ROOM", 3 * multiple_testing.DRAWS)
     a, b = (ClusterSums(m.n.astype(np.float32), m.d.astype(np.float32)) for m in (a, b))
     found = differences(a, b)
     for one, other in zip(every(whole), every(found), strict=True):

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headbook.charts.vega import draw
+from headbook.charts import layers
 from headbook.errors import ConfigError, OutputError
 from headbook.pages.parts.page import SiteFacts
 from headbook.site import latex
-from headbook.site.papers.figures import study_figures, write_figures
+from headbook.site.figures import study_figures, write_figures
 from pages import differing, tree
 from sites import Site
 
@@ -127,7 +127,7 @@ def test_no_text_is_a_command_of_latex(text: str) -> None:
 def test_hostile_names_stay_inside_caption_and_entry() -> None:
     rows = pd.DataFrame({"layer": [0], "series": "model", "value": [1.0], "view": "raw"})
     rows = rows.assign(low=0.5, high=1.5)
-    figure = draw.layer_curve("a_b", f"{HOSTILE}.", rows, title="t", show={"view": "raw"})
+    figure = layers.layer_curve("a_b", f"{HOSTILE}.", rows, title="t", show={"view": "raw"})
     snippet = latex.snippet(figure, HOSTILE)
     assert snippet.count(r"\end{figure}") == 1
     (line,) = re.findall(r"\n  \\caption\{(.*)\}\n", snippet)

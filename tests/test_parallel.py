@@ -15,8 +15,8 @@ import pytest
 
 import headbook
 from headbook.errors import OutputError, ResourceError, StudyError
-from headbook.pages.index.page import overview_page
-from headbook.site import site as writer
+from headbook.pages.index import overview_page
+from headbook.site import sites
 from headbook.site.parallel import Shares, default_processes
 from pages import differing
 from shares import dies, is_killed, mumbles, refuses, squares
@@ -128,7 +128,7 @@ def test_a_fault_leaves_no_copy_of_a_study(
         assert [*temporary.rglob("arrays.safetensors")]
         raise fault
 
-    monkeypatch.setattr(writer, "metrics_page", broken)
+    monkeypatch.setattr(sites, "metrics_page", broken)
     with pytest.raises(type(fault)):
         headbook.render(small_site.study, tmp_path / "site", processes=2)
     assert [*temporary.iterdir()] == []
@@ -144,7 +144,7 @@ def test_pages_of_two_studies_are_never_mixed(
         encoder_site.study.save(tmp_path / "study", force=True)
         return overview_page(*given)
 
-    monkeypatch.setattr(writer, "overview_page", replaced)
+    monkeypatch.setattr(sites, "overview_page", replaced)
     with pytest.raises(StudyError, match="another study was saved here"):
         headbook.render(tmp_path / "study", tmp_path / "site", processes=2)
     assert not (tmp_path / "site").exists()

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import treebank
-from headbook.collection.collect import collect
 from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.model.passages import Passages, packed, separator
-from headbook.pages.widgets.passage import proposals
-from headbook.report.numbers.results import results
+from headbook.model.load import Model, load_model
+from headbook.model.packing import Passages, packed, separator
+from headbook.model.tokenizer import Encoder
+from headbook.pages.parts.passages import proposals
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.schema import Side, View
 from headbook.study.study import Study
-from headbook.terms import Side, View
 from headbook.text.annotate import Annotator
 from headbook.text.tokens import Encoded
 

@@ -17,13 +17,12 @@ import treebank
 from bare import Bare, given
 from headbook.metrics.patterns import pattern
 from headbook.metrics.patterns.block_ratio import segments
-from headbook.pages.patterns.page import SHARES, PatternsPage, patterns_page
-from headbook.pages.widgets.thumbs import mean_maps, pictures
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import results
+from headbook.pages.patterns import SHARES, PatternsPage, mean_maps, patterns_page, pictures
+from headbook.report.head_types import head_types
+from headbook.report.results import results
 from headbook.report.wording import number
+from headbook.schema import View
 from headbook.study.study import Study
-from headbook.terms import View
 from looks import Viewed
 from naive import SAMPLE_TWINS
 from pages import elements, html_of, text_of

@@ -10,13 +10,14 @@ import pytest
 
 import tiny
 import treebank
+from headbook.analysis.accumulators import Estimates
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.pages.patterns.patternfindings import Discussion, discussions
-from headbook.pages.patterns.withoutthem import without_them
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.pages.patterns import without_them
+from headbook.report.findings.patterns import Discussion, discussions
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults
+from headbook.schema import View
 from headbook.study.study import Study
-from headbook.terms import View
 from sites import make_study
 from test_verdicts import around, removals
 

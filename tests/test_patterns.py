@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from drawn import MASKS, Bools, Floats, N, at_random, even, maps, noise, visible
-from headbook.analysis.mixture import mixture
-from headbook.analysis.patterns import block_sums, column_residual, fit_offsets, offset_sums
+from headbook.analysis.pattern_fits import (
+    block_sums,
+    column_residual,
+    fit_offsets,
+    offset_sums,
+)
+from headbook.analysis.pattern_mixture import mixture
 
 
 def numbers(attention: Floats, seen: Bools) -> tuple[float, float, float]:

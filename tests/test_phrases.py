@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from headbook.analysis.phrases import (
+from headbook.analysis.trees import (
     balanced,
     best_trees,
     bracket_counts,

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 import treebank
 from bare import Bare, given
-from headbook.collection.collect import collect
+from headbook.run.collect import collect
+from headbook.schema import Side, Stack
+from headbook.study.corpus_sums import PositionSums, kept_positions
 from headbook.study.study import Study
-from headbook.study.summaries.positions import PositionSums, kept_positions
-from headbook.terms import Side, Stack
 
 Folder = Callable[[str], Path]
 Array = NDArray[np.float64]

@@ -17,8 +17,7 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.pages.widgets.atlas import KINDS, OF_SHARE
-from headbook.report.numbers.headtypes import PART_NAMES
+from headbook.report.head_types import KINDS, OF_SHARE, PART_NAMES
 from headbook.report.wording import SMALL
 from pages import html_of
 from printednumbers import (

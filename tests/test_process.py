@@ -23,15 +23,15 @@ import torch
 import transformers
 
 import treebank
-from headbook.attention import compiled
-from headbook.cli import steps
-from headbook.collection import texts
-from headbook.collection.collect import collect
+from headbook.attention import map_sums
+from headbook.cli import actions
 from headbook.config import Config
 from headbook.inputs import Sentence
-from headbook.model.model import _quiet
+from headbook.model.devices import own_randomness
+from headbook.model.load import _quiet
 from headbook.progress import Silent
-from headbook.randomness import own_randomness
+from headbook.run import sentences as texts
+from headbook.run.collect import collect
 from headbook.text.annotate import Annotator
 
 HUB: Any = huggingface_hub.utils
@@ -124,8 +124,8 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             sizes.append(size)
             super().__init__(size, name)
 
-    monkeypatch.setattr(compiled, "ThreadPoolExecutor", Noted)
-    monkeypatch.setattr(compiled, "WORTH_IT", 0)
+    monkeypatch.setattr(map_sums, "ThreadPoolExecutor", Noted)
+    monkeypatch.setattr(map_sums, "WORTH_IT", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield sizes
@@ -164,7 +164,7 @@ def test_only_the_command_line_tunes_the_process(
         collect(file, config)
         assert not asked & TUNING
         return
-    steps.collect([str(file)], config, Silent())
+    actions.collect([str(file)], config, Silent())
     if sys.platform == "linux":
         assert asked & TUNING == TUNING
     assert gc.isenabled()

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import tiny
-from headbook.model import hook
+from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, examine
-from headbook.model.model import Model, load_model
+from headbook.model.load import Model, load_model
+from headbook.model.matrix_products import SEEN, factor_of
 from headbook.model.probe import varied
-from headbook.model.products import SEEN, factor_of
 
 
 @pytest.fixture(params=["gpt_neo", "mpnet"])
@@ -21,9 +21,9 @@ def looked_at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Ar
     return model, examine(model)
 
 
-def calls(model: Model) -> list[hook.Attention]:
-    found: list[hook.Attention] = []
-    with hook.watching(found.append), torch.inference_mode():
+def calls(model: Model) -> list[attention_hook.Attention]:
+    found: list[attention_hook.Attention] = []
+    with attention_hook.watching(found.append), torch.inference_mode():
         model.body(**varied(model))
     return found
 
@@ -52,11 +52,11 @@ def test_what_a_watcher_gives_goes_through_the_output_projection(
     handle = module.register_forward_pre_hook(lambda _, args: given.append(args[0].clone()))
     numbers = torch.randn(4, 3, tiny.HEADS, 100, dtype=torch.float64)
 
-    def other(call: hook.Attention) -> torch.Tensor:
+    def other(call: attention_hook.Attention) -> torch.Tensor:
         assert call.output is not None
         return numbers[..., : call.output.shape[-1]]
 
-    with hook.watching(other), torch.inference_mode():
+    with attention_hook.watching(other), torch.inference_mode():
         model.body(**varied(model))
     handle.remove()
     width = given[0].shape[-1] // tiny.HEADS
@@ -82,7 +82,7 @@ def test_a_factor_is_found_where_each_query_looks_at_one_token_alone() -> None:
     for factor in (0.35, 8.0):
         weights = (factor * query @ key.mT).softmax(-1)
         output = (weights @ value).transpose(1, 2)
-        call = hook.Attention(None, query, key, value, None, weights, output)
+        call = attention_hook.Attention(None, query, key, value, None, weights, output)
         assert factor_of(call) == pytest.approx(factor, rel=1e-5)
         assert factor_of(replace(call, key=torch.randn_like(key))) is None
     assert (weights > SEEN).all(0).sum(-1).max() < 2  # nothing to compare in a row

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headbook.charts import Bar, Drawing, offset_profile
-from headbook.charts.base.render import SVG
-from headbook.charts.drawn.profile import HEIGHT, TICKS, TOP
+from headbook.charts.attention import HEIGHT, PROFILE_TICKS, TOP
+from headbook.charts.render import SVG
 
 BARS = [Bar(-1, 0.5, 0.4, 0.6, 0.3), Bar(0, 0.25, 0.2, 0.3, 0.4), Bar(1, 0.05, 0.0, 0.1, 0.3)]
 
@@ -55,7 +55,7 @@ def test_missing_shares_have_no_bar_and_missing_intervals_no_line() -> None:
 def test_axis_has_few_round_ticks_and_holds_all_bars(most: float) -> None:
     drawing = offset_profile("a", "caption", [Bar(0, most, most, most, most / 2)])
     ticks = [float(text[:-1]) / 100 for text in labels(drawing) if text.endswith("%")]
-    assert 2 <= len(ticks) <= TICKS + 1
+    assert 2 <= len(ticks) <= PROFILE_TICKS + 1
     assert ticks[-1] >= most * (1 - 1e-9)
     assert max(heights(drawing)) <= HEIGHT
 

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 import treebank
-from headbook.cli.console import Display
-from headbook.collection.collect import collect
-from headbook.model.model import load_model
-from headbook.passes.ablation.importance import parameters_of
+from headbook.ablation.importance import parameters_of
+from headbook.cli.terminal import Display
+from headbook.model.load import load_model
 from headbook.progress import Silent
+from headbook.run.collect import collect
 
 
 def run(displayed: Display, stages: tuple[str, ...] = ("corpus", "sentences")) -> None:

@@ -8,11 +8,10 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 import treebank
-from headbook.collection.collect import collect
 from headbook.model.architecture import Architecture, examine
-from headbook.model.model import load_model
-from headbook.model.search.gates import multiples
-from headbook.model.search.projection import Projection, is_linear
+from headbook.model.load import load_model
+from headbook.model.output_projection import Projection, is_linear, multiples
+from headbook.run.collect import collect
 
 Folder = Callable[[str], Path]
 

@@ -19,10 +19,10 @@ from playwright.sync_api import Browser
 
 import headbook
 from browser import LIGHT, background
-from headbook.charts.base import images
-from headbook.charts.base.ink import colours
-from headbook.pages.parts.cells import COLOUR_STEPS
-from headbook.site.publish import PREVIEW, web_files
+from headbook.charts import images
+from headbook.charts.theme import colours
+from headbook.pages.parts.table import COLOUR_STEPS
+from headbook.site.writer import PREVIEW, web_files
 from pages import differing, elements, html_of, links, tree
 from sites import Once, Site
 

@@ -21,36 +21,33 @@ from bare import Bare, given
 from documents import ROOT, blocks, commands, read
 from fakes import Fake, fake_results
 from headbook.metrics import all_metrics
-from headbook.pages.methods.page import computed_from, methods_page
+from headbook.pages.methods import computed_from, methods_page
 from headbook.pages.parts.table import words
-from headbook.report.numbers.published import (
+from headbook.report.published import (
     BERT,
     CLARK,
     GPT2,
     GROUPS,
     RELATIONS,
     VIG,
+    AtHead,
+    AtOffset,
     AtReplaced,
     CanGo,
+    Correlation,
     Group,
+    HeadsAbove,
+    MeanOver,
     OfImportance,
     Published,
     RankReplaced,
-)
-from headbook.report.numbers.quantities import (
-    AtHead,
-    AtOffset,
-    Correlation,
-    HeadsAbove,
-    MeanOver,
     TagsAbove,
 )
-from headbook.report.numbers.results import StackResults, results
+from headbook.report.results import StackResults, results
 from headbook.report.wording import MISSING
-from headbook.study.importancetables import IMPORTANCE, PRUNING
+from headbook.schema import HeadColumn, View
+from headbook.study.ablation_tables import IMPORTANCE, PRUNING
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import View
 from looks import Look, Viewed
 from pages import data_file, elements, html_of, text_of
 from sites import Site, make_study

@@ -8,11 +8,10 @@ import pytest
 
 import tiny
 from bare import STACKS, Bare
-from headbook.collection.collect import collect
-from headbook.model.encode import Encoder
-from headbook.model.model import load_model
-from headbook.model.sequences import SEQUENCES, random_sequences
-from headbook.terms import Side
+from headbook.model.load import load_model
+from headbook.model.tokenizer import SEQUENCES, Encoder, random_sequences
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from ratios import Part, ratio
 

@@ -7,15 +7,14 @@ import pytest
 import wordfreq
 
 import treebank
-from headbook.collection.collect import collect
 from headbook.inputs import Sentence
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.terms import Side
-from headbook.text.annotate import NONE, Annotator
-from headbook.text.rarity import FREQUENT, Rarity
-from headbook.text.texts import Texts
+from headbook.text.annotate import FREQUENT, NONE, Annotator, Rarity
+from headbook.text.batch import Texts
 from headbook.text.tokens import NO_WORD, Tokens
 
 Folder = Callable[[str], Path]

@@ -21,10 +21,10 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from headbook import collect
-from headbook.pages.syntax.page import syntax_page
-from headbook.report.numbers.inference import VIEW
-from headbook.report.numbers.inference import tests_of as of_relations
-from headbook.report.numbers.results import StackResults
+from headbook.pages.syntax import syntax_page
+from headbook.report.relation_counts import VIEW
+from headbook.report.relation_tests import tests_of as of_relations
+from headbook.report.results import StackResults
 
 PACKAGE = "rxnmapper"
 ORDERS = 6  # of its reactants, in which a reaction is written

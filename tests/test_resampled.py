@@ -7,7 +7,7 @@ from scipy import stats
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.intervals import share_bounds
-from headbook.analysis.resampled import bootstrap_t, draws
+from headbook.analysis.multiple_testing import bootstrap_t, draws
 
 Floats = NDArray[np.float64]
 ANYTHING = (-np.inf, np.inf)

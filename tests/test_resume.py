@@ -19,17 +19,16 @@ import psutil
 import pytest
 
 from disks import small_files
-from headbook.collection import record, shards
-from headbook.collection.collect import FEW, collect
-from headbook.collection.shards import SHARD, canonical, reduced
-from headbook.collection.work import SUFFIX, Work, remove_store, working
 from headbook.errors import OutputError
 from headbook.output_folder import store_folder
+from headbook.run import manifest, shards
+from headbook.run.collect import FEW, collect
+from headbook.run.shards import SHARD, canonical, reduced
+from headbook.run.store import SUFFIX, Work, remove_store, working
+from headbook.schema import HeadColumn, View
+from headbook.study.buckets import MOST, Buckets, bucket_of
+from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
-from headbook.study.summaries.buckets import MOST, Buckets, bucket_of
-from headbook.study.summaries.columns import HeadColumn
-from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import View
 from printed import Lines
 
 SMALL = 100  # sentences of a shard where what happens in between is what counts
@@ -47,7 +46,7 @@ OPTIONS: dict[str, Any] = {
 DIES = """
 import os, sys
 from headbook.cli.main import main
-from headbook.collection.work import Work
+from headbook.run.store import Work
 write, left = Work._write, [int(sys.argv.pop(1))]
 def dying(self, name, body):
     left[0] -= 1
@@ -64,9 +63,9 @@ main()
 KILLS = """
 import gc, os, random, signal, sys, time
 from pathlib import Path
-import headbook.collection.collect
+import headbook.run.collect
 from headbook.cli.main import main
-from headbook.collection import record, shards
+from headbook.run import record, shards
 from headbook.output_folder import store_folder
 
 record.SHARD = shards.SHARD = int(sys.argv.pop(1))
@@ -257,7 +256,7 @@ def test_kills_at_any_moment_change_no_byte(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty of them, of runs into one folder; one that is left alone in the end goes on."""
-    for module in (record, shards):
+    for module in (manifest, shards):
         monkeypatch.setattr(module, "SHARD", SMALL)
     texts, out, whole = write_texts(tmp_path, FEW + 40), tmp_path / "study", tmp_path / "whole"
     collect(texts, model=model, work=tmp_path / "work", **OPTIONS).save(whole)

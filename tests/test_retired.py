@@ -16,7 +16,7 @@ from headbook.cli.main import app
 from headbook.metrics import all_metrics
 from headbook.report.wording import SPACES, STATES, VIEWS, option_name
 from headbook.resources import folder
-from headbook.terms import Space, State, View
+from headbook.schema import Space, State, View
 from pages import html_of
 from retired import RETIRED, retired_in, visible
 from sites import Site
@@ -133,5 +133,5 @@ def test_names_of_keys_come_from_one_place() -> None:
     others = [file for file in sorted(root.rglob("*.py")) if file.name != "wording.py"]
     spelled = f'"{VIEWS[View.RENORM]}"'
     assert not [file for file in others if spelled in file.read_text(encoding="utf-8")]
-    switches = (folder("templates") / "assets" / "switches.js").read_text(encoding="utf-8")
+    switches = (folder("templates") / "assets" / "view_switches.js").read_text(encoding="utf-8")
     assert all(f'{view}: "{name}"' in switches for view, name in VIEWS.items())

@@ -15,14 +15,20 @@ import headbook
 import tiny
 import treebank
 from bare import STACKS, Bare
-from headbook.pages.widgets.neurons import neurons_data, reason
-from headbook.passes.retrace import fits
-from headbook.report.numbers.results import results as results_of
-from headbook.study.gaps import Gap, Lack
-from headbook.study.querykeys import MOST_BYTES, Place, QueriesAndKeys, complete, size
-from headbook.study.sentencedata import STEPS
+from headbook.pages.parts.sentence_maps import neurons_data, reason
+from headbook.passes.sentence_maps import fits
+from headbook.report.results import results as results_of
+from headbook.schema import Side, Stack
+from headbook.study.manifest import Gap, Lack
+from headbook.study.sentence_data import (
+    MAX_QUERY_KEY_BYTES,
+    UINT8_STEPS,
+    Place,
+    QueriesAndKeys,
+    complete,
+    size,
+)
 from headbook.study.study import Study
-from headbook.terms import Side, Stack
 from naive_scores import row_of
 from pages import elements, html_of, text_of
 
@@ -81,7 +87,9 @@ def test_weights_follow_from_what_is_kept(name: str, made: Made, tiny_folder: Fo
             for head, query in np.ndindex(*weights.shape[:2]):
                 row = np.nan_to_num(row_of(kept, head, query).weights)
                 np.testing.assert_allclose(row, weights[head, query], rtol=0, atol=1e-5)
-                assert np.abs(row * STEPS - maps[head, query]).max() < 0.5 + 1e-5 * STEPS
+                assert (
+                    np.abs(row * UINT8_STEPS - maps[head, query]).max() < 0.5 + 1e-5 * UINT8_STEPS
+                )
     assert seen == study.sentence_data.queries_and_keys.keys()
 
 
@@ -216,7 +224,7 @@ def test_the_predicted_size_is_that_of_what_is_kept(name: str, made: Made) -> No
 def test_a_sentence_that_takes_too_much_is_left_out() -> None:
     """32 layers of 32 heads and 128 dimensions: 32 kB a token and layer."""
     stack = Stack("self", 32, tuple(range(32)), 32, 32, 128, True, Side.SOURCE, Side.SOURCE)
-    most = MOST_BYTES // (2 * 32 * 32 * 128 * 4)
+    most = MAX_QUERY_KEY_BYTES // (2 * 32 * 32 * 128 * 4)
     assert most == 15
     assert fits(stack, most, most)
     assert not fits(stack, most + 1, most + 1)

@@ -6,23 +6,17 @@ from typing import Any
 import pytest
 
 from fakes import Fake, fake_results
-from headbook.attention.relations import LABELS
-from headbook.attention.surfacerules import RULES, SETS
+from headbook.analysis.accumulators import Estimate
+from headbook.attention.surface_rules import RULES, SETS
+from headbook.attention.word_pairs import LABELS
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.report.numbers.headrelations import HeadRule, head_rules
-from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.relationnames import (
-    ENDS,
-    TAGS,
-    ends_of,
-    relation_words,
-)
-from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.numbers.roles import Role, role
+from headbook.report.relation_tests import RelationTests
+from headbook.report.relations import ENDS, TAGS, HeadRule, ends_of, head_rules, relation_words
+from headbook.report.results import StackResults
+from headbook.report.roles import Role, role
 from headbook.report.wording import ONE_OF, rule_phrase
-from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import RELATIONS, UPOS, View
+from headbook.schema import RELATIONS, UPOS, HeadColumn, View
+from headbook.study.sentence_data import HeadName
 from testedrelations import chosen_tests
 
 HEAD = HeadName("self", 0, 0)

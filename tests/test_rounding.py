@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import treebank
-from headbook.collection.collect import collect
 from headbook.errors import ConfigError
-from headbook.model.vocabulary.vocabulary import Vocabulary
-from headbook.pages.methods.page import methods_page
-from headbook.report.numbers.results import results
+from headbook.model.vocabulary import Vocabulary
+from headbook.pages.methods import methods_page
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.schema import Space
 from headbook.study.manifest import Rounding
 from headbook.study.study import Study
-from headbook.terms import Space
-from headbook.text.texts import Texts
+from headbook.text.batch import Texts
 from views import Marks
 
 Folder = Callable[[str], Path]

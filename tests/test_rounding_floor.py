@@ -11,16 +11,15 @@ from typer.testing import CliRunner
 import tiny
 from compared import CHANGED, SUBJECTS, changed
 from headbook.cli.main import app
-from headbook.collection.collect import collect
-from headbook.collection.comparing import FLOOR_SENTENCES, Collected, collect_pair
 from headbook.comparison.comparison import Comparison, compare
+from headbook.comparison.differences import ComparedColumn, ModelDifferences
 from headbook.comparison.drift import PATTERN_DRIFT
-from headbook.comparison.modeldifferences import ComparedColumn, ModelDifferences
 from headbook.config import Config
-from headbook.pages.metricpair.named import compared_metric
-from headbook.pages.metricpair.section import pair_section
-from headbook.pages.parts.both import both_stacks
-from headbook.study.importancetables import EFFECT
+from headbook.pages.comparison.metricpair_heads import compared_metric, pair_section
+from headbook.pages.comparison.parts import both_stacks
+from headbook.run.collect import collect
+from headbook.run.models import FLOOR_SENTENCES, Collected, collect_pair
+from headbook.study.ablation_tables import EFFECT
 from headbook.study.study import Study
 
 METRICS = "sink_share,attention_distance,attention_to,relative_entropy,cosine_to_input"

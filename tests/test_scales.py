@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from headbook.charts import Figure, heat_map, layer_curve, state_curves, state_matrix
-from headbook.charts.base.ink import DIVERGING, STOPS
-from headbook.charts.base.paper import files
+from headbook.charts.paper import files
+from headbook.charts.theme import DIVERGING, STOPS
 
 
 def mapped(values: Sequence[float], ends: tuple[float, float]) -> Figure:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from headbook.resources import folder
-from headbook.site.scripttags import ASKED, EVERY, OWN, scripts_of
+from headbook.site.assets import ASKED, EVERY, OWN, scripts_of
 
 ASSETS = folder("templates") / "assets"
 OURS = {file.stem for file in ASSETS.glob("*.js")}

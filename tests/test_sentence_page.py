@@ -10,14 +10,13 @@ import pytest
 
 import headbook
 import tiny
-from headbook.pages.sentence import workpanel
-from headbook.pages.sentence.entries import ENTRIES
-from headbook.pages.sentence.page import SentencePage, sentence_pages
-from headbook.pages.widgets.paths import drawn_metrics
-from headbook.report.numbers.results import results
+from headbook.pages import sentence
+from headbook.pages.parts.token_paths import drawn_metrics
+from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
+from headbook.report.results import results
 from headbook.report.wording import number
 from headbook.study.exemplars import Choice, most_cited
-from headbook.study.sentencedata import STEPS, HeadName, Ranking
+from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
 from pages import data_file
 from sites import Site
 from tabled import text
@@ -98,7 +97,7 @@ def test_a_page_has_the_maps_of_the_best_ranks_that_there_is_room_for(
         if e.ranking is Ranking.STRONGEST:
             best = by_sentence.setdefault(e.index, {})
             best[e.head] = min(e.rank, best.get(e.head, e.rank))
-    monkeypatch.setattr(workpanel, "MOST_CITED", 0)
+    monkeypatch.setattr(sentence, "MOST_CITED", 0)
     for page in sentence_pages(results(study)):
         (stack,) = page.stacks
         ranks = by_sentence.get(page.number - 1, {})
@@ -138,12 +137,12 @@ def test_the_panel_begins_with_the_strongest_exemplar_that_the_sentence_is(
     assert stack.start.query == best.query
     maps = study.sentence_data.maps["self", page.number - 1]
     [text] = study.sentence_data.sentences[page.number - 1].texts.values()
-    row = maps[best.head.layer, best.head.head, best.query] / STEPS
+    row = maps[best.head.layer, best.head.head, best.query] / UINT8_STEPS
     values = [float(line.value) for line in stack.start.ranked]
     assert values == [round(float(v), 3) for v in np.sort(row)[::-1] if v][: len(values)]
     left_out = np.array(text.special)
     left_out[best.query] = True
-    most = np.where(left_out, 0, maps[:, :, best.query] / STEPS).max(-1).max()
+    most = np.where(left_out, 0, maps[:, :, best.query] / UINT8_STEPS).max(-1).max()
     assert float(stack.start.others[0].value) == round(float(most), 3)
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from headbook.charts.drawn import trees
-from headbook.pages.sentence.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
-from headbook.study.sentencedata import StoredText
-from headbook.terms import Side
+from headbook.charts import language
+from headbook.pages.sentence import MOST_WORDS, SentenceTree, sentence_tree
+from headbook.schema import Side
+from headbook.study.sentence_data import StoredText
 from pages import elements, html_of, written_html
 from sites import Site
 from tabled import text as text_of_cell
@@ -55,7 +55,7 @@ def texts(tree: SentenceTree) -> dict[str, list[tuple[str, float]]]:
     """Words and labels with their places from the left, told apart by their size."""
     found: dict[str, list[tuple[str, float]]] = {"words": [], "labels": []}
     for text in parts(tree, "text"):
-        kind = "words" if text.get("font-size") == str(trees.TEXT) else "labels"
+        kind = "words" if text.get("font-size") == str(language.TEXT) else "labels"
         found[kind].append((text.text or "", float(text.get("x", "nan"))))
     return found
 

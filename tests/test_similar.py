@@ -18,26 +18,24 @@ from scipy.spatial import distance
 
 import treebank
 from bare import Bare, Given, given
-from headbook.charts import head_points
-from headbook.charts.base import images
-from headbook.charts.base.ink import ink
-from headbook.collection.collect import collect
+from headbook.charts import head_points, images
+from headbook.charts.theme import ink
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
-from headbook.pages.head.page import head_pages
-from headbook.pages.similar.matrices import matrix_pictures
-from headbook.pages.similar.page import similar_page
-from headbook.pages.widgets.neighbours import nats
-from headbook.passes import pairs
-from headbook.report.numbers.results import StackResults, results
-from headbook.report.numbers.similar import Likeness, likeness, scaled, turned
+from headbook.pages.head import head_pages
+from headbook.pages.parts.nearest_heads import nats
+from headbook.pages.similar import matrix_pictures, similar_page
+from headbook.passes import head_pairs
+from headbook.report.results import StackResults, results
+from headbook.report.similar_heads import Likeness, likeness, scaled, turned
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
-from headbook.study.sentencedata import HeadName
+from headbook.run.collect import collect
+from headbook.schema import View
+from headbook.study.corpus_sums import Distances, PairColumn
+from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from headbook.study.summaries.sums import Distances, PairColumn
 from headbook.study.tables import HELLINGER
-from headbook.terms import View
 from looks import Row, Viewed
 from pages import elements, html_of, text_of
 from panels import ink_steps
@@ -198,8 +196,8 @@ def test_chosen_pairs_are_as_far_apart_as_among_all(rows: Floats, draw: Any) -> 
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stacks of some heads count as those of many."""
-    monkeypatch.setattr(pairs, "MOST", 3)
-    monkeypatch.setattr(pairs, "NEAR", 2)
+    monkeypatch.setattr(head_pairs, "MOST", 3)
+    monkeypatch.setattr(head_pairs, "NEAR", 2)
 
 
 @pytest.mark.usefixtures("_few")
@@ -209,7 +207,7 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     """By the same rows as all pairs are without the bound, in batches of any size."""
     some = run(tmp_path, tiny_folder("bert"), batch_tokens=40)
     with monkeypatch.context() as patch:
-        patch.setattr(pairs, "MOST", 144)
+        patch.setattr(head_pairs, "MOST", 144)
         every = run(tmp_path, tiny_folder("bert"))
     found, whole = some.corpus_sums.distances["self"], every.corpus_sums.distances["self"]
     assert found.alike is not None
@@ -223,7 +221,7 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     for view in range(len(found.columns)):
         for head, row in enumerate(apart[view]):
             others = np.delete(np.arange(len(row)), head)
-            nearest = others[np.argsort(row[others], kind="stable")[: pairs.NEAR]]
+            nearest = others[np.argsort(row[others], kind="stable")[: head_pairs.NEAR]]
             assert compared[view, head, nearest].all()
     assert 0 < compared[0].sum() < len(apart[0]) * (len(apart[0]) - 1)
 
@@ -245,7 +243,7 @@ def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
     assert near.roots is not None
     assert sorted(near.order) == [*range(len(near.heads))]
     for head in range(len(near.heads)):
-        assert len(near.nearest(head, pairs.NEAR)) == pairs.NEAR
+        assert len(near.nearest(head, head_pairs.NEAR)) == head_pairs.NEAR
     table = study.pairs
     of_all = table[table["metric"] == HELLINGER]
     assert len(of_all) == 2 * len(near.heads) * (len(near.heads) - 1) / 2

@@ -13,12 +13,12 @@ import naive_instances as naive
 from headbook.charts import AttentionLine, attention_lines, attention_map, files
 from headbook.errors import ConfigError
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.numbers.results import results
-from headbook.site.papers.figures import study_figures, write_figures
-from headbook.site.papers.single import single_name, singles
-from headbook.study.sentencedata import STEPS, HeadName
+from headbook.report.results import results
+from headbook.schema import Side
+from headbook.site.attention_figures import single_name, singles
+from headbook.site.figures import study_figures, write_figures
+from headbook.study.sentence_data import UINT8_STEPS, HeadName
 from headbook.study.study import Study
-from headbook.terms import Side
 from pages import differing, tree
 from pdfs import letters
 from sites import Site
@@ -64,7 +64,7 @@ def test_lines_are_the_fewest_that_hold_nine_tenths(encoder_site: Site, tmp_path
     for query, row in enumerate(steps):
         own = rows[rows["query_position"] == query]
         weights = sorted(row, reverse=True)[: len(own)]
-        assert own["weight"].tolist() == pytest.approx([w / STEPS for w in weights], rel=6e-6)
+        assert own["weight"].tolist() == pytest.approx([w / UINT8_STEPS for w in weights], rel=6e-6)
         assert 10 * sum(weights) >= 9 * sum(row) > 10 * sum(weights[:-1])
         assert [row[k] for k in own["key_position"]] == weights
 

@@ -12,7 +12,7 @@ import pytest
 
 import headbook
 from headbook import resources
-from headbook.site.stylesheet import bare, compact
+from headbook.site.assets import bare, compact
 from pages import (
     broken_links,
     data_file,

@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from bare import Bare
-from headbook.attention.scopes import Scopes
+from headbook.ablation import attribution, targets
+from headbook.ablation.ablator import Known, instead_of
+from headbook.ablation.attribution import Slopes, slopes
+from headbook.attention.views import Scopes
 from headbook.model.architecture import Call
-from headbook.model.hook import Attention
+from headbook.model.attention_hook import Attention
 from headbook.model.intervention import Ablation
-from headbook.model.vocabulary import judges, statetargets
-from headbook.passes.ablation import slopes as module
-from headbook.passes.ablation.effects import Known, instead_of
-from headbook.passes.ablation.slopes import Slopes, slopes
-from headbook.study.sentencedata import HeadName
-from headbook.terms import Replacement, Target, View
+from headbook.schema import Replacement, Target, View
+from headbook.study.sentence_data import HeadName
 from test_ablation import Case, batch_of, case
 
 __all__ = ["case"]
@@ -85,7 +84,7 @@ def test_divergences_are_halves_of_squares_on_average(
 ) -> None:
     """To second order, over many draws."""
     draws = 600
-    for each in (judges, statetargets, module):
+    for each in (targets, targets, attribution):
         monkeypatch.setattr(each, "DRAWS", draws)
     it = case(family, head=head)
     found = estimated(it, 0)

@@ -22,19 +22,23 @@ from fakes import Fake, fake_results
 from headbook.charts import Figure, tag_heads
 from headbook.metrics import all_metrics
 from headbook.metrics.base import AttentionMetric
-from headbook.pages.head.headmetrics import tag_rows
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.table import DASH
-from headbook.pages.speech.page import DirectionSection, SpeechPage, speech_page
-from headbook.pages.speech.tagattention import Direction, over_chance, share
+from headbook.pages.head import tag_rows
+from headbook.pages.parts.table import DASH, Cell
+from headbook.pages.speech import (
+    Direction,
+    DirectionSection,
+    SpeechPage,
+    over_chance,
+    share,
+    speech_page,
+)
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults, results
-from headbook.report.numbers.tagshares import sink_remark
+from headbook.report.head_types import sink_remark
+from headbook.report.results import StackResults, results
 from headbook.report.wording import FEW_WORDS, number
-from headbook.study.sentencedata import HeadName
+from headbook.schema import UPOS, HeadColumn, View
+from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import UPOS, View
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines, text

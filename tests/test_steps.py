@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from headbook.analysis import resampled
-from headbook.analysis.arithmetic import Floats
-from headbook.analysis.steps import NONE, half_rise, half_rises, leaders, shares
+from headbook.analysis import multiple_testing
+from headbook.analysis.arrays import Floats
+from headbook.analysis.half_rise import NONE, half_rise, half_rises, leaders, shares
 
 STEPS, CLUSTERS = 6, 30
 CURVES = {
@@ -59,7 +59,7 @@ def test_unknown_steps_are_passed_over_and_unknown_ends_have_no_half_rise() -> N
 def test_intervals_are_those_of_drawn_clusters() -> None:
     n, d = film()
     found = half_rises(n, d)
-    drawn = resampled.draws(CLUSTERS)
+    drawn = multiple_testing.draws(CLUSTERS)
     for curve, name in enumerate(CURVES):
         if name == "stays":
             continue
@@ -96,7 +96,7 @@ def test_what_does_not_change_beyond_noise_has_no_half_rise() -> None:
 def test_blocks_and_the_shape_of_cells_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     n, d = film()
     found = half_rises(n, d)
-    monkeypatch.setattr(resampled, "ROOM", 1)
+    monkeypatch.setattr(multiple_testing, "ROOM", 1)
     again = half_rises(*(part.reshape(STEPS, CLUSTERS, 2, 2) for part in (n, d)))
     for one, other in ((found.step, again.step), (found.low, again.low), (found.high, again.high)):
         np.testing.assert_array_equal(one.reshape(2, 2), other)

@@ -19,13 +19,12 @@ from safetensors import safe_open
 import headbook
 from disks import small_files
 from headbook.cli.main import main
-from headbook.collection.collect import collect
 from headbook.errors import OutputError, StudyError
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.study.manifest import Manifest
-from headbook.study.storage import arrays
+from headbook.study.storage import Packed, arrays, pack, unpack
 from headbook.study.study import Study, merged
-from headbook.study.summaries.packing import Packed, pack, unpack
-from headbook.terms import Side
 from treebank import write_trees
 
 PEAK = """

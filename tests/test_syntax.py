@@ -15,26 +15,24 @@ import headbook
 import tiny
 import treebank
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS
+from headbook.attention.word_pairs import LABELS
 from headbook.metrics import all_metrics
-from headbook.pages.head.page import head_pages
-from headbook.pages.head.relationtable import found_relations
-from headbook.pages.heads.headfacts import head_facts
-from headbook.pages.heads.page import heads_page
-from headbook.pages.index.functions import functions
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.ranked import points
-from headbook.pages.syntax.page import SyntaxPage, syntax_page
-from headbook.report.numbers import inference
-from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.relationnames import relation_words
-from headbook.report.numbers.relationrows import relation_rows
-from headbook.report.numbers.results import results
+from headbook.pages.head import found_relations, head_pages
+from headbook.pages.heads import heads_page
+from headbook.pages.index import functions
+from headbook.pages.parts.table import Cell
+from headbook.pages.syntax import SyntaxPage, syntax_page
+from headbook.report import relation_tests
+from headbook.report.head_facts import head_facts
+from headbook.report.relation_tests import RelationTests
+from headbook.report.relations import points, relation_words
+from headbook.report.results import results
+from headbook.report.tables.relations import relation_rows
 from headbook.report.wording import DIRECTIONS, counted, number, percent, rule_phrase
 from headbook.report.wording import small as in_words
-from headbook.study.sentencedata import STEPS
+from headbook.schema import View
+from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
-from headbook.terms import View
 from naive_relations import (
     Annotated,
     Place,
@@ -105,7 +103,7 @@ def page(study: Study) -> SyntaxPage:
 
 @pytest.fixture(scope="module")
 def ranked(study: Study) -> RelationTests:
-    tests = inference.tests_of(results(study)["self"])
+    tests = relation_tests.tests_of(results(study)["self"])
     assert tests is not None
     return tests
 
@@ -209,7 +207,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         preference=ranked.preference._replace(difference=beyond, others=np.full(len(n), 100)),
     )
     whole = copy.copy(results(study)["self"])
-    object.__setattr__(whole, "_made", {inference.tests_of: sure})
+    object.__setattr__(whole, "_made", {relation_tests.tests_of: sure})
     found = {"self": whole}
     (section,) = syntax_page(found).sections
     assert section.relations is not None
@@ -366,7 +364,9 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
             for other in set(text.words) - {-1, looks}:
                 rows = [i for i, w in enumerate(text.words) if w == looks]
                 keys = [j for j, w in enumerate(text.words) if w == other]
-                weight[other] = sum(steps[i, j] for i in rows for j in keys) / len(rows) / STEPS
+                weight[other] = (
+                    sum(steps[i, j] for i in rows for j in keys) / len(rows) / UINT8_STEPS
+                )
             asked += 1
             found += max(weight, key=lambda w: weight[w]) == looked
         best[index] = found, asked
@@ -432,7 +432,7 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]
         assert [row.text for row in made.relations] == [relation_words(x) for x in wanted]
-        tests = inference.tests_of(found)
+        tests = relation_tests.tests_of(found)
         assert tests is not None
         for row, label in zip(made.relations, wanted, strict=True):
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
@@ -540,8 +540,7 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.pages.metric.page import metric_pages
-    from headbook.pages.metric.sections import MOST_DRAWN
+    from headbook.pages.metric import MOST_DRAWN, metric_pages
 
     found = results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from headbook.charts import Drawing
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.table import DASH, Content, Mark, Row, Table, Title, words
+from headbook.pages.parts.table import DASH, Cell, Content, Mark, Row, Table, Title, words
 from headbook.pages.parts.text import Token
 from headbook.report.findings import Link
-from headbook.site.pagewriter import PageWriter
+from headbook.site.page_writer import PageWriter
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")
 LINKED = '<a href="../heads/L00-H01.html">L0·H1</a>'

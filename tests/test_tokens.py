@@ -5,11 +5,11 @@ import pytest
 
 from headbook.errors import InputError
 from headbook.inputs import Sentence, Word
-from headbook.model.encode import Encoder
-from headbook.model.model import Model, load_model
-from headbook.terms import Side
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import Encoder
+from headbook.schema import Side
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.texts import Texts
+from headbook.text.batch import Texts
 from headbook.text.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
 
 

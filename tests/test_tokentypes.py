@@ -13,14 +13,13 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, given
-from headbook.collection.collect import collect
 from headbook.config import Config
-from headbook.pages.tokens.occurrences import HALF, compared_types
-from headbook.pages.tokens.page import types_data, types_page
-from headbook.report.numbers.results import results
+from headbook.pages.tokens import HALF, compared_types, types_data, types_page
+from headbook.report.results import results
+from headbook.run.collect import collect
+from headbook.schema import CONTENT
 from headbook.study.study import Study
-from headbook.study.summaries.typesums import TypeSums
-from headbook.terms import CONTENT
+from headbook.study.token_sums import TypeSums
 from naive_tokens import paths
 from pages import elements, html_of
 from sites import Site

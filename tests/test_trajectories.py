@@ -14,9 +14,9 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.metrics.base import Need
+from headbook.run.collect import collect
 from headbook.study.study import Study
 from looks import Text
 from naive_tokens import (

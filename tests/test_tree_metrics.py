@@ -5,16 +5,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention import wordtrees
-from headbook.attention.frame import Frame, Scope
-from headbook.attention.layerattention import LayerAttention, layer_attentions
+from headbook.attention import word_pairs
 from headbook.attention.maps import Maps
-from headbook.attention.wordtrees import attention_parts, word_trees
+from headbook.attention.masks import Frame, Scope
+from headbook.attention.views import LayerAttention, layer_attentions
+from headbook.attention.word_pairs import attention_parts, word_trees
 from headbook.metrics.base import SampledMetric
 from headbook.metrics.language import dependency_trees, phrase_trees
-from headbook.model.hook import Attention
-from headbook.terms import View
-from headbook.text.texts import Texts
+from headbook.model.attention_hook import Attention
+from headbook.schema import View
+from headbook.text.batch import Texts
 from views import SELF, Marks, views_of
 
 networkx = pytest.importorskip("networkx")
@@ -226,6 +226,6 @@ def test_how_many_sentences_are_taken_at_a_time_changes_nothing(
     whole = metric.measure(batch(lengths))
     assert len(list(attention_parts(batch(lengths)))) == 1
     for cells, parts in ((1, 5), (2 * 3 * 9 * 9, 3)):
-        monkeypatch.setattr(wordtrees, "CELLS", cells)
+        monkeypatch.setattr(word_pairs, "CELLS", cells)
         assert len(list(attention_parts(batch(lengths)))) == parts
         torch.testing.assert_close(metric.measure(batch(lengths)), whole, rtol=0, atol=0)

@@ -8,13 +8,13 @@ import pytest
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
-from headbook.pages.head.relationtable import found_relations
+from headbook.pages.head import found_relations
 from headbook.pages.parts.page import gap_texts
-from headbook.pages.speech.page import speech_page
-from headbook.pages.syntax.page import syntax_page
-from headbook.report.numbers.results import StackResults
-from headbook.study.sentencedata import HeadName
-from headbook.terms import MOST_OWN, OTHER, RELATIONS, UPOS, Scheme
+from headbook.pages.speech import speech_page
+from headbook.pages.syntax import syntax_page
+from headbook.report.results import StackResults
+from headbook.schema import MOST_OWN, OTHER, RELATIONS, UPOS, Scheme
+from headbook.study.sentence_data import HeadName
 
 
 def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:

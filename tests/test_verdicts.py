@@ -8,10 +8,10 @@ import scipy.stats
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.intervals import at_most
-from headbook.analysis.resampled import bootstrap_t, family_wise_above
-from headbook.study.importancetables import groups_table, importance_table
-from headbook.study.summaries import verdicts
-from headbook.study.summaries.removals import (
+from headbook.analysis.multiple_testing import bootstrap_t, family_wise_above
+from headbook.schema import Target
+from headbook.study import ablation_tests
+from headbook.study.ablation import (
     Chosen,
     EstimateColumn,
     HeadPlace,
@@ -19,7 +19,8 @@ from headbook.study.summaries.removals import (
     RemovedSet,
     SetKind,
 )
-from headbook.study.summaries.verdicts import (
+from headbook.study.ablation_tables import groups_table, importance_table
+from headbook.study.ablation_tests import (
     Verdict,
     audit,
     can_go,
@@ -27,7 +28,6 @@ from headbook.study.summaries.verdicts import (
     head_effects,
     margin,
 )
-from headbook.terms import Target
 
 SENTENCES, TOKENS, LOSS = 60, 10, 2.0  # the margin is 0.01 nats a token
 APART = 0.2  # distance between sentences: the margin of cosines is 0.002
@@ -123,7 +123,7 @@ def test_an_empty_half_has_no_effect_and_no_interval() -> None:
     few = removals(around(0.5)[:2])
     few = replace(few, content_hash=np.zeros(2, np.uint64))
     assert not (few.half == 1).any()
-    assert np.isnan(verdicts.held_out(few, Target.LOSS, 0)).all()
+    assert np.isnan(ablation_tests.held_out(few, Target.LOSS, 0)).all()
 
 
 def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
@@ -309,4 +309,4 @@ def test_nothing_makes_empty_tables() -> None:
     assert importance_table(None).empty
     assert groups_table(None).empty
     assert not importance_table(removals(around(0.0))).empty
-    assert verdicts.ranked_target(removals(around(0.0), Target.STATE)) == Target.STATE
+    assert ablation_tests.ranked_target(removals(around(0.0), Target.STATE)) == Target.STATE

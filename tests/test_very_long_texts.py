@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import headbook
-from headbook.collection.collect import collect
 from headbook.inputs import Sentence
-from headbook.model.encode import PLENTY, Encoder, shortened
-from headbook.model.model import Model, load_model
-from headbook.terms import Side
+from headbook.model.load import Model, load_model
+from headbook.model.tokenizer import PLENTY, Encoder, shortened
+from headbook.run.collect import collect
+from headbook.schema import Side
 from headbook.text.annotate import Annotator
 
 WORDS = (

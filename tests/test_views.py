@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from headbook.charts.base import images
-from headbook.charts.base.ink import (
+from headbook.analysis.accumulators import Estimate
+from headbook.charts import images
+from headbook.charts.theme import (
     DARK,
     DARK_DIVERGING,
     DIVERGING,
@@ -24,16 +25,15 @@ from headbook.charts.base.ink import (
     luminance,
 )
 from headbook.metrics import all_metrics
-from headbook.pages.head.page import head_pages
-from headbook.pages.index.page import overview_page
-from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentiles
+from headbook.pages.head import head_pages
+from headbook.pages.index import overview_page
 from headbook.pages.parts.grid import grid_data
 from headbook.pages.parts.page import gap_texts
-from headbook.pages.parts.table import Words
+from headbook.pages.parts.table import COLOUR_STEPS, Cell, Words, colour_step, domain, percentiles
 from headbook.pages.parts.text import running_text
-from headbook.pages.sentence.page import sentence_pages
+from headbook.pages.sentence import sentence_pages
 from headbook.report.findings import Link
-from headbook.report.numbers.results import Estimate, results
+from headbook.report.results import results
 from headbook.report.wording import (
     MISSING,
     counted,
@@ -47,9 +47,9 @@ from headbook.report.wording import (
     visible,
     with_unit,
 )
-from headbook.study.gaps import Gap
-from headbook.study.sentencedata import HeadName, StoredText
-from headbook.terms import View
+from headbook.schema import View
+from headbook.study.manifest import Gap
+from headbook.study.sentence_data import HeadName, StoredText
 from sites import Site
 
 NAN = math.nan

@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 import torch
 
-from headbook.model.vocabulary import nearest, vocabulary
-from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
-from headbook.terms import Space
-from headbook.text.texts import Texts
+from headbook.model import vocabulary
+from headbook.model.vocabulary import Linear, Norm, Vocabulary
+from headbook.schema import Space
+from headbook.text.batch import Texts
 from views import Marks
 
 ENTRIES, WIDTH, WIDE, TOKENS = 150, 24, 40, 19
@@ -131,7 +131,7 @@ def test_ranks_and_nearest_entries_are_those_of_sorting(entries: int, k: int) ->
     scores = (torch.randn(50, entries) * 20).round() / 20
     own = torch.randint(0, entries, (50,))
     own[::2] = scores.argmax(1)[::2]
-    comparison = nearest.compared(scores, own, k)
+    comparison = vocabulary.compared(scores, own, k)
     assert torch.equal(comparison.cosines, scores.sort(1, descending=True).values[:, :k])
     assert torch.equal(comparison.cosines, scores.gather(1, comparison.ids))
     assert all(len({*row}) == k for row in comparison.ids.tolist())

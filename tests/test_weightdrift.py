@@ -10,16 +10,19 @@ import torch
 
 import tiny
 from headbook.model.architecture import examine
-from headbook.model.headweights import NOT_STATES, HeadWeights, Part, find_head_weights
-from headbook.model.model import Model, load_model
-from headbook.model.weightdrift import (
+from headbook.model.head_weights import (
+    NOT_STATES,
     OTHER_SHAPE,
     QUERY_KEY,
     VALUE_OUTPUT,
+    HeadWeights,
+    Part,
     WeightDrift,
     drift,
+    find_head_weights,
     weight_drift,
 )
+from headbook.model.load import Model, load_model
 from tiny import HEADS, LAYERS
 
 Folder = Callable[[str], Path]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from headbook.metrics import all_metrics, head_metrics
-from headbook.pages.sentence import workpanel
+from headbook.pages import sentence
 from headbook.report.wording import (
     THIN,
     interval,
@@ -15,7 +15,7 @@ from headbook.report.wording import (
     stored_weight,
     unbroken,
 )
-from headbook.study.sentencedata import STEPS
+from headbook.study.sentence_data import UINT8_STEPS
 from pages import elements, html_of, text_of
 from sites import Site
 
@@ -84,11 +84,11 @@ def test_pages_hold_neither_broken_units_nor_ids_of_labels(encoder_site: Site) -
 
 def test_a_stored_weight_has_no_more_digits_than_8_bits_hold() -> None:
     """Weights that are stored alike print alike, and two per cent apart differently."""
-    texts = [stored_weight(steps) for steps in range(STEPS + 1)]
+    texts = [stored_weight(steps) for steps in range(UINT8_STEPS + 1)]
     assert texts[0] == "0\u202f%"
     assert texts[1] == "<\u202f1\u202f%"
     assert texts[-1] == "100\u202f%"
     for steps, text in enumerate(texts[2:], 2):
-        assert abs(float(text.removesuffix("\u202f%")) - 100 * steps / STEPS) <= 0.5
+        assert abs(float(text.removesuffix("\u202f%")) - 100 * steps / UINT8_STEPS) <= 0.5
     for steps in (0, 1, 33, 255):
-        assert workpanel.weight(steps) == f"{steps / STEPS:.2f}"
+        assert sentence.weight(steps) == f"{steps / UINT8_STEPS:.2f}"

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.attention.relations import LABELS
-from headbook.attention.wordtrees import word_trees
-from headbook.study.sentencedata import STEPS, StoredText
-from headbook.study.wordmaps import links, tree_words, word_attention, word_names
-from headbook.terms import UPOS
-from headbook.text.texts import Texts
+from headbook.attention.word_pairs import LABELS, word_trees
+from headbook.report.word_attention import links, tree_words, word_attention, word_names
+from headbook.schema import UPOS
+from headbook.study.sentence_data import UINT8_STEPS, StoredText
+from headbook.text.batch import Texts
 from headbook.text.tokens import Tokens
 
 # Two words of two pieces, one of one, between special tokens.
@@ -52,7 +51,7 @@ def test_words_are_written_as_in_the_text() -> None:
 def test_attention_between_words_is_the_mean_over_rows_and_the_sum_over_columns(
     causal: bool,
 ) -> None:
-    steps = np.random.default_rng(1).integers(0, STEPS + 1, (2, 7, 7), dtype=np.uint8)
+    steps = np.random.default_rng(1).integers(0, UINT8_STEPS + 1, (2, 7, 7), dtype=np.uint8)
     found = word_attention(steps, TEXT, causal=causal)
     counts = [i for i in range(7) if not TEXT.special[i] and not (causal and i == 0)]
     for head in range(2):
@@ -60,14 +59,14 @@ def test_attention_between_words_is_the_mean_over_rows_and_the_sum_over_columns(
             rows = [i for i in counts if TEXT.words[i] == a]
             for b in range(3):
                 keys = [j for j in counts if TEXT.words[j] == b]
-                sums = [sum(int(steps[head, i, j]) for j in keys) / STEPS for i in rows]
+                sums = [sum(int(steps[head, i, j]) for j in keys) / UINT8_STEPS for i in rows]
                 assert found[head, a, b] == pytest.approx(sum(sums) / len(sums))
 
 
 def test_the_first_token_of_a_causal_text_neither_looks_nor_is_looked_at() -> None:
     basic = text([1, -1], ["nsubj", "root"], ["NOUN", "VERB"])
     steps = np.full((2, 2), 100, np.uint8)
-    assert word_attention(steps, basic, causal=True).tolist() == [[0, 0], [0, 100 / STEPS]]
+    assert word_attention(steps, basic, causal=True).tolist() == [[0, 0], [0, 100 / UINT8_STEPS]]
     assert links(word_attention(steps, basic, causal=True), basic, LABELS[0], causal=True) == []
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headbook.collection.engines.local import Job, shared_out
 from headbook.config import Config
+from headbook.run.workers import Job, measure_in_processes
 
 VARIABLE = "OF_WHO_BEGAN_IT"
 
@@ -27,8 +27,8 @@ def test_workers_have_the_environment_of_who_began_them(
     for value in ("one", "another"):
         monkeypatch.setenv(VARIABLE, value)
         found: dict[int, str] = {}
-        shared_out(job, range(3), found.__setitem__)
+        measure_in_processes(job, range(3), found.__setitem__)
         assert found == dict.fromkeys(range(3), value)
     monkeypatch.delenv(VARIABLE)
-    shared_out(job, (0,), found.__setitem__)
+    measure_in_processes(job, (0,), found.__setitem__)
     assert found[0] == "nothing"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headbook.report.numbers.classpreference import Preference
-from headbook.report.numbers.inference import HalfScores, RelationTests
-from headbook.report.numbers.results import Estimates
+from headbook.analysis.accumulators import Estimates
+from headbook.report.relation_counts import Preference
+from headbook.report.relation_tests import HalfScores, RelationTests
 
 
 def estimates(

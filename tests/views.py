@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from headbook.attention.frame import Frame, Scope
-from headbook.attention.layerattention import LayerAttention, layer_attentions
 from headbook.attention.maps import Maps
+from headbook.attention.masks import Frame, Scope
+from headbook.attention.views import LayerAttention, layer_attentions
 from headbook.inputs import NO_HEAD, Word
 from headbook.metrics.base import Example
-from headbook.model.hook import Attention
-from headbook.model.search.projection import Projection
-from headbook.terms import Side, Stack, View
-from headbook.text.texts import Texts
+from headbook.model.attention_hook import Attention
+from headbook.model.output_projection import Projection
+from headbook.schema import Side, Stack, View
+from headbook.text.batch import Texts
 from headbook.text.tokens import Tokens
 
 

@@ -15,10 +15,10 @@ __version__ = "0.1.0"
 __all__ = ["Study", "__version__", "ablate", "collect", "render", "write_figures"]
 
 if TYPE_CHECKING:
-    from headbook.collection.collect import collect
-    from headbook.passes.ablation.ablate import ablate
-    from headbook.site.papers.figures import write_figures
-    from headbook.site.site import render
+    from headbook.ablation.ablate import ablate
+    from headbook.run.collect import collect
+    from headbook.site.figures import write_figures
+    from headbook.site.sites import render
     from headbook.study.study import Study
 
 
@@ -27,11 +27,11 @@ def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
-        "ablate": "headbook.passes.ablation.ablate",
-        "collect": "headbook.collection.collect",
-        "render": "headbook.site.site",
+        "ablate": "headbook.ablation.ablate",
+        "collect": "headbook.run.collect",
+        "render": "headbook.site.sites",
         "Study": "headbook.report.tables",  # with the tables that `Study.tests` needs
-        "write_figures": "headbook.site.papers.figures",
+        "write_figures": "headbook.site.figures",
     }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")

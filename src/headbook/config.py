@@ -1,7 +1,12 @@
-"""Every option, in one frozen value: from a TOML file, from the command line, from Python."""
+"""Every option with its default, help and check, from a TOML file, the command line or Python.
+
+The creation date of a study.
+"""
 
 import dataclasses
+import datetime as dt
 import difflib
+import os
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -11,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
 from headbook.option_values import MOST, option_value
-from headbook.terms import Baseline
+from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -450,3 +455,21 @@ def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
         counted=each.name in COUNTS,
         most=MOST_SEED if each.name == "seed" else MOST,
     )
+
+
+def today() -> str:
+    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again.
+
+    Raises:
+        ConfigError: that variable holds no date.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if not epoch:
+        return dt.datetime.now(dt.UTC).date().isoformat()
+    try:
+        return dt.datetime.fromtimestamp(int(epoch), dt.UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(
+            f"SOURCE_DATE_EPOCH: {epoch!a} came; expected whole seconds since 1970, up to the "
+            "year 9999, or no such variable"
+        ) from None

@@ -1,10 +1,67 @@
-"""How the C library treats freed memory while a model runs."""
+"""Memory limits of this process, how freed memory is returned.
+
+And values that are computed once per object.
+
+Attention itself is measured layer by layer, which takes a few tables of one layer's heads at a
+time. What compares heads, and the maps of pages, need tables of all heads at once.
+"""
 
 import ctypes
 import gc
+import math
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from headbook.errors import ResourceError
+from headbook.schema import Stack
+
+PROBE = "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
+
+
+def check_room() -> None:
+    """Refuse a limit of address space under which the engine of vl-convert would end the process.
+
+    It reserves tens of gigabytes of addresses, which take no memory, and dies without them: so
+    another process tries where there is a limit.
+
+    Raises:
+        ResourceError: with what to do.
+    """
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415 - not everywhere
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    tried = subprocess.run([sys.executable, "-c", PROBE], check=False, capture_output=True)  # noqa: S603
+    if tried.returncode:
+        raise ResourceError(
+            f"a limit of {limit // 10**6:,} MB of address space came (ulimit -v), under which no "
+            "chart can be drawn: that reserves addresses, not memory; expected ulimit -v unlimited"
+        )
+
+
+T = TypeVar("T")
+
+
+class Memo:
+    """An object that remembers what functions made of it; ``_made`` is a dictionary of its own."""
+
+    _made: dict[Callable[[Any], Any], Any]
+
+    def once(self, build: Callable[[Self], T]) -> T:
+        """What ``build`` makes of this object."""
+        if build not in self._made:
+            self._made[build] = build(self)
+        found: T = self._made[build]
+        return found
+
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 32 << 20  # the largest block that glibc agrees to keep
@@ -49,3 +106,44 @@ def nothing_collected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+USUAL = 512  # tokens of a text that always has room: what is read without being asked for more
+PART = 8  # of a machine's memory one part of so many is taken without being asked for more
+CELL = 24  # bytes of a pair of tokens and a head, of all tables that are there at once
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def room(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
+    """Bytes that such tables may take: as asked for, or a part of what this process can have.
+
+    Args:
+        asked: of the option ``--memory``; None without.
+        limits: files in which a container may say how much it gives.
+    """
+    if asked is not None:
+        return asked
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if _counted() else []
+    sizes += [limit for file in limits if (limit := _read(Path(file))) is not None]
+    return min(sizes, default=math.inf) / PART
+
+
+def longest(stacks: Iterable[Stack], memory: float) -> int:
+    """Tokens of the longest text whose tables of all heads have room; at least `USUAL`."""
+    heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
+    fitting = math.sqrt(memory / (CELL * max(heads, 1)))
+    return max(USUAL, int(min(fitting, 2**31)))
+
+
+def _counted() -> bool:
+    """Whether the system tells how much memory there is: Windows does not, in this way."""
+    return "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
+
+
+def _read(file: Path) -> int | None:
+    """The limit that a file holds; None without one."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None

@@ -1,4 +1,7 @@
-"""Output folders and files: written beside their place and renamed when they are complete.
+"""Output folders and files.
+
+Written beside the target and renamed, checked before a run, cleaned up after a killed one;
+temporary folders and locks; whether a folder is a study or a site.
 
 An output folder belongs to Headbook. A new one is written into a workspace, a hidden folder beside
 it, and takes the place of the old one by two renames: the old folder goes into the workspace, the
@@ -6,9 +9,13 @@ new one comes out of it. Files of somebody else are never moved: a folder that h
 A lock file beside the folder keeps other runs away from the first check to the last rename. Systems
 release a lock when its process ends, however it ends, so a workspace that can be locked was left by
 a killed run; the next run that writes the same output removes it. Reading changes nothing.
+
+They are written under a temporary name, forced to the disk and renamed: one that is there and fits
+its hash is whole. The label is in the hash, so that a copy under another label does not fit.
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -24,7 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headbook import __version__
-from headbook.errors import OutputError
+from headbook.errors import OutputError, StudyError
 
 MANIFEST, FILE_LIST = "manifest.json", "files.json"
 OWNER, NEW, OLD, GONE = "owner", "new", "old", "gone"  # in a workspace
@@ -506,3 +513,82 @@ def store_folder(out: Path) -> Path:
     """Return the folder beside an output that keeps finished parts until the output is complete."""
     path = out.resolve()
     return path.with_name(f"{_prefix(path)}work")
+
+
+DIGEST = 16  # bytes
+
+
+def read_sealed(file: Path, label: str = "") -> bytes | None:
+    """Return the content of a sealed file, or None if missing, damaged or of another label."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    body = data[DIGEST:]
+    return body if data[:DIGEST] == _digest(label, body) else None
+
+
+def write_sealed(file: Path, body: bytes, label: str = "") -> None:
+    """Write a file that `read_sealed` reads with the same label, and the folders above it.
+
+    Raises:
+        OSError: there is no room for it, or it may not be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, _digest(label, body), body)
+
+
+def write_whole(file: Path, *parts: bytes) -> None:
+    """Write a file without a hash, whatever happens meanwhile.
+
+    Raises:
+        OSError: there is no room for it, or it may not be written.
+    """
+    draft = file.with_name(f"{file.name}.{os.getpid()}.new")
+    try:
+        with draft.open("wb") as stream:
+            stream.writelines(parts)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+        _settle(file.parent)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _settle(folder: Path) -> None:
+    """Force a folder's list of names to the disk, where the system can."""
+    if os.name == "posix":
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def _digest(label: str, body: bytes) -> bytes:
+    found = hashlib.blake2b(label.encode() + b"\0", digest_size=DIGEST)
+    found.update(body)
+    return found.digest()
+
+
+def is_site(source: Path, *, anonymous: bool) -> bool:
+    """Whether a folder holds a site to be packed as it is; a study, if not.
+
+    Raises:
+        StudyError: it holds neither, or a site that names its author.
+    """
+    if has_manifest(source, OutputKind.STUDY):
+        return False
+    if not has_manifest(source, OutputKind.SITE):
+        raise StudyError(
+            f"{source}: neither a site nor a study; expected a folder that Headbook has written"
+        )
+    if anonymous:
+        raise StudyError(
+            f"{source}: a site; expected a study for --anonymous, which draws the pages again "
+            "without names: a folder of headbook collect, or of headbook build --keep-study"
+        )
+    return True

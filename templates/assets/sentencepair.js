@@ -91,7 +91,7 @@
   document.addEventListener("DOMContentLoaded", async () => {
     const figures = all("figure[data-paths]");
     if (!figures.length) return;
-    await use("paths");
+    await use("token_paths");
     await window.headbook.paths();
     const stacks = [...new Set(figures.map(({ dataset }) => dataset.stack))];
     const pairs = stacks.map(

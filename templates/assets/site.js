@@ -46,7 +46,7 @@
   };
   /** @type {(text: string) => Promise<unknown>} */
   const unpacked = async (text) => {
-    await use("unpack");
+    await use("gunzip");
     return revived(await window.unpack(text));
   };
   /** @type {Map<string, any>} */
@@ -153,7 +153,7 @@
   const startChart = (button) => {
     button.addEventListener("click", async () => {
       button.disabled = true;
-      await use("live");
+      await use("live_charts");
       await window.headbook.live(button);
     });
   };
@@ -239,7 +239,7 @@
     found.append(make("p", { id: "found-count", role: "status" }), make("div", LIST));
     box.append(input, found);
     input.addEventListener("focus", async () => {
-      await use("find");
+      await use("search");
       window.headbook.finder(box);
     }, { once: true });
     document.addEventListener("keydown", (event) => {
@@ -290,7 +290,7 @@
   /* The map of all heads at the foot: its script is loaded when it is opened. */
   /** @type {(box: HTMLElement) => void} */
   const startAtlas = (box) => {
-    box.addEventListener("toggle", () => use("atlas"), { once: true });
+    box.addEventListener("toggle", () => use("heads_map"), { once: true });
   };
 
   /* Closed parts wait in a file until they are opened. */

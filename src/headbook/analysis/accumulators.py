@@ -4,16 +4,17 @@ Each is immutable, has a ``zero``, and gives the same answer for any split of th
 batches or shards.
 """
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headbook.analysis import intervals
-from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
-from headbook.analysis.intervals import ANYTHING
-from headbook.terms import Spread
+from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
+from headbook.analysis.intervals import ANYTHING, FEW
+from headbook.schema import Spread
 
 HALVES = 2  # selection on one half of the sentences, report on the other
 CHOICE, REPORT = range(HALVES)
@@ -237,3 +238,51 @@ class Reservoir:
     def _smallest(self) -> "Reservoir":
         kept = np.lexsort((self.index, self.content_hash))[: self.size]
         return Reservoir(self.size, self.content_hash[kept], self.index[kept], self.payload[kept])
+
+
+class Estimate(NamedTuple):
+    """One value with what stands behind it; NaN where it is missing.
+
+    Attributes:
+        effective: as many sentences of equal weight would tell as much; NaN where not known.
+    """
+
+    value: float
+    low: float
+    high: float
+    sentences: int
+    events: float
+    effective: float = math.nan
+
+
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
+
+
+class Estimates(NamedTuple):
+    """The same for a table of cells; each array of the same shape."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    sentences: NDArray[np.int64]
+    events: Floats
+    effective: Floats
+
+    def at(self, *cell: int) -> Estimate:
+        """One cell."""
+        value, low, high, sentences, events, effective = [array.item(cell) for array in self]
+        return Estimate(value, low, high, int(sentences), events, effective)
+
+    @property
+    def trusted(self) -> Floats:
+        """Values behind which there are enough observations; NaN elsewhere."""
+        return np.where(self.effective >= FEW, self.value, np.nan)
+
+    @classmethod
+    def of(
+        cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
+    ) -> "Estimates":
+        """Values with intervals inside the metric's bounds."""
+        low, high = ratios.interval(limits, spread)
+        behind = ratios.sentences, ratios.events, ratios.effective
+        return cls(ratios.value, low, high, *behind)

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit
 
-from headbook.analysis.arithmetic import Floats, Ints, divide
-from headbook.terms import Spread
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.schema import Spread
 
 FEW = 10  # effective sentences that an interval needs; twice as many for classes of tokens
 UNEVEN = 5  # sentences there may be for each effective one

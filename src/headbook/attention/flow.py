@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
-from headbook.model.chains import first
-from headbook.model.hook import Attention
-from headbook.model.search.projection import Projection
-from headbook.model.search.sumweights import SumWeights
-from headbook.model.weights.offload import parameter, weight_of
-from headbook.terms import Rollout
+from headbook.model.attention_hook import Attention
+from headbook.model.block_match import SumWeights
+from headbook.model.devices import parameter, weight_of
+from headbook.model.output_projection import Projection
+from headbook.model.probe import first
+from headbook.schema import Rollout
 
 TRIED = 3  # vectors on which a norm is tried
 NEAR = 1e-4  # of the largest number: many norms compute in float32

@@ -5,10 +5,9 @@ from functools import cached_property
 
 import torch
 
-from headbook.attention import compiled
-from headbook.attention import tensorsums as plain
-from headbook.attention.frame import Frame, Pairs, Scope
-from headbook.model.hook import Attention
+from headbook.attention import map_sums
+from headbook.attention.masks import Frame, Pairs, Scope
+from headbook.model.attention_hook import Attention
 
 
 class Maps:
@@ -47,15 +46,15 @@ class Maps:
         return self.attention * self._scope.mask
 
     @cached_property
-    def rows(self) -> plain.RowSums:
+    def rows(self) -> map_sums.RowSums:
         """Sums of rows, columns and diagonals."""
-        sums = compiled.row_sums if self.on_processor else plain.row_sums
+        sums = map_sums.numba_row_sums if self.on_processor else map_sums.torch_row_sums
         return sums(self.attention, self._scope)
 
     @cached_property
-    def words(self) -> plain.WordSums:
+    def words(self) -> map_sums.WordSums:
         """Sums of the weights between words."""
-        sums = compiled.word_sums if self.on_processor else plain.word_sums
+        sums = map_sums.numba_word_sums if self.on_processor else map_sums.torch_word_sums
         return sums(self.attention, self._scope)
 
     @cached_property
@@ -82,8 +81,8 @@ class Maps:
 
     @cached_property
     def by_word(self) -> torch.Tensor:
-        """Attention between words, see `headbook.attention.tensorsums.by_word`."""
-        return plain.by_word(self.attention, self._scope)
+        """Attention between words, see `headbook.attention.map_sums.by_word`."""
+        return map_sums.by_word(self.attention, self._scope)
 
     @property
     def strongest_word(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,7 +149,7 @@ class Maps:
         *Shape:* ``(3, sentence, head, measure)``.
         """
         if id(pairs) not in self._on:
-            sums = compiled.pair_sums if self.on_processor else plain.pair_sums
+            sums = map_sums.numba_pair_sums if self.on_processor else map_sums.torch_pair_sums
             # The pairs are kept, too, so that no id is used twice.
             self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
         return self._on[id(pairs)][1]
@@ -172,10 +171,10 @@ class Gathered(Maps):
         self._scope, self._frame = scope, scope.frame
         maps = [layer.attention for layer in layers]
         if all(layer.on_processor for layer in layers):
-            self.rows, self.words, on = compiled.layer_sums(maps, scope, pairs)
+            self.rows, self.words, on = map_sums.layer_sums(maps, scope, pairs)
         else:
-            self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
-            self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
+            self.rows = map_sums.RowSums(*_heads_of([layer.rows for layer in layers]))
+            self.words = map_sums.WordSums(*_heads_of([layer.words for layer in layers]))
             on = [torch.cat([layer.on(pair) for layer in layers], 2) for pair in pairs]
         every, kept = _heads_of([layer.entropies for layer in layers])
         self.entropies = every, kept

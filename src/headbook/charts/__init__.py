@@ -1,20 +1,27 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
-from headbook.charts.base.drawing import Drawing
-from headbook.charts.base.paper import files
-from headbook.charts.base.render import Figure, Picture, columnar
-from headbook.charts.base.runtime import runtime
-from headbook.charts.base.unchecked import unchecked
-from headbook.charts.drawn.attention import AttentionLine, attention_lines, attention_map
-from headbook.charts.drawn.profile import Bar, offset_profile
-from headbook.charts.drawn.trees import Arc, arc_diagram, bracket_diagram
-from headbook.charts.vega.draw import heat_map, layer_curve
-from headbook.charts.vega.geometry import state_curves, state_matrix
-from headbook.charts.vega.occurrences import occurrence_paths
-from headbook.charts.vega.patterns import mixture_bars
-from headbook.charts.vega.relations import relation_layers
-from headbook.charts.vega.similar import head_points
-from headbook.charts.vega.tags import tag_heads, tag_layers
+from headbook.charts.attention import (
+    AttentionLine,
+    Bar,
+    attention_lines,
+    attention_map,
+    offset_profile,
+)
+from headbook.charts.drawing import Drawing
+from headbook.charts.figure import Figure, Picture, columnar, unchecked
+from headbook.charts.heads import head_points, heat_map, mixture_bars
+from headbook.charts.language import (
+    Arc,
+    arc_diagram,
+    bracket_diagram,
+    relation_layers,
+    tag_heads,
+    tag_layers,
+)
+from headbook.charts.layers import layer_curve, state_curves, state_matrix
+from headbook.charts.paper import files
+from headbook.charts.render import runtime
+from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
     "Arc",

@@ -17,54 +17,60 @@ import typer
 from typer.exceptions import TyperException
 
 from headbook import __version__
-from headbook.cli import steps
-from headbook.cli.comparing import (
+from headbook.cli import actions
+from headbook.cli.actions import (
+    RESERVED,
+    check_kept,
+    check_outside,
+    check_studies,
+    checked_out,
+)
+from headbook.cli.options import (
+    BUILDING,
+    CHOOSING,
+    COLLECTING,
+    COMPARE_OPTIONS,
     COMPARING,
-    OPTIONS,
+    DRAWING,
+    FILM_OPTIONS,
+    FILMING,
+    MERGING,
+    PACKING,
+    RENDERING,
     ROUNDED,
     Compared,
+    Filmed,
+    Inputs,
+    OneOrTwo,
+    Packable,
+    Several,
+    Stored,
+    check_options,
     floor_of,
     formats_of,
     heads_of,
+    listed,
+    stored,
     studies_of,
+    takes,
 )
-from headbook.cli.endings import (
+from headbook.cli.terminal import (
     expected_error,
     forgive_letters,
     give_up_printing,
     interruptible,
     is_closed_pipe,
 )
-from headbook.cli.filming import FILMING, Filmed, check_options, listed, stored
-from headbook.cli.filming import OPTIONS as FILM_OPTIONS
-from headbook.cli.folders import RESERVED, check_kept, check_outside, check_studies, checked_out
-from headbook.cli.options import (
-    BUILDING,
-    CHOOSING,
-    COLLECTING,
-    DRAWING,
-    MERGING,
-    PACKING,
-    RENDERING,
-    Inputs,
-    OneOrTwo,
-    Packable,
-    Several,
-    Stored,
-    takes,
-)
-from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
-from headbook.dates import today
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, today
 from headbook.errors import CheckError, ConfigError, MissingError
-from headbook.limits import check_room
-from headbook.output_folder import OutputKind, store_folder
+from headbook.memory import check_room
+from headbook.output_folder import OutputKind, is_site, store_folder
 from headbook.resources import folder
-from headbook.site.bundle.source import is_site
-from headbook.terms import Heads
+from headbook.schema import Heads
 
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
-    from headbook.site.site import Summary
+    from headbook.site.writer import Summary
     from headbook.study.study import Study
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
@@ -121,8 +127,8 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, OutputKind.STUDY)
-    with _resumable(out) as work, steps.progress_of(config) as progress:
-        study = steps.collect(inputs, config, progress, work)
+    with _resumable(out) as work, actions.progress_of(config) as progress:
+        study = actions.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _say(config, f"Study: {out}")
     _judge(config, study.manifest.failed, study.manifest.lacking)
@@ -152,8 +158,8 @@ def render_command(study: Path, **options: Any) -> None:
     start = time.monotonic()
     checked_out(config, [str(study)], OutputKind.SITE)
     check_studies(study)
-    with steps.progress_of(config) as progress:
-        summary = steps.render(study, config, progress)
+    with actions.progress_of(config) as progress:
+        summary = actions.render(study, config, progress)
     _finish(config, summary, start)
 
 
@@ -163,10 +169,10 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     config = _config(options)
     is_site(site, anonymous=anonymous)
-    from headbook.site.bundle.pack import pack  # noqa: PLC0415 - see steps
+    from headbook.site.archive import pack  # noqa: PLC0415 - see steps
 
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
-    with steps.progress_of(config) as progress:
+    with actions.progress_of(config) as progress:
         packed = pack(
             site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
             force=config.force, progress=progress,
@@ -193,22 +199,22 @@ def figures_command(
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
     check_studies(*studies, rounded)
-    from headbook.site.papers import figures  # noqa: PLC0415 - see steps
+    from headbook.site import figures  # noqa: PLC0415 - see steps
 
     given: dict[str, Any] = {
         "only": only or (), "label": label, "view": view, "force": config.force,
     }  # fmt: skip
-    with steps.progress_of(config) as progress:
+    with actions.progress_of(config) as progress:
         if len(studies) == 1:
             names = figures.write_figures(studies[0], out, progress=progress, **given)
         else:
-            found = steps.compared((*studies, rounded, None, None, None), Heads.AUTO)
+            found = actions.compared((*studies, rounded, None, None, None), Heads.AUTO)
             names = figures.write_comparison_figures(found, out, progress=progress, **given)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
 
 @app.command(name="compare")
-@takes(OPTIONS, "given", Compared, *COMPARING)
+@takes(COMPARE_OPTIONS, "given", Compared, *COMPARING)
 def compare_command(
     given: list[str],
     *,
@@ -231,16 +237,16 @@ def compare_command(
     if models is None:
         stored_ones = (*studies_of(given), rounded, null)
         check_studies(*stored_ones)
-        summary = steps.compare((*stored_ones, None, None), kind, config, floor=floor)
+        summary = actions.compare((*stored_ones, None, None), kind, config, floor=floor)
     else:
-        with steps.progress_of(config) as progress:
-            found = steps.collect_pair(
+        with actions.progress_of(config) as progress:
+            found = actions.collect_pair(
                 given, config, models, formats, progress, trained=trained_from, floor=floor
             )
         if keep_studies is not None:
             found.a.save(keep_studies / "a", force=config.force)
             found.b.save(keep_studies / "b", force=config.force)
-        summary = steps.compare(found, kind, config, floor=False)
+        summary = actions.compare(found, kind, config, floor=False)
     _finish(config, summary, start)
 
 
@@ -266,12 +272,14 @@ def film_command(
     if studies:
         kept = stored(given)
         check_studies(*kept.values())
-        film = steps.film({name: partial(steps.load, folder) for name, folder in kept.items()})
-        summary = steps.render_film(film, config, "")
+        film = actions.film({name: partial(actions.load, folder) for name, folder in kept.items()})
+        summary = actions.render_film(film, config, "")
     else:
         wanted, (model, *inputs) = listed(revisions), given
-        film = steps.collect_film(model, wanted, inputs, config, kept=keep_studies, discard=discard)
-        summary = steps.render_film(film, config, f"Training of {Path(model).name}")
+        film = actions.collect_film(
+            model, wanted, inputs, config, kept=keep_studies, discard=discard
+        )
+        summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
     _judge_film(config, film)
 
@@ -298,14 +306,14 @@ def _build(inputs: list[str], config: Config) -> None:
     out = checked_out(config, inputs, OutputKind.SITE)
     check_kept(config, inputs)
     check_room()
-    with _resumable(out) as work, steps.progress_of(config) as progress:
-        study: Study | Path = (collected := steps.collect(inputs, config, progress, work))
+    with _resumable(out) as work, actions.progress_of(config) as progress:
+        study: Study | Path = (collected := actions.collect(inputs, config, progress, work))
         manifest = collected.manifest
         if config.keep_study is not None:
             collected.save(config.keep_study, force=config.force)
             study = config.keep_study
         del collected  # else two copies of a kept study are in memory
-        summary = steps.render(study, config, progress)
+        summary = actions.render(study, config, progress)
     _finish(config, summary, start)
     _judge(config, manifest.failed, manifest.lacking)
 
@@ -321,7 +329,7 @@ def _resumable(out: Path) -> Iterator[Path]:
         if {*work.rglob("*.part")} - before:
             _leave(RESUMABLE, WRONG)
         raise
-    from headbook.collection.work import remove_store  # noqa: PLC0415 - it loads pandas
+    from headbook.run.store import remove_store  # noqa: PLC0415 - it loads pandas
 
     remove_store(work)
 
@@ -371,7 +379,7 @@ def _config(options: dict[str, Any]) -> Config:
 def _finish(config: Config, summary: "Summary", start: float) -> None:
     """Say last what was written, and open it."""
     from headbook.report.wording import written  # noqa: PLC0415
-    from headbook.site.bundle.pack import LIMITS  # noqa: PLC0415 - see steps
+    from headbook.site.archive import LIMITS  # noqa: PLC0415 - see steps
 
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:

@@ -1,14 +1,19 @@
-"""What commands take: options made from the fields of `Config`, and what they are given to do."""
+"""Options of every command, from the fields of `Config`, and those of compare and film."""
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headbook.config import Config, flag
+from headbook.cli.actions import check_outside
+from headbook.config import DTYPES, Config, flag
+from headbook.errors import ConfigError, StudyError
+from headbook.output_folder import MANIFEST
+from headbook.schema import Heads
 
 # The options of the command render, and of figures and pack.
 RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
@@ -140,3 +145,249 @@ CHOOSING = (
     keyword("label", Label, ""),
     keyword("view", Keys, ""),
 )
+
+
+NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title"} | RESUMING
+COMPARE_OPTIONS = tuple(name for name in BUILDING if name not in NOT_FOR_COMPARE)
+
+Compared = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STUDY_A STUDY_B | INPUT...",
+        help="Two folders that collect has written; with --models, the sentences that both read.",
+    ),
+]
+Models = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--models",
+        metavar="A B",
+        help="Models to collect and compare: hub ids, folders or files. 'untrained' for B is A "
+        "with random weights.",
+    ),
+]
+Formats = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--dtypes", metavar="A B", help="Number format of the weights of each model."),
+]
+Correspondence = Annotated[
+    str,
+    typer.Option(
+        "--heads",
+        help="Which heads are held against each other: same (those with the same number), matched "
+        "(those that attend most alike), or auto: same where sizes and vocabulary agree.",
+    ),
+]
+Rounded = Annotated[
+    Path | None,
+    typer.Option(
+        "--rounded",
+        metavar="STUDY",
+        help="The first model's study in bfloat16: what rounding alone does, as a floor.",
+    ),
+]
+Floor = Annotated[
+    str,
+    typer.Option(
+        "--rounding-floor",
+        metavar="on|off",
+        help="Count a head as different only if its interval lies beyond what rounding alone "
+        "does. With --models, on runs the first model twice more on up to 64 sentences.",
+    ),
+]
+Null = Annotated[
+    Path | None,
+    typer.Option(
+        "--null",
+        metavar="STUDY",
+        help="The second model's study with random weights: how alike heads are that learned "
+        "nothing, which decides whether a head has a counterpart.",
+    ),
+]
+Trained = Annotated[
+    bool,
+    typer.Option(
+        "--trained-from",
+        help="B was trained from A, so that outputs of heads can be compared, too (with --models).",
+    ),
+]
+KeptPair = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep-studies", metavar="DIR", help="Folder to keep both studies in, as a and b."
+    ),
+]
+ROUNDED = keyword("rounded", Rounded, None)
+COMPARING: tuple[Parameter, ...] = (
+    keyword("models", Models, None),
+    keyword("dtypes", Formats, None),
+    keyword("heads", Correspondence, "auto"),
+    ROUNDED,
+    keyword("rounding_floor", Floor, "on"),
+    keyword("null", Null, None),
+    keyword("trained_from", Trained, False),
+    keyword("keep_studies", KeptPair, None),
+)
+
+
+def studies_of(given: Sequence[str]) -> tuple[Path, Path]:
+    """The two folders of a comparison without models.
+
+    Raises:
+        ConfigError: other than two came.
+    """
+    if len(given) != 2:
+        raise ConfigError(
+            f"compare: {len(given)} folder{'s' * (len(given) != 1)} came; expected two studies, "
+            "or --models A B and the sentences that both read"
+        )
+    return Path(given[0]), Path(given[1])
+
+
+def formats_of(formats: tuple[str, str] | None) -> tuple[str, str]:
+    """The number format of each model.
+
+    Raises:
+        ConfigError: one of them is not known.
+    """
+    for name in formats or ():
+        if name not in DTYPES:
+            raise ConfigError(f"--dtypes: {name!r} came; expected two of {', '.join(DTYPES)}")
+    return formats or ("float32", "float32")
+
+
+def floor_of(name: str) -> bool:
+    """Return whether rounding floors are wanted.
+
+    Raises:
+        ConfigError: the value is neither on nor off.
+    """
+    if name not in {"on", "off"}:
+        raise ConfigError(f"--rounding-floor: got {name!r}, expected on or off")
+    return name == "on"
+
+
+def heads_of(name: str) -> Heads:
+    """Which heads are held against each other.
+
+    Raises:
+        ConfigError: it is not known.
+    """
+    if name not in {*Heads}:
+        raise ConfigError(f"--heads: {name!r} came; expected one of {', '.join(Heads)}")
+    return Heads(name)
+
+
+NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUMING
+FILM_OPTIONS = tuple(name for name in BUILDING if name not in NOT_FOR_FILM)
+
+Filmed = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL INPUT... | STUDY...",
+        help="A model and the sentences that its checkpoints read; with --studies, folders that "
+        "collect has written, one for each checkpoint, or one that --keep-studies has filled.",
+    ),
+]
+Revisions = Annotated[
+    str | None,
+    typer.Option(
+        "--revisions",
+        metavar="R1,R2,…",
+        help="Checkpoints in order, separated by commas: revisions of a hub model, or folders "
+        "inside a local one (default: all that are there).",
+    ),
+]
+Studies = Annotated[
+    bool, typer.Option("--studies", help="Film studies that are there already; no model runs.")
+]
+KeptCheckpoints = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep-studies",
+        metavar="DIR",
+        help="Folder to keep the study of each checkpoint in. Those that are there already are "
+        "not collected again, so that a film can be continued.",
+    ),
+]
+Discarding = Annotated[
+    bool,
+    typer.Option(
+        "--discard",
+        help="Delete the weights of each checkpoint that this run has downloaded from the hub's "
+        "cache before the next one is.",
+    ),
+]
+FILMING: tuple[Parameter, ...] = (
+    keyword("revisions", Revisions, None),
+    keyword("studies", Studies, False),
+    keyword("keep_studies", KeptCheckpoints, None),
+    keyword("discard", Discarding, False),
+)
+
+
+def check_options(
+    given: Sequence[str],
+    config: Config,
+    *,
+    revisions: str | None,
+    studies: bool,
+    keep_studies: Path | None,
+    discard: bool,
+) -> None:
+    """Refuse what does not go together, before anything slow begins.
+
+    Raises:
+        ConfigError: an option has no use, or no sentences came.
+        OutputError: studies would be kept inside the site.
+    """
+    if studies:
+        useless = {"--revisions": revisions, "--keep-studies": keep_studies, "--discard": discard}
+        for name, value in useless.items():
+            if value:
+                raise ConfigError(f"{name}: came with --studies; expected one of both")
+    elif len(given) < 2:
+        raise ConfigError(
+            "film: no sentences came; expected a model and the sentences that its checkpoints "
+            "read, or --studies and their studies"
+        )
+    check_outside("--keep-studies", keep_studies, config.out)
+
+
+def stored(given: Sequence[str]) -> dict[str, Path]:
+    """Folders of studies by the names of their checkpoints.
+
+    Raises:
+        StudyError: a folder holds no study.
+    """
+    folders = [folder for name in given for folder in _studies_in(Path(name))]
+    names = [folder.resolve().name for folder in folders]
+    if len({*names}) < len(names):
+        names = [str(folder) for folder in folders]
+    return dict(zip(names, folders, strict=True))
+
+
+def _studies_in(folder: Path) -> list[Path]:
+    """The folder, or those inside it that hold a study."""
+    if (folder / MANIFEST).is_file():
+        return [folder]
+    inside = sorted(file.parent for file in folder.glob(f"*/{MANIFEST}"))
+    if not inside:
+        raise StudyError(
+            f"{folder}: no study is there; expected a folder that collect has written, or one that "
+            "holds several"
+        )
+    return inside
+
+
+def listed(revisions: str | None) -> list[str]:
+    """The checkpoints that were asked for; none where all are wanted.
+
+    Raises:
+        ConfigError: one came twice.
+    """
+    names = [name.strip() for name in (revisions or "").split(",") if name.strip()]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--revisions: {name} came twice; expected each once")
+    return names

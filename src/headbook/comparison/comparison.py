@@ -1,24 +1,111 @@
-"""A whole comparison: everything that two studies of the same sentences say of each other."""
+"""A whole comparison: differences, medians, matching, losses.
+
+And the registry entries of its tables.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log, prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.matching import NONE
-from headbook.comparison.depthmedians import DepthMedians, depth_medians
-from headbook.comparison.drift import drifts, floor
-from headbook.comparison.headdifferences import HeadDifferences, head_differences, head_floors
-from headbook.comparison.layerdifferences import LayerDifferences, layer_differences, layer_floors
-from headbook.comparison.losses import Losses, losses
-from headbook.comparison.matched import MatchedHeads, matched_heads
-from headbook.comparison.modeldifferences import ModelDifferences
-from headbook.comparison.modeldrift import ModelDrift
-from headbook.comparison.sides import Sides, StackPair, sides
+from headbook.analysis.arrays import Ints
+from headbook.analysis.head_matching import NONE
+from headbook.analysis.paired import ClusterSums, Differences, Medians, differences, medians
+from headbook.comparison.differences import (
+    ComparedColumn,
+    HeadDifferences,
+    LayerDifferences,
+    ModelDifferences,
+    head_differences,
+    head_floors,
+    head_sums,
+    layer_differences,
+    layer_floors,
+    token_sums,
+)
+from headbook.comparison.drift import ModelDrift, drifts, floor
+from headbook.comparison.matching import MatchedHeads, matched_heads
+from headbook.comparison.study_pair import Sides, StackPair, sides
+from headbook.metrics import all_metrics
+from headbook.schema import Heads, Target
+from headbook.study.ablation import Removals
 from headbook.study.study import Study
-from headbook.terms import Heads
+from headbook.study.tables import METRIC, PLACE, Table
+
+DepthMedians = Mapping[ComparedColumn, Medians]
+
+
+def depth_medians(sides: Sides, pair: StackPair) -> DepthMedians:
+    """All numbers that both models have.
+
+    Labels of those of tokens are as in ``layers.csv``, without a view.
+    """
+    return dict(_medians(sides, pair))
+
+
+def _medians(sides: Sides, pair: StackPair) -> Iterator[tuple[ComparedColumn, Medians]]:
+    for each in head_sums(sides, pair):
+        for place, column in enumerate(each.columns):
+            yield column, _of(column, *(_cells(sums, place) for sums in (each.a, each.b)))
+    for columns, *sums in token_sums(sides, pair):
+        for place, token in enumerate(columns):
+            column = ComparedColumn(token.metric, "", token.words)
+            yield column, _of(column, *(_cells(each, place) for each in sums))
+
+
+def _cells(sums: ClusterSums, place: int) -> ClusterSums:
+    """One column of all cells."""
+    size = prod(sums.n.shape[1:-1])
+    return ClusterSums(*(part[..., place].reshape(len(part), size) for part in sums))
+
+
+def _of(column: ComparedColumn, a: ClusterSums, b: ClusterSums) -> Medians:
+    """Medians inside the bounds of a metric."""
+    metric = all_metrics()[column.metric]
+    return medians(a, b, metric.spread(column.label), metric.limits)
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """Loss of both models on the sentences on which both were asked what they need heads for.
+
+    Attributes:
+        bits: per character of the text that is predicted; comparable between tokenizers.
+        nats: per token.
+        sentences: how many.
+    """
+
+    bits: Differences
+    nats: Differences
+    sentences: int
+
+
+def losses(sides: Sides) -> Losses | None:
+    """Both models' losses; None where one of them predicts no text from left to right."""
+    parts = [study.corpus_sums.removals for study in (sides.a, sides.b)]
+    known = [part for part in parts if part and Target.LOSS in part.full and len(part.text_hash)]
+    if len(known) < len(parts):
+        return None
+    _, *rows = np.intersect1d(known[0].text_hash, known[1].text_hash, return_indices=True)
+    if not len(rows[0]):
+        return None
+    sums = [_sums(part, row) for part, row in zip(known, rows, strict=True)]
+    bits, nats = (differences(one, other) for one, other in zip(*sums, strict=True))
+    return Losses(bits, nats, len(rows[0]))
+
+
+def _sums(part: Removals, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
+    """Bits with characters, and nats with tokens, of each sentence."""
+    loss = part.full[Target.LOSS][rows]
+    characters = part.characters[rows].astype(np.float64)
+    return (
+        ClusterSums(np.where(characters > 0, loss, 0) / log(2), characters),
+        ClusterSums(loss, part.counts[Target.LOSS][rows]),
+    )
+
 
 DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
@@ -260,3 +347,72 @@ def _similarity(stack: str, found: MatchedHeads) -> pd.DataFrame:
         "other_head": np.tile([head.head for head in found.b], sizes[0]),
         "similarity": found.similarity.reshape(-1),
     })  # fmt: skip
+
+
+DIFFERENCES_TABLE = Table(
+    "What every number of every head, and of the tokens of every layer, is in both models, and how "
+    "they differ: pairs of the same sentences, the second model minus the first.",
+    PLACE
+    | {
+        "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
+        "space where there is one, and class of tokens (mid/positional/content)"
+    }
+    | METRIC
+    | {
+        "a": "value in the first model; empty where a number is of both",
+        "b": "value in the second model",
+        "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
+        "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
+        "high": "upper end",
+        "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
+        "where both models are exactly equal, empty where there is no interval",
+        "sentences": "sentences behind it, in the model where they are fewer",
+        "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
+        "number format of the first model makes in this number; empty if not measured",
+        "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
+        "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
+    },
+)
+MEDIANS_TABLE = Table(
+    "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
+    "differ, for models whose heads do not correspond.",
+    {"stack": "kind of attention"}
+    | METRIC
+    | {
+        "a": "median of the first model",
+        "a_low": "lower end of its 95 % confidence interval, for other sentences; empty below ten "
+        "effective sentences (twenty for classes of tokens)",
+        "a_high": "upper end",
+        "b": "median of the second model",
+        "b_low": "lower end of its interval",
+        "b_high": "upper end",
+        "difference": "b minus a",
+        "low": "lower end of its 95 % confidence interval; paired by sentence",
+        "high": "upper end",
+    },
+)
+OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
+MATCHING_TABLE = Table(
+    "Which head of the second model each head of the first attends most like, one to one.",
+    PLACE
+    | {"head": "counted from 0"}
+    | OTHER
+    | {
+        "similarity": "mean over words of the sum of the square roots of products of weights, sink "
+        "masked and renormalised: 0 (no word in common) to 1 (the same)",
+        "counterpart": "whether that is not below the 95th percentile of what heads have with "
+        "random weights; empty where no such model was compared",
+        "mutual": "whether each is the other's most similar head",
+        "best_layer": "layer of the most similar head, which several heads may share",
+        "best_head": "its number there",
+        "margin": "similarity to the most similar head less that to the second",
+        "sentences": "sentences that were compared",
+    },
+)
+SIMILARITY = Table(
+    "How alike every head of the first model and every head of the second attend.",
+    PLACE
+    | {"head": "counted from 0"}
+    | OTHER
+    | {"similarity": "as in matching; empty below 30 words"},
+)

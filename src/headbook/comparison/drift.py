@@ -1,4 +1,6 @@
-"""How far the attention of corresponding heads is apart, with what rounding and chance would give.
+"""Divergence of attention, weights and outputs of corresponding heads.
+
+Beside rounding and unrelated heads.
 
 Taken on the sentences whose maps both studies keep and which both read as the same tokens: not on
 targets that each model wrote for itself. *Floor:* the same of the first model and itself
@@ -7,21 +9,22 @@ of the first model and another head of its layer in the second, the next one: wh
 not correspond differ by.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios
-from headbook.analysis.arithmetic import Floats
-from headbook.analysis.divergence import Drift, pattern_drift
-from headbook.comparison.headdifferences import HeadDifferences
-from headbook.comparison.maprows import token_rows
-from headbook.comparison.modeldifferences import ComparedColumn
-from headbook.comparison.sides import Sides, StackPair, same_ids
-from headbook.report.numbers.results import Estimates
-from headbook.study.mapsample import MappedSentence
-from headbook.terms import View
+from headbook.analysis.accumulators import Estimates, Ratios
+from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.attention_divergence import Drift, pattern_drift
+from headbook.analysis.paired import ClusterSums
+from headbook.comparison.differences import ComparedColumn, HeadDifferences
+from headbook.comparison.matching import token_rows
+from headbook.comparison.study_pair import Sides, StackPair, same_ids
+from headbook.schema import View
+from headbook.study.sentence_data import MappedSentence
 
 PATTERN_DRIFT = "pattern_drift"
 SHUFFLED = "heads shuffled"  # labels of the same number for what it is compared with
@@ -78,3 +81,148 @@ def _numbers(column: ComparedColumn, found: list[Drift], pair: StackPair) -> Hea
     nothing: Floats = np.full(shape[1:], np.nan)
     values = numbers.value, numbers.low, numbers.high
     return HeadDifferences((column,), nothing, nothing, *values, nothing, numbers.sentences)
+
+
+EQUAL = 1e-12  # nats: what is left of equal rows is rounding
+CHANGED = 0.5  # part of the largest median of a layer from which on a layer is among the changed
+QUARTILES = (25, 50, 75)
+
+
+@dataclass(frozen=True, eq=False)
+class DriftSummary:
+    """Divergence of the heads of one stack, with all keys. *Shape* of all: ``(layer, head)``.
+
+    Attributes:
+        value, low, high: how far each head is from the one of its number, in nats, with its 95 %
+            interval; NaN where there is no head.
+        floor: of the first model and itself in bfloat16; None where that was not measured.
+        floor_high: upper ends of its intervals.
+        ceiling: of each head and another one of its layer; None in layers of one head.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    floor: Floats | None
+    floor_high: Floats | None
+    ceiling: Floats | None
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which heads have a number."""
+        return ~np.isnan(self.value)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all heads attend exactly alike."""
+        return bool((self.value[self.there] <= EQUAL).all())
+
+    @property
+    def above(self) -> NDArray[np.bool_] | None:
+        """Heads whose interval lies above that of rounding; None where rounding is not known."""
+        if self.floor is None or self.floor_high is None:
+            return None
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = self.low > np.fmax(self.floor_high, self.floor)
+        return found
+
+    @property
+    def part(self) -> Floats | None:
+        """How much of the way from rounding, or 0, to other heads each head has gone.
+
+        The way is that of the median head, since a single other head may be a near copy.
+        """
+        if self.ceiling is None:
+            return None
+        floor = 0.0 if self.floor is None else float(np.nanmedian(self.floor))
+        way = float(np.nanmedian(self.ceiling)) - floor
+        return divide(self.value - floor, np.full(self.value.shape, max(way, 0.0)))
+
+    def layers(self) -> Floats:
+        """Quartiles of the heads of each layer; NaN without attention. *Shape:* ``(3, layer)``."""
+        return by_layer(self.value)
+
+    def changed(self) -> tuple[int, ...]:
+        """Layers that changed most, the most first: none where all are alike or equal."""
+        medians = self.layers()[1]
+        if self.equal or np.isnan(medians).all():
+            return ()
+        most = float(np.nanmax(medians))
+        found = [x for x in np.argsort(-medians, kind="stable") if medians[x] >= CHANGED * most]
+        return () if len(found) == int((~np.isnan(medians)).sum()) else tuple(map(int, found))
+
+
+def by_layer(values: Floats) -> Floats:
+    """Quartiles of the heads of each layer. *Shape:* ``(layer, head)`` to ``(3, layer)``."""
+    found = np.full((len(QUARTILES), len(values)), np.nan)
+    for layer, row in enumerate(values):
+        if not np.isnan(row).all():
+            found[:, layer] = np.nanpercentile(row, QUARTILES)
+    return found
+
+
+def drift_summary(found: HeadDifferences, view: View = View.RAW) -> DriftSummary | None:
+    """What is known of a stack; None where no attention was compared."""
+    places = [found.column(PATTERN_DRIFT, str(view), x) for x in ("", ROUNDED, SHUFFLED)]
+    column, floor, ceiling = places
+    if column is None or np.isnan(found.value[..., column]).all():
+        return None
+    return DriftSummary(
+        found.value[..., column],
+        found.low[..., column],
+        found.high[..., column],
+        None if floor is None else found.value[..., floor],
+        None if floor is None else found.high[..., floor],
+        None if ceiling is None else found.value[..., ceiling],
+    )
+
+
+WEIGHT_DRIFT, OUTPUT_DRIFT = "weight_drift", "output_drift"
+QUERY_KEY, VALUE_OUTPUT = "query_key", "value_output"
+
+
+def rounded(label: str) -> str:
+    """The label of the same number for what rounding alone does."""
+    return f"{label} {ROUNDED}".strip()
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDrift:
+    """Numbers of corresponding heads, by stack; empty where nobody asked for them.
+
+    Attributes:
+        weights: by label, change of the product of two weight matrices as part of its length; NaN
+            where they were not found. *Shape:* ``(layer, head)``.
+        outputs: sums over the tokens of each sentence. *Shape:* ``(sentence, layer, head, 1)``.
+        missing: what could not be compared, and why, in words.
+        floor: the same of the first model and itself in bfloat16; None where that is not known.
+    """
+
+    weights: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
+    outputs: Mapping[str, ClusterSums] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    floor: "ModelDrift | None" = None
+
+    def of(self, stack: str) -> Iterator[HeadDifferences]:
+        """The numbers of a stack, and those of rounding."""
+        yield from self._numbers(stack)
+        if self.floor is not None:
+            for each in self.floor.of(stack):
+                (column,) = each.columns
+                yield each.named((column._replace(label=rounded(column.label)),))
+
+    def _numbers(self, stack: str) -> Iterator[HeadDifferences]:
+        for label, values in self.weights.get(stack, {}).items():
+            nothing = np.full((*values.shape, 1), np.nan)
+            column = ComparedColumn(WEIGHT_DRIFT, "", label)
+            sentences = np.zeros(nothing.shape, np.int64)
+            numbers = (nothing, nothing, values[..., None], nothing, nothing, nothing)
+            yield HeadDifferences((column,), *numbers, sentences)
+        if stack in self.outputs:
+            n, d = (np.asarray(part, np.float64) for part in self.outputs[stack])
+            ratios = Ratios.of(n, d, d, np.zeros(len(n), np.int64))
+            found = Estimates.of(ratios, (0.0, 2.0))
+            nothing = np.full(found.value.shape, np.nan)
+            numbers = (nothing, nothing, found.value, found.low, found.high, nothing)
+            column = ComparedColumn(OUTPUT_DRIFT, "", "")
+            yield HeadDifferences((column,), *numbers, found.sentences)

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.arithmetic import Floats, Ints
-from headbook.analysis.steps import HalfRise, half_rises, leaders, shares
-from headbook.comparison.frames import Frame, FrameValues, Sums, check_alike, frame
-from headbook.comparison.headlines import FilmColumn
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
+from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.half_rise import HalfRise, half_rises, leaders, shares
+from headbook.comparison.film_steps import FilmColumn, Frame, FrameValues, Sums, check_alike, frame
 from headbook.errors import StudyError
-from headbook.report.numbers.results import NO_ESTIMATE, Estimate
-from headbook.report.numbers.typeshares import Place
+from headbook.report.head_types import Place
+from headbook.schema import Stack
 from headbook.study.study import Study
-from headbook.terms import Stack
+from headbook.study.tables import METRIC, PLACE, Table
 
 NUMBER = re.compile(r"\d+")
 FILM = (
@@ -263,3 +263,51 @@ def _table(
     place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
     about = {"metric": column.metric, "view": str(column.view), "label": column.label}
     return pd.DataFrame({**place, **about, **values})[[*names]]
+
+
+STEP = {
+    "step": "the last number in the checkpoint's name; else its place in the order given",
+    "checkpoint": "its revision, or folder",
+}
+HEAD = PLACE | {"head": "counted from 0"}
+TABLES = {
+    "film": Table(
+        "The numbers of every head that a film follows, at every step.",
+        STEP
+        | HEAD
+        | METRIC
+        | {
+            "value": "ratio of sums over sentences; empty where there is no observation",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence",
+            "high": "upper end",
+        },
+    ),
+    "half_rise": Table(
+        "When the numbers of every head changed: the first step past the middle between the first "
+        "and the last value.",
+        HEAD
+        | METRIC
+        | {
+            "first": "value at the first step",
+            "last": "value at the last step",
+            "change": "last minus first",
+            "low": "lower end of the 95 % confidence interval of the change, paired by sentence",
+            "high": "upper end",
+            "step": "half-rise step; empty where the interval of the change holds 0, or there is "
+            "none",
+            "step_low": "lower end of the 95 % interval of the half-rise step, by drawing "
+            "sentences; one of the steps",
+            "step_high": "upper end",
+            "clusters": "sentences behind it, or buckets of them",
+        },
+    ),
+    "types": Table(
+        "The type of every head at every step.",
+        STEP
+        | HEAD
+        | {
+            "family": "the first part of its name; empty where its numbers are missing",
+            "type": "its whole name",
+        },
+    ),
+}

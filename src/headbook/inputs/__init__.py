@@ -4,11 +4,8 @@
 `Corpus` that yields its sentences lazily, as often as asked.
 """
 
-from headbook.inputs.check import InputFile
-from headbook.inputs.corpus import Corpus, open_corpus
-from headbook.inputs.records import Layout
-from headbook.inputs.selection import Selection
-from headbook.inputs.sentence import NO_HEAD, Sentence, Word, joined_words
+from headbook.inputs.corpus import Corpus, InputFile, open_corpus
+from headbook.inputs.records import NO_HEAD, Layout, Selection, Sentence, Word, joined_words
 from headbook.inputs.sources import ending
 
 __all__ = [

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from headbook.terms import Scheme, Space, Spread, Stack, State, View
+from headbook.schema import Scheme, Space, Spread, Stack, State, View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.analysis.arithmetic import Floats
-    from headbook.analysis.clouds import Cloud, Estimate
+    from headbook.analysis.arrays import Floats
+    from headbook.analysis.state_vectors import Cloud, Estimate
     from headbook.attention.flow import LayerFlow
-    from headbook.attention.frame import Frame, Pairs, Scope
-    from headbook.attention.layerattention import LayerAttention
-    from headbook.attention.outputs import HeadOutputs
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.head_outputs import HeadOutputs
+    from headbook.attention.masks import Frame, Pairs, Scope
+    from headbook.attention.token_states import TokenStates
+    from headbook.attention.views import LayerAttention
 
 
 Bounds = Callable[[float], tuple[float, float]]

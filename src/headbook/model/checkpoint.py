@@ -1,17 +1,91 @@
-"""Where a model's files are: what stands behind a name of the command line."""
+"""Which names a model may have, where its files are (hub, folder, GGUF file).
+
+And how it pools sentences. Imports no torch.
+
+Checkpoints of the library sentence-transformers say so in ``modules.json`` and in the folder of
+their pooling module. Modules behind it (a dense layer, a normalisation) are not read: cosines do
+not depend on a vector's length, and a dense layer is no part of the network with attention.
+"""
 
 import hashlib
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 from huggingface_hub.errors import CacheNotFound
 
 from headbook.errors import ModelError
 from headbook.model.gguf import Gguf, read_gguf
-from headbook.model.modelname import DEMO, DEMO_CAUSAL, GGUF, check_name, unknown
-from headbook.model.weights.pooling import CONFIG, FOLDER, MODULES
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
+
+DEMO, DEMO_CAUSAL = "demo", "demo-causal"
+GGUF = ".gguf"
+
+
+def is_local(name: str) -> bool:
+    """Whether a model is a file or folder of this machine, or comes with a package."""
+    return name in {DEMO, DEMO_CAUSAL} or os.path.exists(name)  # noqa: PTH110 - for any letters
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that nothing can stand behind: no folder, no file and no id of the hub.
+
+    Raises:
+        ModelError: in one line, what may be given.
+    """
+    if is_local(name):
+        return
+    if Path(name).suffix.lower() == GGUF:
+        raise ModelError(f"model '{name}': there is no such file")
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415 - none of it for a folder
+    from huggingface_hub.utils._validators import validate_repo_id  # noqa: PLC0415
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise unknown(name, "no folder has this name, and no id is written so") from error
+
+
+def unknown(name: str, why: str) -> ModelError:
+    """What is said of a model that is not found."""
+    return ModelError(
+        f"model '{name}': neither a folder nor a hub model that can be reached ({why}); "
+        f"expected '{DEMO}', a local folder or file or a hub id"
+    )
+
+
+MODULES, FOLDER, CONFIG = "modules.json", "1_Pooling", "config.json"
+MEAN, CLS, MAX, LAST, WEIGHTED = "mean", "cls", "max", "last token", "weighted mean"
+MODES = {
+    "pooling_mode_mean_tokens": MEAN,
+    "pooling_mode_mean_sqrt_len_tokens": MEAN,  # another length, the same direction
+    "pooling_mode_cls_token": CLS,
+    "pooling_mode_max_tokens": MAX,
+    "pooling_mode_lasttoken": LAST,
+    "pooling_mode_weightedmean_tokens": WEIGHTED,
+}
+
+
+def read_pooling(folder: Path) -> str:
+    """Return the pooling of a checkpoint, as in `MODES`; empty if it is no sentence encoder.
+
+    Empty, too, if the checkpoint joins several poolings, or has one that is not known.
+    """
+    try:
+        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+        paths = [str(m["path"]) for m in modules if str(m["type"]).endswith(".Pooling")]
+        if len(paths) != 1 or Path(paths[0]).name != paths[0]:
+            return ""
+        path = folder / paths[0] / CONFIG
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        named = [name for name, on in config.items() if name in MODES and on]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return MODES.get(named[0], "") if len(named) == 1 else ""
+
 
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 

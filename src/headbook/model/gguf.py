@@ -22,7 +22,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PreTrainedToke
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from headbook.errors import ModelError
-from headbook.model.weights.checkpoint_checks import check_layers
+from headbook.model.weights import check_layers
 
 PACKAGES = ("gguf", "accelerate")  # transformers wants both for these files
 ROTATIONS = "rope_freqs.weight"  # by what each frequency of a rotation is divided

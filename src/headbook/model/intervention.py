@@ -1,4 +1,4 @@
-"""Passes in which chosen heads give something else than what they computed.
+"""Forward passes in which head outputs are replaced, begun at the first layer that changes.
 
 What is replaced is a head's output before the output projection, inside the attention hook, row by
 row of the batch: the block's output changes by exactly (r - z) W_O of those heads, and nothing else
@@ -8,22 +8,101 @@ of the layer moves. Passes may begin at a later layer, with the states of an ear
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from headbook.errors import ModelError
-from headbook.model import hook
+from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, Call
-from headbook.model.capture import forward, inputs
-from headbook.model.chains import first
-from headbook.model.model import Model
-from headbook.model.shortcut import Slot, handing_on, slots_of
+from headbook.model.forward import forward, inputs
+from headbook.model.load import Model
+from headbook.model.probe import first, run
 from headbook.text.batch import Batch
+
+
+class Slot(NamedTuple):
+    """A layer's place in the network, and what it returns.
+
+    Attributes:
+        parent, key: the module that holds it, and by which name.
+        parts: 0 where it returns its states alone, else how many things, states first.
+        width: of its states.
+    """
+
+    parent: torch.nn.Module
+    key: str
+    layer: torch.nn.Module
+    parts: int
+    width: int
+
+
+def slots_of(model: Model, architecture: Architecture) -> dict[str, list[Slot]]:
+    """The places of all layers, by stack; what they return is seen in one pass."""
+    seen: dict[torch.nn.Module, tuple[int, int]] = {}
+
+    def see(module: torch.nn.Module, _: Any, output: Any) -> None:
+        parts = 0 if isinstance(output, torch.Tensor) else len(output)
+        seen[module] = parts, first(output).shape[-1]
+
+    layers = {layer: name for name, each in architecture.layers.items() for layer in each}
+    handles = [layer.register_forward_hook(see) for layer in layers]
+    try:
+        run(model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    slots: dict[str, list[Slot]] = {name: [] for name in architecture.layers}
+    for path, layer in model.network.named_modules(remove_duplicate=False):
+        if layer in layers:
+            holder, _, key = path.rpartition(".")
+            parent = model.network.get_submodule(holder)
+            slots[layers[layer]].append(Slot(parent, key, layer, *seen[layer]))
+    return slots
+
+
+class _HandsOn(torch.nn.Module):
+    """Stands in for a layer: gives ``states``, or what it takes, and computes nothing.
+
+    Hooks of the layer stay with the layer: nobody who watches it sees this pass.
+    """
+
+    def __init__(self, slot: Slot, states: torch.Tensor | None) -> None:
+        super().__init__()
+        self.slot, self.states = slot, states
+
+    def __getattr__(self, name: str) -> Any:
+        """What a model asks of its layers beside calling them."""
+        return getattr(self.__dict__["slot"].layer, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Hand on."""
+        taken = args[0] if args else kwargs["hidden_states"]
+        given = taken if self.states is None else self.states
+        parts = self.slot.parts
+        return (given, *[None] * (parts - 1)) if parts else given
+
+
+@contextmanager
+def handing_on(slots: Sequence[Slot], states: torch.Tensor | None = None) -> Iterator[None]:
+    """Let layers hand on ``states``, or what they take."""
+    for slot in slots:
+        setattr(slot.parent, slot.key, _HandsOn(slot, states))
+    try:
+        yield
+    finally:
+        for slot in slots:
+            setattr(slot.parent, slot.key, slot.layer)
+
+
+def width_of(model: Model, architecture: Architecture) -> int:
+    """The width of the states of a model's layers; the largest, where stacks differ."""
+    return max(slot.width for slots in slots_of(model, architecture).values() for slot in slots)
+
 
 SAME = 1e-4  # of the largest value: a pass that begins later gives what the whole one gives
 
-Replacement = Callable[[Call, hook.Attention], torch.Tensor]
+Replacement = Callable[[Call, attention_hook.Attention], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +117,7 @@ class Ablation:
     heads: Mapping[Call, torch.Tensor]
     replacement: Replacement
 
-    def output(self, place: Call, attention: hook.Attention) -> torch.Tensor | None:
+    def output(self, place: Call, attention: attention_hook.Attention) -> torch.Tensor | None:
         """The outputs of a layer's heads; None where they stay as they are."""
         chosen = self.heads.get(place)
         if chosen is None:
@@ -201,7 +280,7 @@ def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:
     return True
 
 
-def _output(attention: hook.Attention) -> torch.Tensor:
+def _output(attention: attention_hook.Attention) -> torch.Tensor:
     assert attention.output is not None
     return attention.output
 

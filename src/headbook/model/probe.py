@@ -1,15 +1,16 @@
-"""A pass over a few tokens, to see what a model does; its own faults become one line."""
+"""A forward pass over a few tokens, and which modules pass token states from one to the next."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from headbook.errors import HeadbookError, ModelError
-from headbook.model import hook
-from headbook.model.model import Model
-from headbook.terms import Side
+from headbook.model import attention_hook
+from headbook.model.load import Model
+from headbook.schema import Side
 
 # Different, so that shapes tell the stacks of a pair apart.
 LENGTHS = {Side.SOURCE: 3, Side.TARGET: 5}
@@ -25,7 +26,7 @@ def own_code(model: Model) -> Iterator[None]:
     """
     try:
         yield
-    except (HeadbookError, hook.NoEagerAttention, torch.OutOfMemoryError, MemoryError):
+    except (HeadbookError, attention_hook.NoEagerAttention, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
         lines = (str(error).strip() or type(error).__name__).splitlines()
@@ -67,3 +68,44 @@ def varied(model: Model) -> dict[str, torch.Tensor]:
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
     return inputs
+
+
+Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # what modules took and gave, call by call
+
+
+def passed_in(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
+    """What modules take and give in one pass."""
+    found: Passed = {}
+
+    def see(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        taken = args[0] if args else kwargs.get("hidden_states")
+        found.setdefault(module, []).append((taken, first(output)))
+
+    hooks = [module.register_forward_hook(see, with_kwargs=True) for module in modules]
+    try:
+        run(model)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def is_chain(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
+    """Whether layers hand on states of so many tokens, one to the next."""
+    if any(len(passed.get(m, ())) != layers.count(m) for m in layers):
+        return False
+    paths = {module: iter(passed[module]) for module in layers}
+    steps = [next(paths[module]) for module in layers]
+    whole = all(_is_state(states, length) for step in steps for states in step)
+    return whole and all(torch.equal(one[1], other[0]) for one, other in pairwise(steps))
+
+
+def _is_state(states: Any, length: int) -> bool:
+    fits = isinstance(states, torch.Tensor) and states.ndim == 3
+    return fits and tuple(states.shape[:2]) == (1, length)
+
+
+def first(output: Any) -> torch.Tensor:
+    """The hidden states in what a layer returns, alone or first of a tuple."""
+    found: torch.Tensor = output if isinstance(output, torch.Tensor) else output[0]
+    return found

@@ -8,18 +8,18 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention.tokenstates import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
+from headbook.attention.token_states import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
 from headbook.metrics import ids as metric_ids
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model.architecture import Architecture
-from headbook.model.model import Model
-from headbook.model.vocabulary.embedding import Embedding
-from headbook.model.vocabulary.lens import Lens
-from headbook.passes.tables.tokentable import TokenTable, spaces_of
-from headbook.passes.watch import PassResults, Watch
-from headbook.study.sentencedata import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
-from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Side, Space, Stack, State
+from headbook.model.embedding import Embedding
+from headbook.model.load import Model
+from headbook.model.logit_lens import Lens
+from headbook.passes.batch_sums import TokenTable, spaces_of
+from headbook.passes.observers import PassResults, Watch
+from headbook.schema import Side, Space, Stack, State
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sentence_data import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
 from headbook.text.batch import Batch
 
 GATHERED = 1 << 23  # numbers of states held before they are measured

@@ -1,17 +1,25 @@
-"""How numbers, heads and texts are written: the same on every page."""
+"""How numbers, heads, files and texts are written, the same on every page.
+
+The highest and lowest numbers with their ties.
+
+Values are tied if they are equal, or if pages print them alike: a reader who compares the printed
+numbers cannot tell such values apart. Where a head is chosen on one half of the sentences and
+reported on the other, values of the choosing half decide ties.
+"""
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headbook.attention.surfacerules import LAST_NOUN, SIDES
+from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.study.sentencedata import STEPS, HeadName
-from headbook.terms import Space, State, View, relation_of
+from headbook.schema import Space, State, View, relation_of
+from headbook.study.sentence_data import UINT8_STEPS, HeadName
 
 MISSING = "–"
 MAYBE = "may be rounding"  # said of differences if no rounding floor was measured
@@ -108,7 +116,7 @@ def percent(value: float) -> str:
 
 def stored_weight(steps: int) -> str:
     """Return an attention weight stored with 8 bits in whole per cent: it is exact to ± 0.2 %."""
-    share = 100 * steps / STEPS
+    share = 100 * steps / UINT8_STEPS
     return f"<{THIN}1{THIN}%" if 0 < share < 0.5 else f"{share:.0f}{THIN}%"
 
 
@@ -317,3 +325,56 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+NAMED = 3  # places beside the first that a note names
+Values = NDArray[np.floating]
+Written = Callable[[float], str]
+
+
+def tied_places(values: Values, written: Written, *, lowest: bool = False) -> list[tuple[int, ...]]:
+    """Return the index of the highest value, then the indices of values tied with it, in order.
+
+    Args:
+        values: numbers of any shape; NaN where one is unknown.
+        written: prints a number as the page does.
+        lowest: whether the lowest value is asked for instead.
+
+    Returns:
+        An empty list if no value is known.
+    """
+    if np.isnan(values).all():
+        return []
+    best = int(np.nanargmin(values) if lowest else np.nanargmax(values))
+    flat = values.ravel()
+    text = written(float(flat[best]))
+    alike = [place for place in np.flatnonzero(~np.isnan(flat)).tolist()
+             if flat[place] == flat[best] or written(float(flat[place])) == text]  # fmt: skip
+    order = [best, *(place for place in alike if place != best)]
+    return [tuple(map(int, np.unravel_index(place, values.shape))) for place in order]
+
+
+def tie_note(others: Sequence[str]) -> str:
+    """Return `` (tied with L0·H1 and L2·H3)`` for the names of tied places; empty without one."""
+    if not others:
+        return ""
+    *most, last = others
+    if len(others) > NAMED:
+        most, last = [*others[:NAMED]], f"{small(len(others) - NAMED)} more"
+    return f" (tied with {', '.join(most)}{' and ' * bool(most)}{last})"
+
+
+def quoted(
+    values: Values, written: Written, name: Callable[..., str], *, lowest: bool = False
+) -> str:
+    """Return the highest value with its place and ties: ``L0·H4 (tied with L0·H5), 13.2 %``.
+
+    Args:
+        values: numbers of any shape, at least one of which is known.
+        written: prints a number as the page does.
+        name: names a place, given its index.
+        lowest: whether the lowest value is asked for instead.
+    """
+    first, *others = tied_places(values, written, lowest=lowest)
+    note = tie_note([name(*place) for place in others])
+    return f"{name(*first)}{note}, {written(float(values[first]))}"

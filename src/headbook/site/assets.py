@@ -1,13 +1,118 @@
-"""Style, scripts and what draws live charts: the same files in every site."""
+"""Style sheet and scripts, and which page loads which.
 
+Templates write their tags from here, and one file runs the scripts of these tags. The scripts are
+classic ones: each finds what it needs in ``window.headbook``, where those before it have put it.
+"""
+
+import base64
+import hashlib
+import re
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from headbook import charts
+from headbook.charts.theme import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, letters
+from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
 from headbook.site import export, markup
-from headbook.site.stylesheet import bare, colour_rules, compact, size_rules
+
+EVERY = ("site",)
+ATTENTION = ("view_math", "view_switches", "attention_canvas")
+OWN = {
+    "alignment.html": ("alignment",),
+    "film/film.html": ("film",),
+    "head.html": (*ATTENTION, "attention_view", "attention_lines", "exemplars"),
+    "comparison/headpair.html": (*ATTENTION, "attention_view", "headpair"),
+    "heads.html": ("numbers", "scatter", "heads_list", "heads_controls", "heads"),
+    "index.html": ("index",),
+    "sentence.html": (*ATTENTION, "sentence_tiles", "sentence"),
+    "comparison/sentencepair.html": ("sentencepair",),
+    "comparison/sentencepairs.html": ("filter_list",),
+    "sentences.html": ("filter_list",),
+    "tokens.html": ("tokens",),
+}
+# What a script loads when a reader asks for it, in the order in which it does.
+ASKED = {
+    "site": ("gunzip", "search", "heads_map", "live_charts"),
+    "live_charts": ("vega",),
+    "attention_lines": ("save",),
+    "sentencepair": ("token_paths",),
+    "sentence": ("token_paths", "work_panel", "save", "query_key_math", "query_key"),
+}
+
+
+def scripts_of(template: str) -> tuple[str, ...]:
+    """The scripts that a page of a template has tags for."""
+    return (*EVERY, *OWN.get(template, ()))
+
+
+def digest(text: str) -> str:
+    """How a page's policy names a script or a style that stands in it."""
+    found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{found}'"
+
+
+PAPER = "var(--paper)"  # of any page
+
+
+def colour_rules() -> Iterator[str]:
+    """The stops of the scale as variables, and a class for each step of both scales.
+
+    ``c0`` is paper and the last step dark, or bright on dark paper; ``d0`` is the lower end of the
+    scale of signed values. Letters are black or white by contrast.
+    """
+    yield from _variables()
+    yield from _steps("c", STOPS, DARK)
+    yield from _steps("d", DIVERGING, DARK_DIVERGING)
+
+
+def _variables() -> Iterator[str]:
+    stops = [PAPER, *(_both(*pair) for pair in zip(STOPS[1:], DARK[1:], strict=True))]
+    yield f":root{{{''.join(f'--q{n}:{stop};' for n, stop in enumerate(stops))}}}\n"
+    for n, each in enumerate(zip(DIVERGING, DARK_DIVERGING, strict=True)):
+        yield f".v{n}{{background:{_both(*each)}}}\n"
+
+
+def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator[str]:
+    scales = (colours(COLOUR_STEPS, stops) for stops in (light, dark))
+    for step, pair in enumerate(zip(*scales, strict=True)):
+        paper = step == 0 and light is STOPS
+        colour, text = PAPER if paper else _both(*pair), _both(*map(letters, pair))
+        rule = f"background:{colour};color:{text};fill:{colour}"
+        yield f".{name}{step},.{name}{step} a{{{rule}}}"
+
+
+def _both(light: str, dark: str) -> str:
+    return f"light-dark({light},{dark})"
+
+
+def size_rules(most: int) -> Iterator[str]:
+    """How many columns and rows, up to so many, a table of tiles has; no attribute may say it."""
+    for number in range(1, most + 1):
+        yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
+
+
+def compact(style: str) -> str:
+    """A style sheet without comments and spaces that only its authors need."""
+    bare = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+    lines = (line.strip() for line in bare.splitlines())
+    text = re.sub(r"\s*([{};,])\s*", r"\1", "\n".join(filter(None, lines)))
+    text = re.sub(r":\s+", ":", text)
+    return text.replace(";}", "}") + "\n"
+
+
+def bare(script: str) -> str:
+    """A script without comments, indents and empty lines; its texts do not run over lines.
+
+    Comments go that are lines of their own, end a line, or give a type; each up to its own end.
+    """
+    comment = r"/\*(?:(?!\*/).)*\*/"
+    typed = re.sub(r"/\*\* @type (?:(?!\*/).)*\*/ (?=\S)", "", script)
+    ended = re.sub(rf"(?<=\S)[ \t]+{comment}[ \t]*$", "", typed, flags=re.MULTILINE)
+    return re.sub(rf"^\s*(?:{comment}[ \t]*\n)?", "", ended, flags=re.DOTALL | re.MULTILINE)
+
 
 # Scripts and styles of sites of several models, which are named after the files of these.
 SEVERAL = {

@@ -96,7 +96,7 @@ def script(name: str, value: Any) -> str:
 
 
 def gzipped(content: bytes) -> str:
-    """Return bytes compressed with gzip, in base64; ``templates/assets/unpack.js`` opens them.
+    """Return bytes compressed with gzip, in base64; ``templates/assets/gunzip.js`` opens them.
 
     The same bytes give the same text wherever zlib has the same version.
     """

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
+from headbook.schema import Side, Twin
+from headbook.study.ablation import MissedAt, Removals
 from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, agreements, sizes_of
 from headbook.study.manifest import Manifest
-from headbook.study.mapsample import MappedSentence
-from headbook.study.sentencedata import NEAREST, TOKENS, Exemplar, StoredSentence
-from headbook.study.summaries.removals import MissedAt, Removals
-from headbook.terms import Side, Twin
+from headbook.study.sentence_data import NEAREST, TOKENS, Exemplar, MappedSentence, StoredSentence
 
 TABLES = (TOKENS, NEAREST)  # columns of each
 

@@ -12,31 +12,26 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import FIELDS, HALVES, Ratios, Reservoir, TopK
-from headbook.attention.paircells import NO_CELL
-from headbook.attention.relations import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
-from headbook.attention.surfacerules import NOTHING as NO_WORD
-from headbook.study.mapsample import MappedSentence
-from headbook.study.querykeys import QueriesAndKeys
-from headbook.study.sentencedata import Exemplar, SentenceData
-from headbook.study.summaries.affinities import ANY, DISTINCT, Affinities
-from headbook.study.summaries.anchors import Anchors
-from headbook.study.summaries.buckets import MOST, Buckets, Texts, TokenBuckets
-from headbook.study.summaries.grouped import Group, Members
-from headbook.study.summaries.paircells import PairCells
-from headbook.study.summaries.positions import PositionSums
-from headbook.study.summaries.removals import MissedAt, Removals
-from headbook.study.summaries.shapes import GeometrySums
-from headbook.study.summaries.strongestwords import LONGEST, StrongestWords
-from headbook.study.summaries.sums import (
+from headbook.attention.surface_rules import NO_CELL
+from headbook.attention.surface_rules import NOTHING as NO_WORD
+from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.schema import RULES as END_RULES
+from headbook.study.ablation import MissedAt, Removals
+from headbook.study.buckets import MOST, Buckets, Texts, TokenBuckets
+from headbook.study.corpus_sums import (
     Alike,
     Distances,
     HeadSums,
     HeadTable,
+    PositionSums,
     SampleSums,
     TokenSums,
 )
-from headbook.study.summaries.typesums import STATES, TypeSums
-from headbook.terms import RULES as END_RULES
+from headbook.study.groups import Group, Members
+from headbook.study.sentence_data import Exemplar, MappedSentence, QueriesAndKeys, SentenceData
+from headbook.study.state_geometry import GeometrySums
+from headbook.study.token_sums import ANY, DISTINCT, STATES, Affinities, Anchors, TypeSums
+from headbook.study.word_samples import LONGEST, PairCells, StrongestWords
 
 MOST_ENTRIES = 1 << 24  # vocabulary entries; no tokenizer has as many
 MOST_CHARACTERS = 10**8  # of the tokens of one sentence

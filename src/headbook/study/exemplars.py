@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.analysis.accumulators import Reservoir, TopK
-from headbook.analysis.arithmetic import Floats, Ints
-from headbook.study.sentencedata import HeadName, Ranking
-from headbook.study.summaries.finish import contributions
-from headbook.study.summaries.sums import CorpusSums
+from headbook.analysis.arrays import Floats, Ints
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sampled_metrics import contributions
+from headbook.study.sentence_data import HeadName, Ranking
 
 # Of the same ranking: the part of the sentences that is weaker, and how many are shown.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}

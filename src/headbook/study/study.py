@@ -11,24 +11,22 @@ import pandas as pd
 
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
+from headbook.schema import Twin
 from headbook.study import storage, tables
-from headbook.study.exemplars import choose
-from headbook.study.importancetables import (
+from headbook.study.ablation_tables import (
     groups_table,
     importance_table,
     pruning_table,
     tokens_table,
 )
-from headbook.study.likeness import check_alike
+from headbook.study.compatibility import check_alike
+from headbook.study.contrasts import PairDifferences, pair_differences
+from headbook.study.corpus_sums import CorpusSums, HeadTable, TokenSums
+from headbook.study.exemplars import choose
 from headbook.study.manifest import Check, Manifest, Rounding
-from headbook.study.mapsample import MapSample
-from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
-from headbook.study.summaries.contrasts import PairDifferences, pair_differences
-from headbook.study.summaries.finish import beside, finished
-from headbook.study.summaries.shapes import shape_table
-from headbook.study.summaries.sums import CorpusSums, HeadTable, TokenSums
-from headbook.study.toptokens import top_tokens_table
-from headbook.terms import Twin
+from headbook.study.sampled_metrics import beside, finished
+from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
+from headbook.study.tables import shape_table, top_tokens_table
 
 NAMED = 3  # inputs that the text of a study names
 

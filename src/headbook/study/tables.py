@@ -1,22 +1,87 @@
-"""The sums of a study as tables: one row a number, with its interval and what stands behind it."""
+"""The registry of tables (name, description, columns, builder) and the builders of heads.
+
+Layers, controls, pairs, groups, tokens, types, geometry.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import Ratios
-from headbook.analysis.arithmetic import Floats, divide
+from headbook.analysis.arrays import Floats, divide
 from headbook.metrics import all_metrics
-from headbook.study.summaries.columns import HeadColumn, TokenColumn
-from headbook.study.summaries.contrasts import PairDifferences
-from headbook.study.summaries.sums import Distances, HeadSums, HeadTable, TokenSums
-from headbook.study.summaries.typesums import STATES, TypeSums
-from headbook.terms import HEADLINES, Spread, Twin
+from headbook.schema import HEADLINES, HeadColumn, Spread, TokenColumn, Twin
+from headbook.study.ablation_tables import DESCRIBED
+from headbook.study.contrasts import PairDifferences
+from headbook.study.corpus_sums import Distances, HeadSums, HeadTable, TokenSums
+from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
+from headbook.study.token_sums import KINDS, STATES, Affinities, TypeSums, favoured
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
+
+
+LISTED = 10  # dimensions of a state in the table
+TABLE = (
+    "stack", "layer", "state", "metric", "label",
+    "value", "low", "high", "sentences", "events",
+)  # fmt: skip
+
+
+def shape_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:
+    """Every number of every state; the other state, or the dimension, stands in ``label``."""
+    frames = [
+        pd.DataFrame(rows, columns=[*TABLE[1:]]).assign(stack=stack)
+        for stack, sums in geometry.items()
+        for rows in (_state_rows(sums), _alike(sums), _dimensions(sums))
+        if rows
+    ]
+    if not frames:
+        return pd.DataFrame(columns=[*TABLE])
+    table = pd.concat(frames, ignore_index=True)
+    return table.astype({"layer": "Int64", "sentences": "int64"})[[*TABLE]]
+
+
+def _state_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
+    parts = (sums.states.value, *sums.ends, sums.states.sentences, sums.states.events)
+    return [
+        (layer, str(state), *column, *(part[row, index] for part in parts))
+        for row, (layer, state) in enumerate(state_names(len(sums.weights)))
+        for index, column in enumerate(sums.columns)
+    ]
+
+
+def _alike(sums: GeometrySums) -> list[tuple[object, ...]]:
+    names, others = state_names(len(sums.weights)), short_names(len(sums.weights))
+    behind = (np.nan, np.nan, sums.sentences, float(sums.minibatches))
+    return [
+        (layer, str(state), CKA, other, value, *behind)
+        for (layer, state), row in zip(names, sums.cka, strict=True)
+        for other, value in zip(others, row, strict=True)
+        if sums.products.size
+    ]
+
+
+def _dimensions(sums: GeometrySums) -> list[tuple[object, ...]]:
+    """The dimensions that add most, in each state."""
+    asked = any(column.metric == OUTLIERS for column in sums.columns)
+    behind = (np.nan, np.nan, sums.sentences, float(sums.tokens))
+    return [
+        (
+            layer,
+            str(state),
+            OUTLIERS,
+            f"dimension {position}",
+            sums.contributions[row, position],
+            *behind,
+        )
+        for row, (layer, state) in enumerate(state_names(len(sums.weights)))
+        for position in sums.largest(row, LISTED)
+        if asked
+    ]
+
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -288,3 +353,266 @@ def _spread(column: HeadColumn) -> Spread:
     """How its values vary from sentence to sentence."""
     metric = all_metrics().get(column.metric)
     return Spread.USUAL if metric is None else metric.spread(column.label)
+
+
+NUMBER_COLUMNS = {
+    "value": "ratio of sums over sentences; empty where there is no observation",
+    "low": "lower end of the 95 % confidence interval, clustered by sentence",
+    "high": "upper end",
+    "sentences": "sentences that contribute",
+    "events": "observations behind the value, for example query tokens",
+}
+PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
+METRIC = {
+    "metric": "as in the addresses of the metrics' pages",
+    "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and renormalised); "
+    "empty for token metrics",
+    "label": "what the value is about where a metric has several; else empty",
+}
+TOKEN = {
+    "sentence": "number in the input, counted from 1",
+    "position": "of the token in the sequence, counted from 0",
+    "token": "in the text's own spelling",
+    **PLACE,
+    "state": "mid: after attention; out: after the layer",
+}
+
+
+class Table(NamedTuple):
+    """A table of the site: what it holds and what its columns mean."""
+
+    what: str
+    columns: Mapping[str, str]
+
+
+TABLES = {
+    "heads": Table(
+        "Every number of every head.", PLACE | {"head": "counted from 0"} | METRIC | NUMBER_COLUMNS
+    ),
+    "layers": Table(
+        "The same for the heads of a layer together, and token metrics averaged over the tokens "
+        "of a layer (label: state/space/class of tokens).",
+        PLACE | METRIC | NUMBER_COLUMNS,
+    ),
+    "controls": Table(
+        "The same metrics on uniform attention: equal weights on all visible keys.",
+        {"control": "which comparison"} | PLACE | METRIC | NUMBER_COLUMNS,
+    ),
+    "pairs": Table(
+        "Metrics of every two heads of an attention type, each pair once; with more than 144 heads "
+        "of similar pairs only, and beside them the squared Hellinger distance of all pairs.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "other_layer": "the other head's layer",
+            "other_head": "its number there",
+            "metric": "as in the addresses of the metrics' pages, or squared Hellinger distance",
+            "view": "raw or renorm",
+            "value": "mean over rows; empty where there is none",
+            "sentences": "sentences that were compared",
+            "rows": "query tokens whose rows count in both heads",
+        },
+    ),
+    "alignments": Table(
+        "How each head of cross-attention aligns the target and source tokens of the sentences "
+        "that have a page.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+            "aer, precision, recall, f1: against gold alignments, where there are any",
+        }
+        | NUMBER_COLUMNS
+        | {"even": "the same if every source token were chosen equally often; empty without one"},
+    ),
+    "groups": Table(
+        "The same numbers of every head by group of sentences; those without any data are left "
+        f"out. Where there would be more than {MOST_ROWS:,}, those that groups are compared by.",
+        {"column": "metadata column of the input", "group": "what the sentences have in it"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBER_COLUMNS,
+    ),
+    "minimal_pairs": Table(
+        "What differs within pairs of sentences (column pair_id of the input), for every head.",
+        PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | {
+            "first_member": "what the first member of each pair has in the column that tells "
+            "members apart; or first",
+            "second_member": "the same of the second one; or second",
+            "first": "mean over pairs of the first member's own value",
+            "second": "the same of the second one",
+            "value": "first minus second; empty where there is no pair",
+            "low": "lower end of the 95 % confidence interval over pairs",
+            "high": "upper end",
+            "p": "two-sided, by flips of signs; family-wise over all rows of a stack",
+            "pairs": "pairs in which both members have a value",
+        },
+    ),
+    "geometry": Table(
+        "Every number of the states of a layer: input and output of each layer, on a sample.",
+        {
+            "stack": PLACE["stack"],
+            "layer": "counted from 0; empty for the input",
+            "state": "input: what enters layer 0; out: layer output",
+            "metric": METRIC["metric"],
+            "label": "as on the metric's page; for layer_cka the other state, input or the number "
+            "of its layer; for outlier_dimensions also the ten largest by name",
+            "value": "see the metric's page; empty where there is none",
+            "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
+            "high": "upper end",
+            "sentences": "sentences of the sample",
+            "events": "tokens, vocabulary tokens, or minibatches behind the value",
+        },
+    ),
+    "compared": Table(
+        "The same metrics of every head on what the model is compared with: the same "
+        "architecture with random weights, and the same words in random order.",
+        {"control": "which comparison, and its seed"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBER_COLUMNS,
+    ),
+    "top_tokens": Table(
+        "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
+        "attention, the sink masked: up to 50 of each that occur in at least 5 different sentences "
+        "of the sample. Those whose interval lies above uniform attention and above the mean head "
+        "come first, then the larger ratio.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "what": "query: attention of the token to all keys off the sink; key: attention it "
+            "receives from all queries; pair: attention of the query to the key",
+            "query": "vocabulary token; empty for all",
+            "key": "the same of the key",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+            "mean": "mean attention of an occurrence",
+            "low": NUMBER_COLUMNS["low"],
+            "high": "upper end",
+            "chance": "the same on uniform attention",
+            "ratio": "mean over chance",
+            "mean_head": "the same of the mean over all heads",
+            "mean_head_ratio": "mean over mean_head",
+        },
+    ),
+    "tokens": Table(
+        "Token metrics of every token of the sentences that have a page.",
+        TOKEN
+        | {
+            "metric": "as in the addresses of the metrics' pages",
+            "space": "positional (token + position embedding), raw (token embedding), or empty",
+            "value": "see the metric's page",
+        },
+    ),
+    "types": Table(
+        "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
+        {
+            "stack": PLACE["stack"],
+            "entry": "number in the vocabulary",
+            "token": "the vocabulary token in letters",
+            "layer": "counted from 0",
+            "state": TOKEN["state"],
+            "value": "mean over occurrences",
+            "spread": "standard deviation over occurrences; empty for a single one",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+        },
+    ),
+    "nearest": Table(
+        "The nearest vocabulary tokens of each of those tokens in each layer.",
+        TOKEN
+        | {
+            "space": "positional or raw; logits: what the logit lens gives",
+            "rank": "1: nearest, or most probable",
+            "neighbour": "vocabulary token",
+            "cosine": "of its embedding to the state; in space logits its probability",
+        },
+    ),
+}
+TABLES |= {name: Table(*pair) for name, pair in DESCRIBED.items()}
+# Columns of texts from outside.
+TEXTS = (
+    "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
+)  # fmt: skip
+# Tables that are left out where nobody asked for their numbers.
+OPTIONAL = {
+    "alignments",
+    "compared",
+    "effect_tokens",
+    "geometry",
+    "groups",
+    "head_groups",
+    "importance",
+    "minimal_pairs",
+    "pairs",
+    "pruning",
+    "tests",
+    "top_tokens",
+    "types",
+    "words",
+}
+EXEMPLARS = {
+    "stack, layer, head": "the head",
+    "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
+    "median: by the largest single weight, sink masked, from the top and near the 90th, 75th "
+    "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
+    "the head's attention variability",
+    "sentence, id": "number in the input, counted from 1, and the input's own name for it",
+    "score": "number of the ranking",
+    "weight": "the largest weight, sink masked, in steps of 1/255",
+    "query, key": "positions of query and key of the largest weight, sink masked",
+    "query_token, key_token": "the same in letters",
+    "texts": "the sentence's texts by side",
+    "metadata": "other columns of the input",
+}
+
+
+TOP_TOKENS = (
+    "stack", "layer", "head", "what", "query", "key",
+    "count", "sentences", "mean", "low", "high", "chance", "ratio", "mean_head", "mean_head_ratio",
+)  # fmt: skip
+
+
+def top_tokens_table(
+    affinities: Mapping[str, Affinities], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """The first rows of each kind and head.
+
+    Args:
+        layers: by stack, the layers that have attention.
+    """
+    frames = [
+        frame
+        for stack, sums in affinities.items()
+        for layer in layers[stack]
+        for frame in _of_layer(stack, layer, sums)
+    ]
+    if not frames:
+        return pd.DataFrame(columns=[*TOP_TOKENS])
+    table = pd.concat(frames, ignore_index=True)
+    kind = pd.Categorical(table["what"], KINDS)
+    order = np.lexsort((kind.codes, table["head"], table["layer"]))
+    stack = pd.Categorical(table["stack"], [*affinities]).codes
+    order = order[np.argsort(stack[order], kind="stable")]
+    return table.iloc[order].reset_index(drop=True)[[*TOP_TOKENS]]
+
+
+def _of_layer(stack: str, layer: int, sums: Affinities) -> Iterator[pd.DataFrame]:
+    for what in KINDS:
+        found = favoured(sums, layer, what)
+        heads, rows = found.item.shape
+        if not rows:
+            continue
+        item = found.item.ravel()
+        columns = {
+            "query": sums.named(sums.query[item]),
+            "key": sums.named(sums.key[item]),
+            **{name: getattr(found, name).ravel() for name in TOP_TOKENS[6:]},
+        }
+        head = np.repeat(np.arange(heads), rows)
+        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, what=what)

@@ -1,18 +1,201 @@
-"""Batches by token budget, and their padded arrays."""
+"""Batches by token budget, and their padded arrays of tokens, words and tags."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import half_of
-from headbook.terms import Scheme, Side
-from headbook.text.texts import STANDARD, Texts
-from headbook.text.tokens import Encoded
+from headbook.inputs import NO_HEAD
+from headbook.schema import Scheme, Side
+from headbook.text.tokens import NO_WORD, Encoded, Tokens
+
+NO_TAG = -1
+NO_RELATION = -1
+STANDARD = Scheme()
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of one side of a batch; every array is ``(sentence, token)``.
+
+    Attributes:
+        ids: vocabulary entries; 0 in the padding.
+        valid: false in the padding.
+        special, separator, punctuation, initial: as in `headbook.text.tokens.Tokens`.
+        word: index of the token's word in its sentence, `NO_WORD` without one.
+        share: 1 over the number of tokens of the word; 0 without one.
+        tag: number of the word's part of speech in the scheme, `NO_TAG` without one.
+        head: index of the head of the token's word, `NO_HEAD` without one.
+        relation: number of the word's relation to it in the scheme, `NO_RELATION` without one or
+            where it is none of them.
+        rarest: index of the rarest word, `NO_WORD` without one. *Shape:* ``(sentence, 1)``.
+        part: the sentence of a passage that the token belongs to, from 0.
+        stop: whether the token may end a sentence, as in `headbook.text.tokens.Tokens`.
+        joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
+        tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
+        scheme: what tags and relations are called.
+    """
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    special: torch.Tensor
+    separator: torch.Tensor
+    punctuation: torch.Tensor
+    initial: torch.Tensor
+    word: torch.Tensor
+    share: torch.Tensor
+    tag: torch.Tensor
+    head: torch.Tensor
+    relation: torch.Tensor
+    rarest: torch.Tensor
+    part: torch.Tensor
+    stop: torch.Tensor
+    joined: torch.Tensor
+    tagged: torch.Tensor
+    parsed: torch.Tensor
+    scheme: Scheme = STANDARD
+
+    @cached_property
+    def ordinary(self) -> torch.Tensor:
+        """Tokens that stand for text. *Shape:* ``(sentence, token)``, boolean."""
+        return self.valid & ~self.special
+
+    @cached_property
+    def first(self) -> torch.Tensor:
+        """Whether a token stands at position 0. *Shape:* ``(sentence, token)``."""
+        return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0
+
+    @cached_property
+    def tags(self) -> torch.Tensor:
+        """Part of speech of each token as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
+        numbers = torch.arange(len(self.scheme.tags), device=self.tag.device)
+        return (self.tag.unsqueeze(-1) == numbers).to(self.share.dtype)
+
+    @cached_property
+    def n_words(self) -> int:
+        """Words of the text that has most of them; at least 1."""
+        return max(int(self.word.max()) + 1, 1)
+
+    @cached_property
+    def pieces(self) -> torch.Tensor:
+        """Tokens of each word; none where it was cut off. *Shape:* ``(sentence, word)``."""
+        room = self.word.new_zeros((len(self.word), self.n_words + 1))
+        return room.scatter_add(1, self._place, torch.ones_like(self.word))[:, : self.n_words]
+
+    def by_word(self, values: torch.Tensor, fill: int) -> torch.Tensor:
+        """A property of words, given with their tokens, by word. *Shape:* ``(sentence, word)``.
+
+        Args:
+            values: *Shape:* ``(sentence, token)``.
+            fill: for words that have no token.
+        """
+        room = values.new_full((len(values), self.n_words + 1), fill)
+        return room.scatter(1, self._place, values)[:, : self.n_words]
+
+    @property
+    def _place(self) -> torch.Tensor:
+        """The word of each token; without one, the number of words."""
+        return torch.where(self.word == NO_WORD, self.n_words, self.word)
+
+    @cached_property
+    def to_head(self) -> torch.Tensor:
+        """Which word is the head of which: ``[.., i, j]`` says that j is that of i.
+
+        *Shape:* ``(sentence, word, word)``, boolean.
+        """
+        words = torch.arange(self.n_words, device=self.head.device)
+        head = self.by_word(self.head, NO_HEAD)
+        return (head[:, :, None] == words) & (words[:, None] != words)
+
+    @property
+    def n_tokens(self) -> int:
+        """Length of the longest text."""
+        return self.ids.shape[1]
+
+    def repeated(self, times: int) -> "Texts":
+        """The same texts several times, one copy of all of them below the other."""
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        del arrays["scheme"]
+        return Texts(
+            **{name: array.repeat(times, 1) for name, array in arrays.items()}, scheme=self.scheme
+        )
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[Tokens],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        scheme: Scheme = STANDARD,
+    ) -> "Texts":
+        """Pad texts to the longest of them; ``dtype`` is that of everything that is counted."""
+
+        def pad(rows: list[NDArray[Any]], fill: float) -> torch.Tensor:
+            table = np.full((len(rows), max(map(len, texts))), fill, dtype=rows[0].dtype)
+            for line, row in zip(table, rows, strict=True):
+                line[: len(row)] = row
+            return torch.from_numpy(table).to(device)
+
+        def flags(values: list[bool]) -> torch.Tensor:
+            return torch.tensor(values, device=device).unsqueeze(-1)
+
+        return cls(
+            ids=pad([t.ids for t in texts], 0),
+            valid=pad([np.ones(len(t), dtype=bool) for t in texts], fill=False),
+            special=pad([t.special for t in texts], fill=False),
+            separator=pad([t.separator for t in texts], fill=False),
+            punctuation=pad([t.punctuation for t in texts], fill=False),
+            initial=pad([t.initial for t in texts], fill=False),
+            word=pad([t.word for t in texts], NO_WORD),
+            share=pad([_shares(t) for t in texts], 0).to(dtype),
+            tag=pad(
+                [
+                    _of_word(t, [scheme.tag_number(w.upos, NO_TAG) for w in t.words], NO_TAG)
+                    for t in texts
+                ],
+                NO_TAG,
+            ),
+            head=pad([_of_word(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
+            relation=pad(
+                [_of_word(t, _relations(t, scheme), NO_RELATION) for t in texts], NO_RELATION
+            ),
+            rarest=torch.tensor([[t.rarest] for t in texts], device=device),
+            part=pad([t.part for t in texts], 0),
+            stop=pad([t.stop for t in texts], fill=False),
+            joined=flags([len(t.parts) > 1 for t in texts]),
+            tagged=flags([any(w.upos for w in t.words) for t in texts]),
+            parsed=flags([any(w.relation for w in t.words) for t in texts]),
+            scheme=scheme,
+        )
+
+
+def _relations(tokens: Tokens, scheme: Scheme) -> list[int]:
+    """Each word's relation; only words that have a head have one."""
+    return [
+        scheme.relation_number(word.relation, NO_RELATION) if word.head != NO_HEAD else NO_RELATION
+        for word in tokens.words
+    ]
+
+
+def _shares(tokens: Tokens) -> NDArray[np.float64]:
+    has_word = tokens.word != NO_WORD
+    counts = np.bincount(tokens.word[has_word], minlength=1)
+    shares = np.zeros(len(tokens))
+    shares[has_word] = 1 / counts[tokens.word[has_word]]
+    return shares
+
+
+def _of_word(tokens: Tokens, values: list[int], without: int) -> NDArray[np.int64]:
+    """A property of words, given to each of their tokens; the last entry serves `NO_WORD`."""
+    return np.array([*values, without], dtype=np.int64)[tokens.word]
+
 
 WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
 

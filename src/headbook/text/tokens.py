@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.inputs import Sentence, Word
-from headbook.terms import Side
+from headbook.schema import Side
 
 NO_WORD = -1
 STOPS = frozenset(".!?")
@@ -29,7 +29,8 @@ class Tokens:
         separator: those special tokens that end a sentence.
         punctuation: pieces of nothing but punctuation (Unicode category P).
         word: index into ``words``; `NO_WORD` for special tokens and stray pieces.
-        rarest: index of the rarest word, `NO_WORD` where none is rare; see `headbook.text.rarity`.
+        rarest: index of the rarest word, `NO_WORD` where none is rare; see
+        `headbook.text.annotate`.
         lost: tokens cut off because the text is longer than the model takes.
         generated: whether the model wrote this text itself.
         parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.

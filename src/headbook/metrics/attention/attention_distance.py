@@ -14,7 +14,7 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, 
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

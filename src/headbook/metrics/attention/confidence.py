@@ -15,7 +15,7 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Sectio
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

@@ -16,8 +16,8 @@ from headbook.metrics.examples import identity, to_token, uniform
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 
 def mean_distance(scope: "Scope") -> "torch.Tensor":

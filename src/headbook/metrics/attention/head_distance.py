@@ -25,7 +25,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, PairMetric, Section
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch

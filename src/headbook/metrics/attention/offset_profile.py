@@ -11,7 +11,7 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, 
 from headbook.metrics.examples import identity, previous_token
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 REACH = 32
 LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token, to_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Frame, Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Frame, Scope
+    from headbook.attention.views import LayerAttention
 
 REACH = 5
 CAUSAL_START = 2  # the first position that counts in causal stacks

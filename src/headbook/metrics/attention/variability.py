@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import (
-    Chart,
-    Example,
-    Finished,
-    Need,
-    SampledMetric,
-    Section,
-)
+from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 FIRST = 10  # Vig & Belinkov, footnote 3
 

@@ -18,7 +18,7 @@ Taken in self-attention; the values of cross-attention all come from another tex
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, FlowMetric, Need, Section
-from headbook.terms import State
+from headbook.schema import State
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ values, and feed-forward layers. In a decoder with cross-attention, the other te
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, FlowMetric, Section
-from headbook.terms import Rollout, State
+from headbook.schema import Rollout, State
 
 if TYPE_CHECKING:
     import torch

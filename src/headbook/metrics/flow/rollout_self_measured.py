@@ -11,7 +11,7 @@ feed-forward layers are ignored. In a decoder with cross-attention, the other te
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, FlowMetric, Need, Section
-from headbook.terms import Rollout, State
+from headbook.schema import Rollout, State
 
 if TYPE_CHECKING:
     import torch

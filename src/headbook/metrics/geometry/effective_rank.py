@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.arithmetic import effective_number
-from headbook.analysis.clouds import MINIBATCH, Estimate
+from headbook.analysis.arrays import effective_number
+from headbook.analysis.state_vectors import MINIBATCH, Estimate
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.clouds import Cloud
+    from headbook.analysis.state_vectors import Cloud
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.clouds import mean, units
+from headbook.analysis.state_vectors import mean, units
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.clouds import Cloud, Estimate
+    from headbook.analysis.state_vectors import Cloud, Estimate
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

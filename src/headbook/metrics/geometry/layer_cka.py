@@ -21,7 +21,7 @@ from headbook.metrics.base import Chart, LayerPairMetric, Section
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headbook.analysis.arithmetic import Floats
+    from headbook.analysis.arrays import Floats
 
 
 def measure(states: "Sequence[Floats]") -> "Floats":

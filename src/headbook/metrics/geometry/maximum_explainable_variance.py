@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.clouds import Parts, mean_over_kinds
+from headbook.analysis.state_vectors import Parts, mean_over_kinds
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.arithmetic import Ints
-    from headbook.analysis.clouds import Cloud, Estimate, Sample
+    from headbook.analysis.arrays import Ints
+    from headbook.analysis.state_vectors import Cloud, Estimate, Sample
 
 
 LEAST, MOST = 5, 16  # sentences of an entry

@@ -12,13 +12,13 @@ from the same sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.analysis.clouds import apart
+from headbook.analysis.state_vectors import apart
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.clouds import Cloud, Estimate
+    from headbook.analysis.state_vectors import Cloud, Estimate
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

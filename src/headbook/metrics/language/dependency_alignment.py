@@ -19,8 +19,8 @@ from headbook.text.tokens import NO_WORD
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Frame, Pairs
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Frame, Pairs
+    from headbook.attention.views import LayerAttention
 
 LABELS = ("either", "to_head", "to_dependent")
 

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.attention.paircells import pairs_by_surface
+from headbook.attention.surface_rules import pairs_by_surface
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 LABELS = ("surface", "distance")
 LONGEST = 32
@@ -77,7 +77,7 @@ def about(scope: "Scope") -> "torch.Tensor":
 def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> Finished:
     """Mass on links beyond what is expected, over all mass. *Shape:* ``(sentence, head, label)``.
 
-    The last statistic is the expectation by surface (`headbook.study.summaries.paircells`).
+    The last statistic is the expectation by surface (`headbook.study.word_samples`).
     """
     links, pairs = np.split(text_stats[:, 1 : 1 + 2 * WIDTH].sum(0), 2)
     share = np.divide(links, pairs, out=np.zeros(WIDTH), where=pairs > 0)

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.trees import NO_HEAD, chain, spanning_trees, undirected_matches
-from headbook.attention.wordtrees import attention_parts, word_trees
+from headbook.attention.word_pairs import attention_parts, word_trees
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 LABELS = ("uas", "chain")
 

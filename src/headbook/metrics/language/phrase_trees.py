@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.phrases import (
+from headbook.analysis.trees import (
     balanced,
     best_trees,
     bracket_counts,
@@ -35,17 +35,17 @@ from headbook.analysis.phrases import (
     phrase_scores,
     right_branching,
 )
-from headbook.attention.wordtrees import attention_parts, word_trees
+from headbook.attention.word_pairs import attention_parts, word_trees
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 LABELS = ("f1", "joint", "right_branching", "left_branching", "balanced", "ceiling")
 BASELINES = (right_branching, left_branching, balanced)

@@ -19,14 +19,14 @@ import numpy as np
 
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 RULES = ("sum", "first", "unsplit")
 LABELS = tuple(f"{what}:{rule}" for what in ("alignment", "head_found") for rule in RULES)

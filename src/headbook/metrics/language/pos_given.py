@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import uniform
-from headbook.terms import UPOS, View
+from headbook.schema import UPOS, View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Frame
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Frame
+    from headbook.attention.views import LayerAttention
 
 
 def words_that_look(frame: "Frame") -> "torch.Tensor":

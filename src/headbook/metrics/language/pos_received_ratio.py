@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.metrics.language.pos_received import on_tags, words_that_see
-from headbook.terms import UPOS
+from headbook.schema import UPOS
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 
 def expected(scope: "Scope") -> "torch.Tensor":

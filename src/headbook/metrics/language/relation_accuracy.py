@@ -19,15 +19,15 @@ visible words. Numbers do not compare across annotation schemes.
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.relations import LABELS, asked, hits
-from headbook.attention.relations import chance as even
+from headbook.attention.word_pairs import LABELS, asked, hits
+from headbook.attention.word_pairs import chance as even
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

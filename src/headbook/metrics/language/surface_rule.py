@@ -22,17 +22,17 @@ other visible words.
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.surfacerules import RULES, agreements, named, rule_names
-from headbook.attention.surfacerules import chance as even
+from headbook.attention.surface_rules import RULES, agreements, named, rule_names
+from headbook.attention.surface_rules import chance as even
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 
 def words(scope: "Scope") -> "torch.Tensor":

@@ -15,12 +15,12 @@ has them.
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AnchorMetric, Chart, Section
-from headbook.terms import HIGH
+from headbook.schema import HIGH
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.outputs import HeadOutputs
+    from headbook.attention.head_outputs import HeadOutputs
 
 LABELS = ("top 1 %", "0.9")
 

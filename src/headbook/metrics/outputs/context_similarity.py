@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token
-from headbook.terms import DISTANCES
+from headbook.schema import DISTANCES
 
 if TYPE_CHECKING:
-    from headbook.attention.outputs import HeadOutputs
+    from headbook.attention.head_outputs import HeadOutputs
 
 
 def measure(heads: "HeadOutputs") -> Ratio:

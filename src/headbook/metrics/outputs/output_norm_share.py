@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.analysis.arithmetic import Floats
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.analysis.arrays import Floats
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> "torch.Tensor":

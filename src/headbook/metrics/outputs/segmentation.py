@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity
-from headbook.terms import RULES
+from headbook.schema import RULES
 
 if TYPE_CHECKING:
-    from headbook.attention.outputs import HeadOutputs
+    from headbook.attention.head_outputs import HeadOutputs
 
 MEASURES = ("f1", "pk", "windowdiff")
 LABELS = tuple(f"{measure}:{rule}" for rule in RULES for measure in MEASURES)

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.patterns import block_sums
+from headbook.analysis.pattern_fits import block_sums
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import uniform
 from headbook.metrics.patterns.pattern import sentences
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.analysis.arithmetic import Floats, Ints
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.analysis.arrays import Floats, Ints
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
 

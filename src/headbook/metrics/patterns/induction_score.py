@@ -10,13 +10,13 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.repeats import after_same_token, on_pairs, pairs_of
+from headbook.attention.word_pairs import after_same_token, on_pairs, pairs_of
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

@@ -32,19 +32,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.mixture import mixture
-from headbook.analysis.patterns import OffsetSums, column_residual, fit_offsets, offset_sums
+from headbook.analysis.pattern_fits import (
+    OffsetSums,
+    column_residual,
+    fit_offsets,
+    offset_sums,
+)
+from headbook.analysis.pattern_mixture import mixture
 from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.analysis.arithmetic import Floats
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.analysis.arrays import Floats
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
 

@@ -9,13 +9,13 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.repeats import on_pairs, pairs_of, previous
+from headbook.attention.word_pairs import on_pairs, pairs_of, previous
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity, previous_token
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

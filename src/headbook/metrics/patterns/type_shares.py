@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.patterns import column_residual
+from headbook.analysis.pattern_fits import column_residual
 from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
 from headbook.metrics.patterns.pattern import LONGEST
-from headbook.terms import CONTENT, FUNCTION, View
+from headbook.schema import CONTENT, FUNCTION, View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.analysis.arithmetic import Floats
-    from headbook.attention.frame import Frame, Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.analysis.arrays import Floats
+    from headbook.attention.masks import Frame, Scope
+    from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
 

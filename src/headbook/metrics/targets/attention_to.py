@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.terms import Spread
+from headbook.schema import Spread
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Frame, Pairs, Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Frame, Pairs, Scope
+    from headbook.attention.views import LayerAttention
 
 BY_OFFSET = {"previous": -1, "self": 0, "next": 1}
 BY_KEY = ("first", "separator", "special", "punctuation")

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 
 def looking(scope: "Scope") -> "torch.Tensor":

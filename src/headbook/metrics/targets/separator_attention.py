@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
 from headbook.metrics.examples import to_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.frame import Frame
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Frame
+    from headbook.attention.views import LayerAttention
 
 LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_norm")
 

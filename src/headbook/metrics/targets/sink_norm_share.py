@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.frame import Scope
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
 
 THRESHOLD = 0.3
 BY_KEY = ("first", "separator", "special", "punctuation")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
-from headbook.terms import View
+from headbook.schema import View
 
 if TYPE_CHECKING:
-    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.views import LayerAttention
 
 
 def measure(layer: "LayerAttention") -> Ratio:

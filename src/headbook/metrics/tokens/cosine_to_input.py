@@ -16,8 +16,8 @@ from headbook.metrics.base import Chart, Section, TokenMetric
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
-    from headbook.terms import Space
+    from headbook.attention.token_states import TokenStates
+    from headbook.schema import Space
 
 
 def measure(tokens: "TokenStates", _: "Space | None" = None) -> "torch.Tensor":

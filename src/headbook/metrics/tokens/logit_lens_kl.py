@@ -8,12 +8,12 @@ vocabulary from the one after this layer, in nats. 0 after the last layer, by de
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Need, Section, TokenMetric
-from headbook.terms import Space, State
+from headbook.schema import Space, State
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":

@@ -9,12 +9,12 @@ probability. The last token of a causal text has no next one and no value.
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Need, Section, TokenMetric
-from headbook.terms import Space, State
+from headbook.schema import Space, State
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":

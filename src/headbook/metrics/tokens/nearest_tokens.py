@@ -8,12 +8,12 @@ The number in the token tables is the cosine to the nearest one; the tokens them
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.terms import Space
+from headbook.schema import Space
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":

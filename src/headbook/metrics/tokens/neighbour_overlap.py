@@ -13,12 +13,12 @@ everything (hubs), and only what exceeds this share is the token's own. *By chan
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.terms import Space
+from headbook.schema import Space
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":

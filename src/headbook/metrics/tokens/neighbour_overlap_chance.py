@@ -8,12 +8,12 @@ vocabularies of at most 100 it is 1, and overlaps say nothing.
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.terms import Space
+from headbook.schema import Space
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":

@@ -10,12 +10,12 @@ ids says: at random, but the same in every run. A sentence of one token has no v
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.terms import Space
+from headbook.schema import Space
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":

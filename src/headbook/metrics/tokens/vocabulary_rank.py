@@ -14,12 +14,12 @@ Ranks span several orders of magnitude; averages are of log10(1 + rank).
 from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Averaged, Chart, Section, TokenMetric
-from headbook.terms import Space
+from headbook.schema import Space
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.tokenstates import TokenStates
+    from headbook.attention.token_states import TokenStates
 
 
 def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":

@@ -5,19 +5,19 @@ from functools import cached_property
 
 import numpy as np
 
-from headbook.analysis.arithmetic import Floats
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
-from headbook.charts.drawn.lines import Axis
-from headbook.charts.drawn.steps import spark, step_axis
+from headbook.charts.film import spark, step_axis
+from headbook.charts.layers import Axis
 from headbook.comparison.film import Film, Leader
-from headbook.comparison.headlines import FilmColumn
+from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
-from headbook.report.numbers.claims import estimate
-from headbook.report.numbers.results import Estimate
-from headbook.report.numbers.typeshares import Place
+from headbook.report.head_types import Place
+from headbook.report.roles import estimate
 from headbook.report.wording import head_file, head_name, is_share, number
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentence_data import HeadName
 
 HEADS = "heads.html"
 MEASURES = "steps/"

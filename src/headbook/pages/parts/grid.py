@@ -9,9 +9,9 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric
-from headbook.pages.parts.cells import colour_step, domain
 from headbook.pages.parts.page import StackSection
-from headbook.report.numbers.results import StackResults
+from headbook.pages.parts.table import colour_step, domain
+from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
     VIEWS,
@@ -22,8 +22,8 @@ from headbook.report.wording import (
     number,
     percent,
 )
-from headbook.study.sentencedata import HeadName
-from headbook.terms import View
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName
 
 # The grid begins with one of them.
 FIRST = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY, ids.SINK_SHARE)

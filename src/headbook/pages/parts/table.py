@@ -1,11 +1,88 @@
-"""Tables as pages print them: titles, rows, and what stands in a cell (`templates/macros.html`)."""
+"""Tables as pages print them: cells with intervals, rows, tables of layers."""
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Estimate, Estimates
+from headbook.analysis.intervals import FEW
 from headbook.charts import Drawing
-from headbook.pages.parts.cells import Cell
+from headbook.metrics.base import Metric
 from headbook.report.findings.finding import Link
+from headbook.report.wording import MISSING, interval, is_share, number
+
+COLOUR_STEPS = 21
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number with its interval.
+
+    Attributes:
+        text: the value.
+        interval: 95 % confidence interval; empty where there is none.
+        note: what stands behind it, for a tooltip.
+        thin: whether too few observations stand behind it to be trusted.
+    """
+
+    text: str
+    interval: str
+    note: str
+    thin: bool
+
+    @classmethod
+    def of(cls, value: Estimate, metric: Metric) -> "Cell":
+        """Write a number the way its metric wants."""
+        share = is_share(metric)
+        if math.isnan(value.value):
+            return cls(MISSING, "", "no data", thin=False)
+        thin = value.effective < FEW
+        behind = f"{value.sentences:,} sentences, {value.events:,.0f} observations"
+        return cls(
+            text=number(value.value, share=share),
+            interval=interval(value.low, value.high, share=share),
+            note=f"too few sentences: {behind}" if thin else behind,
+            thin=thin,
+        )
+
+
+def percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each value the share of the others that lie below, ties half; NaN where there is none."""
+    there = np.sort(values[~np.isnan(values)])
+    if len(there) < 2:
+        return np.full(values.shape, np.nan)
+    below, upto = (np.searchsorted(there, values, side) for side in ("left", "right"))
+    found: NDArray[np.float64] = (below + (upto - below - 1) / 2) / (len(there) - 1)
+    return np.where(np.isnan(values), np.nan, found)
+
+
+def domain(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[float, float]:
+    """Ends of the colour scale: from the lower bound, where there is one, to the largest value.
+
+    What may lie on both sides of 0 has its 0 in the middle.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
+    if limits[0] < 0 < limits[1]:
+        end = float(np.abs(finite).max()) or 1.0
+        return -end, end
+    least = limits[0] if math.isfinite(limits[0]) and limits[0] >= 0 else float(finite.min())
+    most = float(finite.max())
+    return (least, most) if most > least else (least, least + 1)
+
+
+def colour_step(value: float, ends: tuple[float, float]) -> int | None:
+    """Place of a value on the colour scale, 0 to `COLOUR_STEPS` - 1; None where it is missing."""
+    if math.isnan(value):
+        return None
+    place = (value - ends[0]) / (ends[1] - ends[0])
+    return round(min(max(place, 0.0), 1.0) * (COLOUR_STEPS - 1))
 
 
 class Mark(NamedTuple):
@@ -87,3 +164,30 @@ class Table:
     caption: str = ""
     style: str = "numbers"
     groups: tuple[tuple[Title, int], ...] = ()
+
+
+def layer_frame(numbers: Estimates, series: str) -> pd.DataFrame:
+    """The numbers of all layers, as one line of a chart."""
+    frame = pd.DataFrame({"layer": range(len(numbers.value)), "series": series})
+    for name in ("value", "low", "high"):
+        frame[name] = getattr(numbers, name)
+    return frame
+
+
+def layer_table(
+    layers: Iterable[int],
+    columns: Sequence[tuple[Title, Estimates, Metric]],
+    caption: str = "",
+    before: str = "",
+) -> Table:
+    """Some numbers of each layer.
+
+    Args:
+        columns: title, numbers by layer, and whose they are.
+        before: letters before a layer's number.
+    """
+    rows = []
+    for layer in layers:
+        cells = (Cell.of(numbers.at(layer), metric) for _, numbers, metric in columns)
+        rows.append(Row(f"{before}{layer}", tuple(cells)))
+    return Table(("Layer", *(title for title, *_ in columns)), tuple(rows), caption)

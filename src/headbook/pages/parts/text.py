@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.study.sentencedata import STEPS, StoredText
+from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 SHADES = 10
 WINDOW = 48  # tokens of a long text that stand on a page of exemplars
@@ -88,7 +88,7 @@ def running_text(
         if not known and text.text[end:].lstrip().startswith(piece):
             # A separator inside a passage stands in its text, too.
             end = text.text.index(piece, end) + len(piece)
-        share = None if weights is None else int(weights[position]) / STEPS
+        share = None if weights is None else int(weights[position]) / UINT8_STEPS
         tokens.append(
             Token(
                 position=position,

@@ -11,6 +11,15 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.report.findings.attention import (
+    like_untrained,
+    neighbours,
+    positional_heads,
+    repeated_tokens,
+    sink,
+    trend,
+    variability,
+)
 from headbook.report.findings.finding import Finding, Link, highest
 from headbook.report.findings.language import (
     beyond_distance,
@@ -19,22 +28,13 @@ from headbook.report.findings.language import (
     parts_of_speech,
     phrase_trees,
     rare_words,
+    relations,
 )
-from headbook.report.findings.looks import (
-    neighbours,
-    positional_heads,
-    repeated_tokens,
-    sink,
-    trend,
-    variability,
-)
-from headbook.report.findings.relations import relations
-from headbook.report.findings.travels import drift, own_word
-from headbook.report.findings.twins import like_untrained
-from headbook.report.numbers.results import StackResults
+from headbook.report.findings.states import drift, own_word
+from headbook.report.results import StackResults
 
 if TYPE_CHECKING:
-    from headbook.report.numbers.inference import RelationTests
+    from headbook.report.relation_tests import RelationTests
 
 __all__ = ["CHOICE", "REPORT", "Finding", "Link", "find", "highest"]
 

@@ -1,4 +1,7 @@
-"""What findings are made of: sentences with links, and how numbers stand in them."""
+"""What findings are made of.
+
+Sentences with links, choices on one half of the sentences, runs of layers.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
-from headbook.report.numbers.extremes import tie_note, tied_places
-from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.results import StackResults
 from headbook.report.wording import (
     STACKS,
     counted,
@@ -22,9 +24,11 @@ from headbook.report.wording import (
     is_share,
     number,
     small,
+    tie_note,
+    tied_places,
 )
-from headbook.study.sentencedata import HeadName
-from headbook.terms import View
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName
 
 MOST_SMALL = 10  # counts in words
 NAMED = 2  # heads that a sentence names: more intervals nobody reads
@@ -211,3 +215,59 @@ def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
         parts += [", ", head_link(best.head), f"{remark}, {stated(best.value, name)}"]
     more = len(ranked) - NAMED
     return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))
+
+
+PARTS = 4  # a run is this part of all layers
+
+
+class Runs(NamedTuple):
+    """The runs of layers with the lowest and the highest mean of a number."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+
+def runs(results: StackResults, name: str, view: View, label: str = "") -> Runs | None:
+    """Both runs, chosen on one half of the sentences; None where they would overlap.
+
+    A run is a quarter of the layers that have attention, at least one.
+    """
+    numbers = results.half(CHOICE, name, view, label, of="layers")
+    layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.value[n])]
+    width = max(1, len(results.stack.attention_layers) // PARTS)
+    windows = [tuple(layers[at : at + width]) for at in range(len(layers) - width + 1)]
+    if not windows:
+        return None
+    means = [float(numbers.value[[*window]].mean()) for window in windows]
+    found = Runs(windows[int(np.argmin(means))], windows[int(np.argmax(means))])
+    return None if set(found.low) & set(found.high) else found
+
+
+def mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
+    """The mean over layers of a number.
+
+    Its interval is the mean of theirs: at least as wide as it need be, whatever the layers have in
+    common, since no mean varies more than its parts do on average.
+    """
+    value, low, high = (float(number[[*run]].mean()) for number in numbers[:3])
+    sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
+    return Estimate(value, low, high, int(sentences), float(events))
+
+
+def reported(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
+    """That mean on the half of the sentences that is reported."""
+    return mean(results.half(REPORT, name, view, of="layers"), run)
+
+
+def even(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
+    """The same for uniform attention."""
+    return mean(results.half(REPORT, name, view, of="uniform"), run)
+
+
+def named(run: Sequence[int]) -> str:
+    """A run in words: ``layer 3``, ``layers 9–11``."""
+    if len(run) == 1:
+        return f"layer {run[0]}"
+    if run[-1] - run[0] == len(run) - 1:
+        return f"layers {run[0]}–{run[-1]}"
+    return f"layers {', '.join(map(str, run))}"

@@ -1,12 +1,14 @@
-"""Attention and language: parts of speech, dependencies, trees, rare words."""
+"""Findings on parts of speech, dependencies, relations, trees and rare words."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import CHOICE, REPORT, Estimate
+from headbook.analysis.multiple_testing import LEVEL
 from headbook.metrics import ids
+from headbook.metrics.base import Source
 from headbook.report.findings.finding import (
     Best,
     Finding,
@@ -19,12 +21,17 @@ from headbook.report.findings.finding import (
     stated,
     uniform,
 )
-from headbook.report.numbers.claims import point_estimate
-from headbook.report.numbers.relationnames import TAG_NAMES
-from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.numbers.tagshares import TAG_VIEW, much_to_sink
-from headbook.report.wording import FEW_WORDS, interval, number, percent
-from headbook.terms import View
+from headbook.report.head_types import TAG_VIEW, much_to_sink
+from headbook.report.relations import TAG_NAMES, ends_of
+from headbook.report.results import StackResults
+from headbook.report.roles import estimate, point_estimate
+from headbook.report.wording import FEW_WORDS, interval, number, percent, rule_phrase, small, tested
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName
+
+if TYPE_CHECKING:
+    from headbook.report.relation_tests import RelationTests
+
 
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
@@ -222,3 +229,37 @@ def _rarest(best: Best, chance: Estimate, name: str) -> Parts:
         f" of a sentence: the strongest key of {stated(best.value, name)} of words "
         f"(random choice: {number(chance.value, share=True)}).",
     )
+
+
+def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
+    """Yield in how many relations a head beats the best surface rule, and one of them.
+
+    The one with the largest margin on the choice half.
+    """
+    at = tests.first(tests.claimed)
+    if at is None:
+        return
+    head = HeadName(results.stack.name, *map(int, tests.head[at]))
+    ends, rule = ends_of(tests.labels[at]), rule_phrase(tests.rule[at])
+    number = int(tests.claimed.sum())
+    yield Finding(
+        (
+            begun(results, f"In {small(number)} of {len(tests.labels):,} pairs of relation "),
+            "and direction, a head beats the ",
+            metric_link(ids.RELATION_ACCURACY, "best surface rule"),
+            f" (p ≤ {LEVEL:g} family-wise) and does more than prefer a class of words. ",
+            head_link(head),
+            f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
+            f"cases: {point_estimate(tests.margin.at(at))} over the best surface rule ({rule}), "
+            f"{tested(float(tests.p[at]))}.",
+        ),
+        int(tests.accuracy.sentences[at]),
+        Source.SAMPLE,
+        _sampled(results),
+    )
+
+
+def _sampled(results: StackResults) -> int:
+    """Return the number of sentences of a stack in which relations were tested."""
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    return len(words.index) if words else 0

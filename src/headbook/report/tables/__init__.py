@@ -5,7 +5,7 @@ A study stands below the report and cannot import its rules. So the functions ar
 import this folder.
 """
 
-from headbook.report.tables.teststable import tests_table
+from headbook.report.tables.tests import tests_table
 from headbook.study.study import Study
 from headbook.study.tables import COMPUTED
 

@@ -1,19 +1,76 @@
-"""Rows about every head: type, evidence on its role, quantiles; and medians over heads."""
+"""Rows on heads and layers.
+
+Types, evidence, quantiles, and those chosen on one half of the sentences; what a row is.
+
+Findings and lists of pages name the head with the highest number of many. Such a head is chosen on
+the choice half; its number on the held-out half is not inflated by the choice. The table has both.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
+from headbook.analysis.accumulators import CHOICE, NO_ESTIMATE, REPORT, Estimate
 from headbook.metrics import ids
-from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults
-from headbook.report.numbers.roles import role
-from headbook.report.tables.rows import Row, row, without_interval
+from headbook.report.findings.attention import ON_RANDOM, POSITIONAL, REPEATED, untrained
+from headbook.report.findings.finding import even, highest, named, reaching, reported, runs
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults, descending
+from headbook.report.roles import role
+from headbook.schema import HeadColumn, View
 from headbook.study.exemplars import weights_of
-from headbook.study.sentencedata import Ranking, heads_of
-from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import View
+from headbook.study.sentence_data import Ranking, heads_of
+
+COLUMNS = (
+    "claim", "stack", "layer", "head", "metric", "view", "label", "split", "value", "low", "high",
+    "baseline", "baseline_value", "difference", "difference_low", "difference_high", "p",
+    "n_sentences", "n_observations",
+)  # fmt: skip
+ALL, HELD_OUT = "all", "held_out"
+SPLITS = {CHOICE: "choice", REPORT: HELD_OUT}
+UNIFORM = "uniform attention"
+Row = Mapping[str, Any]
+
+
+def row(
+    claim: str,
+    stack: str,
+    column: tuple[str, str, str],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    split: str = ALL,
+    value: Estimate = NO_ESTIMATE,
+    baseline: str = "",
+    baseline_value: float = math.nan,
+    difference: Estimate = NO_ESTIMATE,
+    p: float = math.nan,
+) -> Row:
+    """Return a row of the table, by column.
+
+    Args:
+        column: metric, view and label.
+        layer: None for a number of several layers.
+        head: None for a number of several heads.
+        baseline_value: NaN without a baseline.
+        difference: by default value minus baseline, without an interval.
+    """
+    if math.isnan(difference.value):
+        difference = difference._replace(value=value.value - baseline_value)
+    behind = value if value.sentences else difference
+    numbers = (
+        claim, stack, layer, head, *map(str, column), split, *value[:3], baseline, baseline_value,
+        *difference[:3], p, behind.sentences, behind.events,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, numbers, strict=True))
+
+
+def without_interval(value: float, sentences: int, events: float) -> Estimate:
+    """Return a value without an interval."""
+    return Estimate(value, math.nan, math.nan, sentences, events)
+
 
 TYPE, MEDIAN = "type", "median of all heads"
 QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
@@ -66,3 +123,141 @@ def medians(results: StackResults) -> Iterator[Row]:
                     float(np.nansum(numbers.events)),
                 )
                 yield row(MEDIAN, results.stack.name, column, value=median)
+
+
+HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"
+# Metrics of trees: the label of a head's own tree, that of the tree from the mean attention of a
+# layer, and the labels of trees made without attention.
+TREES = {
+    ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
+    ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
+}
+MOST_PIECES = 5  # heads
+Cell = tuple[int, int]
+
+
+def extreme_heads(results: StackResults) -> Iterator[Row]:
+    """Yield the head with the highest value of every metric, view and label, by both halves.
+
+    Of each metric's first label, yield the head with the lowest value, too.
+    """
+    for column in _columns(results):
+        first = results.by_id[column.metric].headline == column.label
+        for claim in (HIGHEST, LOWEST) if first else (HIGHEST,):
+            cell = highest(results.half(CHOICE, *column), lowest=claim == LOWEST)
+            if cell is not None:
+                for half in (CHOICE, REPORT):
+                    yield _of_head(results, claim, column, cell, half)
+                if claim == HIGHEST:
+                    yield from _beside(results, column, cell)
+
+
+def _columns(results: StackResults) -> Iterator[HeadColumn]:
+    """Yield every number that differs between heads."""
+    for metric in results.metrics:
+        _, joint, without = TREES.get(metric.id, ("", "", ()))
+        for view in metric.views:
+            for label in metric.labels:
+                if (not label or label not in {joint, *without}) and results.has(
+                    metric.id, view, label
+                ):
+                    yield HeadColumn(metric.id, view, label)
+
+
+def _of_head(results: StackResults, claim: str, column: HeadColumn, cell: Cell, half: int) -> Row:
+    """Return the row of a head on one half, beside trees without attention or uniform attention."""
+    baseline = UNIFORM
+    even = results.half(half, *column, of="uniform").at(cell[0]).value
+    if column.metric in TREES:
+        label = TREES[column.metric][2][0]
+        baseline = label.replace("_", " ")
+        even = results.half(half, column.metric, column.view, label).at(*cell).value
+    return row(
+        claim, results.stack.name, column, layer=cell[0], head=cell[1], split=SPLITS[half],
+        value=results.half(half, *column).at(*cell), baseline=baseline, baseline_value=even,
+    )  # fmt: skip
+
+
+def _beside(results: StackResults, column: HeadColumn, cell: Cell) -> Iterator[Row]:
+    """Yield other numbers of a chosen head that findings print beside the one it was chosen by."""
+    found: list[tuple[HeadColumn, Estimate]] = []
+    if column.metric == ids.POS_RECEIVED_RATIO:
+        share = column._replace(metric=ids.POS_RECEIVED)
+        if results.has(*share):
+            found.append((share, results.half(REPORT, *share).at(*cell)))
+    if column.metric == ids.DEPENDENCY_ALIGNMENT and column.label == "either":
+        near = [HeadColumn(ids.ATTENTION_TO, column.view, x) for x in ("previous", "next")]
+        each = [results.half(REPORT, *other).at(*cell) for other in near if results.has(*other)]
+        if each:
+            total = sum(value.value for value in each)
+            both = without_interval(total, each[0].sentences, each[0].events)
+            found.append((near[0]._replace(label="previous and next"), both))
+    claim = f"at the {HIGHEST} in {column.metric}: {column.label}"
+    for other, value in found:
+        yield row(claim, results.stack.name, other, layer=cell[0], head=cell[1], split=HELD_OUT,
+                  value=value)  # fmt: skip
+
+
+def heads_beyond(results: StackResults) -> Iterator[Row]:
+    """Yield the heads whose value is clearly beyond a conventional threshold on both halves."""
+    view, metric = results.stack.default_view, ids.POSITIONAL_ARGMAX
+    asked = [(HeadColumn(metric, view, x), POSITIONAL) for x in results.labels(metric)]
+    asked += [(HeadColumn(name, View.RAW, ""), REPEATED) for name in ON_RANDOM]
+    for column, least in asked:
+        for best in reaching(results, *column, least):
+            yield _of_head(results, f"at least {least:g}", column, best.place, REPORT)
+
+
+def layer_runs(results: StackResults) -> Iterator[Row]:
+    """Yield the layers that attend most and least to the sink, and farthest and nearest."""
+    asked = (
+        (ids.SINK_SHARE, View.RAW, ids.SINK_NORM_SHARE),
+        (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
+    )
+    for metric, view, other in asked:
+        found = runs(results, metric, view) if results.has(metric, view) else None
+        for which, run in zip(("lowest", "highest"), found or (), strict=False):
+            claim, column = f"{which} of all layers: {named(run)}", (metric, view, "")
+            stack, layer = results.stack.name, run[0] if len(run) == 1 else None
+            yield row(
+                claim, stack, column, layer=layer, split=HELD_OUT,
+                value=reported(results, run, metric, view), baseline=UNIFORM,
+                baseline_value=even(results, run, metric, view).value,
+            )  # fmt: skip
+            if other and results.has(other, view):
+                yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT,
+                          value=reported(results, run, other, view))  # fmt: skip
+            random = untrained(results, run, results.by_id[metric], view)
+            if random is not None:
+                yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
+
+
+def trees_of_layers(results: StackResults) -> Iterator[Row]:
+    """Yield the held-out score of trees without attention, of each layer and of its best head."""
+    for metric, (own, joint, without) in TREES.items():
+        if not results.has(metric, View.NOSINK, own):
+            continue
+        stack, layers = results.stack.name, results.stack.attention_layers
+        column = HeadColumn(metric, View.NOSINK, own)
+        for label in without:
+            other = column._replace(label=label)
+            value = results.half(REPORT, *other).at(layers[0], 0)
+            yield row("tree without attention", stack, other, split=HELD_OUT, value=value)
+        ranked = descending(results.half(CHOICE, *column).trusted)
+        for layer in layers:
+            if joint:
+                other = column._replace(label=joint)
+                value = results.half(REPORT, *other).at(layer, 0)
+                yield row("mean attention of the layer", stack, other, layer=layer, split=HELD_OUT,
+                          value=value)  # fmt: skip
+            cell = next((each for each in ranked if each[0] == layer), None)
+            if cell is not None:
+                yield _of_head(results, "highest of its layer", column, cell, REPORT)
+
+
+def pieces_of_words(results: StackResults) -> Iterator[Row]:
+    """Yield the heads that attend most from a subword token to the rest of its word."""
+    column = HeadColumn(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
+    if results.has(*column):
+        for cell in descending(results.half(CHOICE, *column).trusted)[:MOST_PIECES]:
+            yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, REPORT)

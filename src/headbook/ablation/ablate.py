@@ -1,0 +1,189 @@
+"""Take heads of a model away and measure what its answer loses, from Python."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial, reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.ablation.ablator import Ablator, Effects, Means, Others
+from headbook.ablation.targets import judge_of
+from headbook.analysis.accumulators import Ratios
+from headbook.config import Config
+from headbook.errors import ConfigError
+from headbook.inputs import Layout, Selection, open_corpus
+from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.devices import own_randomness, set_aside
+from headbook.model.intervention import intervened
+from headbook.model.load import load_model
+from headbook.model.logit_lens import Lens, read_lens
+from headbook.model.tokenizer import Encoder, probes, sequence_limit, shortened
+from headbook.passes.model_checks import settle
+from headbook.schema import Replacement
+from headbook.study.ablation_tests import effect_interval
+from headbook.study.sentence_data import HeadName
+from headbook.text.annotate import NONE, Annotator
+from headbook.text.batch import Batch, by_budget, content_hash
+from headbook.text.tokens import Encoded
+
+NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
+SENTENCES = 100
+
+Head = str | tuple[int, int] | tuple[str, int, int]
+
+
+def ablate(
+    model: str,
+    inputs: Sequence[str | Path] | str | Path,
+    heads: Sequence[Head | Sequence[Head]],
+    replacement: str = "mean",
+    *,
+    sentences: int = SENTENCES,
+    **options: Any,
+) -> pd.DataFrame:
+    """How much worse a model's answer becomes without a head, or without several at once.
+
+    ```python
+    import headbook
+
+    lost = headbook.ablate("gpt2", "sentences.txt", ["L5-H1", "L4-H11", ["L5-H1", "L4-H11"]])
+    lost[lost["target"] == "loss"]   # nats a token more than the whole model's
+    ```
+
+    A head's output before the output projection is replaced; all other heads of its layer stay as
+    they are, and later layers compute with what they then get.
+
+    Args:
+        model: hub id, local folder or ``demo``.
+        inputs: files of sentences.
+        heads: each taken away alone: a name of the pages (``L3-H5``, ``decoder-L3-H5``), or a pair
+            of layer and head, counted from 0; a list of them is taken away together.
+        replacement: what stands in its place, one of `headbook.schema.Replacement`.
+        sentences: how many are taken, those with the smallest hashes of their content.
+        options: of `headbook.config.Config`, such as ``dtype``, ``device`` and ``revision``.
+
+    Returns:
+        A row for each set of heads and target: ``heads``, ``replacement``, ``target``, ``value``
+        per scored token (a text for ``embedding``) with its 95 % interval ``low`` and ``high``,
+        clustered by sentence; ``full``, the target of the whole model where it has one;
+        ``sentences`` and ``events``, scored tokens.
+
+    Raises:
+        HeadbookError: in one line, what does not fit in options, input or model.
+    """
+    config = Config.of(model=model, annotator=NONE, **options)
+    kind = _replacement(replacement)
+    files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    aside = set_aside(config.offload)
+    with own_randomness(config.seed), ExitStack() as stack:
+        offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
+        loaded = load_model(
+            config.model,
+            revision=config.revision,
+            device=config.device,
+            dtype=config.dtype,
+            tokenizer=config.tokenizer,
+            offload=offload,
+        )
+        limit = sequence_limit(loaded, config.max_length)
+        corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
+        encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
+        architecture = settle(loaded, examine(loaded), probes(encoder))
+        sets = [_set(head, architecture) for head in heads]
+        items = _smallest(encoder.encode(Annotator.load(NONE).annotate(corpus)), sentences)
+        groups = by_budget(items, config.batch_tokens, alike=not architecture.padded)
+        batches = [Batch.of(group, loaded.device) for group in groups]
+        whole = intervened(loaded, architecture, batches[0])
+        lens = read_lens(loaded, architecture)
+        judge = judge_of(
+            lens if isinstance(lens, Lens) else None,
+            architecture.stacks[whole.read].queries,
+            loaded.tokenizer.mask_token_id,
+            pooling=loaded.pooling,
+        )
+        ablator = Ablator(whole, judge)
+        means = reduce(add, map(ablator.means, batches), Means())
+        others = None
+        if kind is Replacement.RESAMPLE:
+            places = {Call(head.stack, head.layer) for each in sets for head in each}
+            others = Others.of(whole, judge, batches, places)
+        parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
+    return pd.DataFrame(_rows(Effects.together(parts), sets, kind))
+
+
+def _rows(
+    effects: Effects, sets: Sequence[Sequence[HeadName]], kind: Replacement
+) -> Iterator[dict[str, Any]]:
+    for target, changes in effects.changes.items():
+        counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
+        ratios = Ratios.of(changes, counts, counts, effects.half)
+        low, high = effect_interval(changes, effects.counts[target], target)
+        full = effects.full.get(target)
+        for column, heads in enumerate(sets):
+            yield {
+                "heads": " ".join(map(_name, heads)),
+                "replacement": str(kind),
+                "target": str(target),
+                "value": ratios.value[column],
+                "low": low[column],
+                "high": high[column],
+                "full": np.nan if full is None else full.sum() / counts[:, column].sum(),
+                "sentences": int(ratios.sentences[column]),
+                "events": int(ratios.events[column]),
+            }
+
+
+def _replacement(name: str) -> Replacement:
+    """A replacement by its name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name not in [*Replacement]:
+        expected = ", ".join(Replacement)
+        raise ConfigError(f"replacement: '{name}' came; expected one of {expected}")
+    return Replacement(name)
+
+
+def _set(given: Head | Sequence[Head], architecture: Architecture) -> tuple[HeadName, ...]:
+    """Heads that are taken away together."""
+    return tuple(
+        _head(each, architecture) for each in (given if isinstance(given, list) else [given])
+    )
+
+
+def _head(given: Any, architecture: Architecture) -> HeadName:
+    """One head of a model.
+
+    Raises:
+        ConfigError: the model has none of that name.
+    """
+    match = NAME.fullmatch(given) if isinstance(given, str) else None
+    parts = match.groups() if match else given if isinstance(given, tuple) else ()
+    first = next(iter(architecture.stacks))
+    if 2 <= len(parts) <= 3:
+        *stack, layer, number = parts
+        name = HeadName((stack and stack[0]) or first, int(layer), int(number))
+        of = architecture.stacks.get(name.stack)
+        if of and name.layer in of.attention_layers and 0 <= name.head < of.n_heads:
+            return name
+    some = " or ".join(
+        f"{name}-L{stack.attention_layers[-1]}-H{stack.n_heads - 1}"
+        for name, stack in architecture.stacks.items()
+    )
+    raise ConfigError(f"heads: '{given}' came; expected heads up to {some}, counted from 0")
+
+
+def _name(head: HeadName) -> str:
+    return f"{head.stack}-L{head.layer}-H{head.head}"
+
+
+def _smallest(items: Iterator[Encoded], number: int) -> list[Encoded]:
+    """The sentences with the smallest hashes of their content."""
+    return sorted(items, key=content_hash)[:number]

@@ -1,0 +1,73 @@
+"""The fit of `headbook.analysis.pattern_mixture` as one loop, which fills arrays in place."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.numba_kernel import kernel
+
+Floats = NDArray[Any]
+
+SMALLEST = 1e-200  # stands for a fit of 0
+
+
+@kernel
+def mixture_loop(
+    mass: Floats,
+    share: Floats,
+    under: Floats,
+    along: Floats,
+    rows: float,
+    steps: int,
+    keys: Floats,
+    even: Floats,
+    offsets: Floats,
+    found: Floats,
+) -> None:
+    """See `headbook.analysis.pattern_mixture`: so many steps of the fit, then what parts explain.
+
+    Args:
+        mass: attention, 0 on hidden pairs. *Shape:* ``(head, query, key)``.
+        share: even attention. *Shape:* ``(query, key)``.
+        under, along: visible pairs of each key, and of each offset.
+        rows: those that count, at least 1.
+        keys, even, offsets: the weights to begin with; changed.
+        found: what keys and background explain, and what offsets do; filled. *Shape:* ``(2,
+            head)``.
+    """
+    n_heads, n_queries, n_keys = mass.shape
+    ratio = np.zeros(n_keys)
+    of_key, of_offset = np.zeros(n_keys), np.zeros(n_queries + n_keys - 1)
+    for h in range(n_heads):
+        for _ in range(steps):
+            of_key[:] = 0
+            of_offset[:] = 0
+            of_even = 0.0
+            for q in range(n_queries):
+                row, away = mass[h, q], n_queries - 1 - q
+                slanted, sums = offsets[h, away : away + n_keys], of_offset[away : away + n_keys]
+                for k in range(n_keys):
+                    fit = keys[h, k] + even[h] * share[q, k] + slanted[k]
+                    # Where the fit is nothing, so are all weights that the ratio multiplies.
+                    ratio[k] = row[k] / max(fit, SMALLEST)
+                for k in range(n_keys):
+                    of_key[k] += ratio[k]
+                for k in range(n_keys):
+                    sums[k] += ratio[k]
+                for k in range(n_keys):
+                    of_even += ratio[k] * share[q, k]
+            for k in range(n_keys):
+                keys[h, k] *= of_key[k] / under[k] if under[k] > 0 else 0.0
+            for o in range(n_queries + n_keys - 1):
+                offsets[h, o] *= of_offset[o] / along[o] if along[o] > 0 else 0.0
+            even[h] *= of_even / rows
+        for q in range(n_queries):
+            for k in range(n_keys):
+                diagonal = offsets[h, n_queries - 1 - q + k]
+                stripes = keys[h, k] + even[h] * share[q, k]
+                fit = diagonal + stripes
+                if share[q, k] > 0 and fit > 0:
+                    explained = min(mass[h, q, k], fit) / fit
+                    found[0, h] += explained * stripes
+                    found[1, h] += explained * diagonal

@@ -1,0 +1,216 @@
+"""Family-wise p values over all heads: sign-flip tests and the bootstrap of the largest t.
+
+Flips of signs take for granted that differences are symmetric, which losses are not: most sentences
+lose little, a few much, and of many heads that change nothing flips then call some harmful nearly
+always (`benchmarks/removal.py`). Here whole sentences are drawn with replacement, for all heads
+together, from differences whose means are moved to 0; what is compared is Student's t, and of each
+draw the largest among all heads (Westfall & Young 1993; Hall 1988, on t under resampling).
+
+Draws follow from the number of sentences alone, so the same input always gives the same.
+
+*Null hypothesis:* in each sentence, or pair of sentences, the differences of all heads and labels
+together are as likely as the same with the opposite sign. So the signs of whole sentences are
+flipped at random, and the largest statistic among all heads and labels is noted each time. A head's
+p is the share of flips whose largest statistic reaches the head's own: family-wise over all heads
+and labels (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+
+DRAWS = 2000
+ROOM = 2**21  # numbers that a step over all draws may hold at once
+ROUNDING = 1e-12  # share of the mean square below which what is left of a variance is rounding
+TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
+
+
+def draws(clusters: int) -> Floats:
+    """How often each draw has each cluster. *Shape:* ``(draw, cluster)``."""
+    even = np.full(clusters, 1 / clusters)
+    return np.random.default_rng(clusters).multinomial(clusters, even, DRAWS).astype(np.float64)
+
+
+def bootstrap_t(
+    n: Floats, d: Floats, limits: tuple[float, float], level: float = 0.95
+) -> tuple[Floats, Floats]:
+    """Return bootstrap-t confidence intervals of ratios of sums, sentences as clusters.
+
+    In each draw of sentences, the ratio's distance from the observed ratio is divided by the
+    standard error of that draw; the quantiles of these quotients take the place of Student's t
+    (Efron & Tibshirani 1993, section 12.5). A rare large effect, which a linearised interval
+    misses, then widens the upper end: draws without it have a small standard error.
+
+    Args:
+        n, d: numerators and denominators; sentences with denominator 0 take no part.
+            *Shape:* ``(sentence, cell)``.
+        limits: smallest and largest possible ratio, at which the ends are cut.
+
+    Returns:
+        Both ends, *shape* ``(cell,)``; NaN if nothing varies or an end would be infinite.
+    """
+    count = len(n)
+    drawn = draws(count)
+    low, high = (np.full(n.shape[1], np.nan) for _ in range(2))
+    tail = max(1, round(DRAWS * (1 - level) / 2))
+    step = max(1, ROOM // DRAWS)
+    for start in range(0, n.shape[1], step):
+        some = slice(start, start + step)
+        value, error = _ratio(np.ones((1, count)), n[:, some], d[:, some])
+        again, errors = _ratio(drawn, n[:, some], d[:, some])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = (again - value) / errors
+        t[np.isnan(t)] = 0.0  # 0 / 0: the draw equals the sample
+        t.sort(axis=0)
+        with np.errstate(invalid="ignore"):
+            found = value - t[[-tail, tail - 1]] * error
+        sure = np.isfinite(found).all(0) & (error[0] > 0)
+        for end, each in zip((low, high), found, strict=True):
+            end[some] = np.where(sure, np.clip(each, *limits), np.nan)
+    return low, high
+
+
+def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
+    """Ratio of sums and its linearised standard error in each draw. *Shape:* ``(draw, cell)``."""
+    count = drawn @ (d != 0)
+    total = drawn @ d
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = drawn @ n / total
+        square = drawn @ n**2
+        spread = square - 2 * value * (drawn @ (n * d)) + value**2 * (drawn @ d**2)
+        spread = np.where(spread > ROUNDING * square, spread, 0.0)
+        error = np.sqrt(count / np.maximum(count - 1, 1) * spread) / total
+    return value, error
+
+
+def family_wise_above(values: Floats) -> Floats:
+    """Family-wise p of each mean being above 0.
+
+    Args:
+        values: of sentences in an order that is always the same. *Shape:* ``(sentence, head)``.
+
+    Returns:
+        *Shape:* ``(head,)``.
+    """
+    n, drawn = len(values), draws(len(values))
+    largest = np.zeros(DRAWS)
+    for centred in _parts(values - values.mean(0)):
+        np.maximum(largest, _drawn_t(drawn, centred).max(1, initial=0.0), out=largest)
+    return _reached(largest, _t(values.mean(0), (values**2).mean(0), n))
+
+
+def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats:
+    """Family-wise p, two-sided, of sums being different from 0.
+
+    Args:
+        parts: some cells at a time, their sums, ``(cell,)``, and what each cluster adds, moved so
+            that all of them add up to 0; 0 for clusters that take no part. *Shape:*
+            ``(cluster, cell)``.
+        clusters: how many there are, in an order that is always the same.
+
+    Returns:
+        *Shape:* ``(cell,)``, of all parts in their order; 1 where nothing varies.
+    """
+    drawn, largest = draws(clusters), np.zeros(DRAWS)
+    observed = [np.zeros(0)]
+    for sums, centred in parts:
+        mean = sums / clusters
+        square = (centred**2).mean(0) + mean**2
+        observed.append(np.abs(_t(mean, square, clusters)))
+        for some in _parts(centred):
+            size = np.abs(_drawn_t(drawn, some)).max(1, initial=0.0)
+            np.maximum(largest, size, out=largest)
+    return _reached(largest, np.concatenate(observed))
+
+
+def _parts(centred: Floats) -> Iterator[Floats]:
+    """Some columns at a time, so that what is made for all draws has room."""
+    step = max(1, ROOM // DRAWS)
+    for start in range(0, centred.shape[1], step):
+        yield centred[:, start : start + step]
+
+
+def _drawn_t(drawn: Floats, centred: Floats) -> Floats:
+    """Student's t in each draw. *Shape:* ``(draw, cell)``."""
+    n = len(centred)
+    return _t(drawn @ centred / n, drawn @ centred**2 / n, n)
+
+
+def _reached(largest: Floats, observed: Floats) -> Floats:
+    """Shares of draws whose largest statistic reaches what was observed."""
+    above = DRAWS - np.searchsorted(np.sort(largest) * (1 + TOLERANCE), observed)
+    found: Floats = (1 + above) / (1 + DRAWS)
+    return found
+
+
+def _t(mean: Floats, square: Floats, n: int) -> Floats:
+    """Student's t from means and mean squares; 0 where nothing varies."""
+    spread = square - mean**2
+    varies: NDArray[np.bool_] = spread > ROUNDING * square
+    error = np.sqrt(np.where(varies, spread, 1) / max(n - 1, 1))
+    found: Floats = np.where(varies, mean / error, 0.0)
+    return found
+
+
+FLIPS = 2000
+CHUNK = 64  # flips at a time: as many bits as a hash has
+
+LEVEL = 0.05  # of the family-wise p below which pages take a difference as shown
+GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def sign_flip_p(
+    differences: NDArray[np.floating],
+    present: NDArray[np.bool_],
+    keys: NDArray[np.uint64],
+    *,
+    two_sided: bool = False,
+) -> Floats:
+    """Family-wise p of each head and label by the largest statistic under flips of signs.
+
+    The statistic is the sum of the differences over the root of the sum of their squares, which
+    flips leave as it is; p = (1 + flips that reach it) / (1 + flips).
+
+    Args:
+        differences: whole numbers in single precision, others in double; 0 where a sentence has
+            none. *Shape:* ``(sentence, layer, head, label)``.
+        present: heads that take part. *Shape:* ``(layer, head)``.
+        keys: hashes of the sentences, from which the signs come. *Shape:* ``(sentence,)``.
+        two_sided: whether large statistics below 0 count as well.
+
+    Returns:
+        *Shape:* ``(layer, head, label)``; NaN where a head does not take part.
+    """
+    found = np.full(differences.shape[1:], np.nan)
+    family = found[present].shape  # (head, label)
+    flat = differences[:, present].reshape(len(keys), family[0] * family[1])
+    root = np.sqrt(np.square(flat).sum(0, dtype=np.float64))
+    scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+    size = np.abs if two_sided else np.positive
+    observed = size(flat.sum(0, dtype=np.float64) * scale)
+    most = np.concatenate(
+        # Sums of whole numbers are exact, in whatever order a machine adds them.
+        [size(signs @ flat * scale).max(1, initial=0.0) for signs in _signs(keys)]
+    )
+    reached = np.sort(most) * (1 + TOLERANCE)
+    above = len(most) - np.searchsorted(reached, observed)
+    found[present] = ((1 + above) / (1 + len(most))).reshape(family)
+    return found
+
+
+def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
+    """Signs of the sentences in each flip, from their hashes (splitmix64, one bit a flip).
+
+    *Shape:* ``(flip, sentence)``, `CHUNK` flips or what is left at a time.
+    """
+    for start in range(0, FLIPS, CHUNK):
+        z = keys + np.uint64(GOLDEN * (start // CHUNK + 1) % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX[0])
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX[1])
+        z ^= z >> np.uint64(31)
+        flips = np.arange(min(CHUNK, FLIPS - start), dtype=np.uint64)
+        bits = (z >> flips[:, None]) & np.uint64(1)
+        yield np.where(bits, np.float32(1), np.float32(-1))

@@ -1,0 +1,415 @@
+"""How well one weight per key, or one per offset, explains attention maps.
+
+Luce's choice model and its residuals.
+
+A row i sees a set of items and spreads its attention A_i over them. Weights w explain it when
+A_ij = w_j / Z_i with Z_i the sum of the weights that row i sees. The likelihood is concave in
+ln w. Its step is w_j ← Σ_i A_ij / Σ_{i sees j} 1/Z_i (Hunter 2004, Annals of Statistics 32(1),
+MM algorithms for generalized Bradley–Terry models), which has the same fixed points as what is
+used here but needs thousands of rounds where a mask makes weights grow from key to key:
+
+- sets that contain one another (full and causal attention) have a closed form, exact in one pass;
+- other sets (windows; the offsets of full attention) take Newton's method in ln w.
+
+Rows with the same set are pooled: what counts is the mass on each item and the number of rows
+(or their summed weight) behind each set.
+
+Instead of a trained classifier of pictures (Kovaleva et al. 2019, arXiv:1908.08593, whose
+annotations are not public), each head is compared with the best map that looks at the same *keys*
+from everywhere (`column_residual`) and with the best that looks at the same *offsets*
+(`offset_sums`, `fit_offsets`). Distances are Kullback–Leibler divergences KL(A_i ‖ fit_i) in
+nats over ln k_i, k_i being the number of keys that query i sees; rows that see one key are
+skipped. All results are sums over the rows of one sentence, for each head, so that they add up.
+
+Throughout, attention is ``(head, query, key)``, in float64, and visible ``(query, key)`` says
+what a query may see, padding excluded and special tokens kept on both sides. Rows of attention
+sum to 1; what softmax left in lower precision is made up for. No rows give 0 rows, never a value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats, Ints
+
+Bools = NDArray[np.bool_]
+
+STEPS = 200  # Newton steps at most; a dozen do for most heads
+TOLERANCE = 1e-10  # of the mean log-likelihood per row, in nats
+REACH = 8.0  # a log-weight moves no further in one step
+FLOOR = 1e-300  # stands for a share of 0, whose logarithm is never used
+
+
+class Sets(Protocol):
+    """Which items rows see, and how many rows see the same."""
+
+    @property
+    def counts(self) -> Floats:
+        """Rows, or their summed weight, behind each set. *Shape:* ``(set,)``."""
+
+    def nested(self) -> bool:
+        """Whether of every two sets one contains the other."""
+
+    def depth(self) -> Floats:
+        """Number of sets that hold an item. *Shape:* ``(item,)``."""
+
+    def seen(self) -> Floats:
+        """Summed weight of the sets that hold an item. *Shape:* ``(item,)``."""
+
+    def totals(self, logs: Floats) -> Floats:
+        """Ln Z of each set, from log-weights ``(item,)``. *Shape:* ``(set,)``."""
+
+    def pairs(self, logs: Floats) -> Floats:
+        """Σ over sets of count·p_a·p_b, p the fitted shares. *Shape:* ``(item, item)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Sets of any kind, each written out.
+
+    Attributes:
+        member: *Shape:* ``(set, item)``.
+        counts: *Shape:* ``(set,)``.
+    """
+
+    member: Bools
+    counts: Floats
+
+    def nested(self) -> bool:
+        """Whether of every two sets one contains the other."""
+        order = self.member[np.argsort(self.member.sum(1))]
+        return bool((order[1:] >= order[:-1]).all())
+
+    def depth(self) -> Floats:
+        """Number of sets that hold an item."""
+        found: Floats = self.member.sum(0, dtype=np.float64)
+        return found
+
+    def seen(self) -> Floats:
+        """Summed weight of the sets that hold an item."""
+        found: Floats = self.counts @ self.member
+        return found
+
+    def totals(self, logs: Floats) -> Floats:
+        """Ln Z of each set."""
+        totals: Floats = np.logaddexp.reduce(np.where(self.member, logs, -np.inf), axis=1)
+        return totals
+
+    def pairs(self, logs: Floats) -> Floats:
+        """Σ over sets of count·p_a·p_b."""
+        share = np.where(self.member, np.exp(logs - self.totals(logs)[:, None]), 0)
+        pairs: Floats = (share.T * self.counts) @ share
+        return pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Runs of offsets, all of which hold offset 0: from ``-back`` to ``+ahead``.
+
+    Item ``reach`` is offset 0. All is done on the grid (back, ahead), in logarithms, so that
+    weights may differ by any factor.
+
+    Attributes:
+        grid: summed weight of the rows with that extent. *Shape:* ``(reach + 1, reach + 1)``.
+    """
+
+    grid: Floats
+
+    @property
+    def reach(self) -> int:
+        """Largest offset either way."""
+        return len(self.grid) - 1
+
+    @property
+    def counts(self) -> Floats:
+        """Rows behind each extent, back by back."""
+        return self.grid.ravel()
+
+    def nested(self) -> bool:
+        """Whether of every two extents one contains the other."""
+        ahead = np.nonzero(self.grid)[1]  # in the order of back, then ahead
+        return bool((np.diff(ahead) >= 0).all())
+
+    def depth(self) -> Floats:
+        """Number of extents that hold an offset."""
+        return self._holding((self.grid > 0).astype(np.float64))
+
+    def seen(self) -> Floats:
+        """Summed weight of the rows that see an offset."""
+        return self._holding(self.grid)
+
+    def totals(self, logs: Floats) -> Floats:
+        """Ln Z of each extent."""
+        back = np.logaddexp.accumulate(logs[self.reach :: -1])
+        ahead = np.logaddexp.accumulate(np.append(-np.inf, logs[self.reach + 1 :]))
+        totals: Floats = np.logaddexp(back[:, None], ahead).ravel()
+        return totals
+
+    def pairs(self, logs: Floats) -> Floats:
+        """Σ over extents of count·p_a·p_b."""
+        rows = np.full(self.counts.shape, -np.inf)
+        used = self.counts > 0
+        rows[used] = np.log(self.counts[used]) - 2 * self.totals(logs)[used]
+        # Rows that reach at least so far back, and at least so far ahead.
+        far = rows.reshape(self.grid.shape)[::-1, ::-1]
+        far = np.logaddexp.accumulate(np.logaddexp.accumulate(far, axis=0), axis=1)[::-1, ::-1]
+        offset = np.arange(-self.reach, self.reach + 1)
+        back = np.maximum(-np.minimum(offset[:, None], offset), 0)
+        ahead = np.maximum(np.maximum(offset[:, None], offset), 0)
+        pairs: Floats = np.exp(logs[:, None] + logs + far[back, ahead])
+        return pairs
+
+    def _holding(self, grid: Floats) -> Floats:
+        back = grid.sum(1)[::-1].cumsum()
+        ahead = grid.sum(0)[::-1].cumsum()[:-1]
+        return np.concatenate([back, ahead[::-1]])
+
+
+def fit(mass: Floats, sets: Sets) -> Floats:
+    """Log-weights that make the mass on the items most likely, for each head.
+
+    *Shape:* mass ``(head, item)``, summed over rows with the rows' weights, each row's own
+    attention summing to 1; result ``(head, item)``, each head's largest being 0. An item
+    without mass has weight 0 (−inf). Accurate to `TOLERANCE`, or after `STEPS` steps.
+    """
+    if sets.nested():
+        logs = _nested(mass, sets.seen(), sets.depth())
+    else:
+        logs = np.stack([_newton(row, sets) for row in mass]) if len(mass) else mass
+    top = logs.max(1, keepdims=True, initial=-np.inf)
+    found: Floats = logs - np.where(np.isfinite(top), top, 0)
+    return found
+
+
+def _nested(mass: Floats, seen: Floats, depth: Floats) -> Floats:
+    """Closed form for sets of which one contains the other.
+
+    Items held by the same sets form a ring around those held by more. A set whose outermost
+    ring is r gives the ring the share q_r of its total, and the likelihood parts into one
+    factor for each ring: q_r is the mass on the ring over the mass on it and on all inside, of
+    the rows that see the ring. With full attention there is one ring: the column mean.
+    """
+    rings, place = np.unique(-depth, return_inverse=True)  # innermost first
+    belongs = place[:, None] == np.arange(len(rings))
+    ring = mass @ belongs
+    rows = np.array([seen[place == number][0] for number in range(len(rings))])
+    outside = ring[:, ::-1].cumsum(1)[:, ::-1] - ring
+    within = np.maximum(rows - outside, ring)  # each row's mass is 1
+    stay = np.log(np.maximum((within - ring) / np.maximum(within, FLOOR), FLOOR))
+    total = stay[:, ::-1].cumsum(1)[:, ::-1] - stay
+    found: Floats = _log(mass / np.maximum(within, FLOOR)[:, place]) + total[:, place]
+    return found
+
+
+def _newton(mass: Floats, sets: Sets) -> Floats:
+    """Newton's method with halved steps; one head.
+
+    The Hessian is the Laplacian of a graph, scaled here to a unit diagonal; the ridge settles
+    what the likelihood leaves free, the common factor above all.
+    """
+    has = mass > 0
+    logs = _log(mass / np.maximum(sets.seen(), FLOOR))
+    enough = TOLERANCE * max(float(sets.counts.sum()), FLOOR)
+    loss = _loss(mass, sets, logs)
+    for _ in range(STEPS):
+        pairs = sets.pairs(logs)
+        slope = pairs.sum(1) - mass
+        scale = 1 / np.sqrt(np.where(has, np.maximum(pairs.sum(1), FLOOR), 1))
+        hessian = np.eye(len(mass)) * (1 + 1e-10) - scale[:, None] * pairs * scale
+        move = -scale * np.linalg.solve(hessian, scale * slope)
+        if -slope @ move <= 2 * enough:
+            break
+        move *= min(1.0, REACH / np.abs(move).max())
+        tried, logs, before = 0, logs + move, logs
+        while (new := _loss(mass, sets, logs)) > loss + 1e-4 * (slope @ move) * 0.5**tried:
+            tried += 1
+            if tried > 40:  # nothing better within rounding
+                return before
+            logs = before + move * 0.5**tried
+        loss = new
+    return logs
+
+
+def _loss(mass: Floats, sets: Sets, logs: Floats) -> float:
+    has, used = mass > 0, sets.counts > 0
+    return float(sets.counts[used] @ sets.totals(logs)[used] - mass[has] @ logs[has])
+
+
+def _log(values: Floats) -> Floats:
+    found: Floats = np.full(values.shape, -np.inf)
+    np.log(values, out=found, where=values > 0)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """How well one weight per key explains the maps of a sentence; sums over rows.
+
+    Attributes:
+        residual: Σ KL(A_i ‖ w/Z_i)/ln k_i. *Shape:* ``(head,)``.
+        spread: Σ H(A_i)/ln k_i. *Shape:* ``(head,)``.
+        rows: rows that see at least two keys.
+        weights: w, summing to 1; the largest names the winning column. NaN without rows.
+            *Shape:* ``(head, key)``.
+    """
+
+    residual: Floats
+    spread: Floats
+    rows: int
+    weights: Floats
+
+
+def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False) -> Columns:
+    """Fit one weight per key position of the sentence.
+
+    The weights maximise the likelihood Π_ij (w_j/Z_i)^A_ij; for full attention they are the
+    column means. With `weighted`, row i counts 1/ln k_i: the weights then minimise the residual
+    itself, and since even weights would give ``rows - spread``, the mean residual is at most
+    1 minus the mean spread. Without it that bound is certain only where all k_i are equal.
+    """
+    attention, visible, scale = _counted(attention, visible)
+    entropy = _entropy(attention) @ scale
+    if not len(scale):
+        return Columns(entropy, entropy, 0, np.full(attention.shape[::2], np.nan))
+    counts = scale if weighted else np.ones_like(scale)
+    logs = fit(np.einsum("hij,i->hj", attention, counts), Listed(visible, counts))
+    cross = _cross(np.einsum("hij,i->hj", attention, scale), logs)
+    total = np.logaddexp.reduce(np.where(visible, logs[:, None], -np.inf), axis=2) @ scale
+    weights = np.exp(logs)
+    weights /= weights.sum(1, keepdims=True)
+    return Columns(np.maximum(total - cross - entropy, 0), entropy, len(scale), weights)
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetSums:
+    """What one sentence tells about offsets; row i counts c_i = 1/ln k_i.
+
+    Attributes:
+        mass: Σ c_i·A_ij at each offset j − i from −r to r. *Shape:* ``(head, 2 r + 1)``.
+        spread: Σ c_i·H(A_i). *Shape:* ``(head,)``.
+        extents: how far back and how far ahead each row sees. *Shape:* ``(row, 2)``.
+    """
+
+    mass: Floats
+    spread: Floats
+    extents: Ints
+
+
+def offset_sums(attention: Floats, visible: Bools) -> OffsetSums:
+    """Sums of one sentence, all that the shared fit needs of it.
+
+    Rows must see a run of keys that holds their own position, as with full, causal and windowed
+    self-attention, padded on either side.
+
+    Raises:
+        ValueError: some row that sees two keys or more does not.
+    """
+    where = np.nonzero(visible.sum(1) > 1)[0]
+    attention, visible, scale = _counted(attention, visible)
+    back = where - visible.argmax(1)
+    ahead = visible.shape[1] - 1 - visible[:, ::-1].argmax(1) - where
+    holds = (back >= 0) & (ahead >= 0) & (back + ahead + 1 == visible.sum(1))
+    if not holds.all():
+        raise ValueError(f"query {where[~holds][0]} sees keys that are no run around itself")
+    reach = int(max(back.max(initial=0), ahead.max(initial=0)))
+    place = np.arange(visible.shape[1]) - where[:, None] + reach
+    mass = np.zeros((len(attention), 2 * reach + 1))
+    scaled = attention * scale[:, None]
+    for row, seen in enumerate(visible):  # a row has each offset once
+        mass[:, place[row, seen]] += scaled[:, row, seen]
+    return OffsetSums(mass, _entropy(attention) @ scale, np.stack([back, ahead], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetFit:
+    """How well one weight per offset, shared by all sentences, explains each sentence's maps.
+
+    Attributes:
+        residual: Σ KL(A_i ‖ v/Z_i)/ln k_i. *Shape:* ``(sentence, head)``.
+        rows: rows that see at least two keys. *Shape:* ``(sentence,)``.
+        weights: v for the offsets −r to r, summing to 1. *Shape:* ``(head, 2 r + 1)``.
+        top: the offset j − i with most mass; 0 without rows. *Shape:* ``(head,)``.
+        share: its share of the mass, rows counted 1/ln k_i; NaN without rows.
+    """
+
+    residual: Floats
+    rows: Ints
+    weights: Floats
+    top: Ints
+    share: Floats
+
+
+def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
+    """Fit one weight per offset to all sentences at once.
+
+    Row i counts c_i = 1/ln k_i, by choice: the weights are then exactly those with the least
+    Σ KL(A_i ‖ v/Z_i)/ln k_i over all rows, the number that is reported, and its mean is at most
+    1 minus the mean spread. (A single sentence may lie above that: the weights are not its own.)
+    At least one sentence; all with the same heads.
+    """
+    reach = max(one.mass.shape[1] for one in sentences) // 2
+    mass = np.zeros((len(sentences[0].mass), 2 * reach + 1))
+    for one in sentences:
+        mass[:, _middle(one, reach)] += one.mass
+    extents = np.concatenate([one.extents for one in sentences])
+    counts = 1 / np.log(extents.sum(1) + 1)
+    grid = np.zeros((reach + 1, reach + 1))
+    np.add.at(grid, (extents[:, 0], extents[:, 1]), counts)
+    sets = Intervals(grid)
+    logs = fit(mass, sets)
+    rows = np.array([len(one.extents) for one in sentences])
+    total = np.zeros((len(sentences), len(mass)))
+    for head, own in enumerate(logs):
+        each = sets.totals(own).reshape(grid.shape)[extents[:, 0], extents[:, 1]]
+        total[:, head] = np.bincount(
+            np.repeat(np.arange(len(rows)), rows), each * counts, minlength=len(rows)
+        )
+    known = np.stack([_cross(s.mass, logs[:, _middle(s, reach)]) + s.spread for s in sentences])
+    weights, all_mass = np.exp(logs), mass.sum(1)
+    with np.errstate(invalid="ignore"):
+        weights, share = weights / weights.sum(1, keepdims=True), mass.max(1) / all_mass
+    top = np.where(all_mass > 0, mass.argmax(1) - reach, 0)
+    return OffsetFit(np.maximum(total - known, 0), rows, weights, top, share)
+
+
+def block_sums(attention: Floats, visible: Bools, segment: Ints) -> tuple[Floats, float]:
+    """Mass inside the query's own segment, and what even attention would put there.
+
+    *Shape:* segment ``(token,)``, a number per token; result ``(head,)`` and a number, both
+    summed over rows. A sentence whose rows see only one segment gives 0 and 0.
+    """
+    attention, seen, _ = _counted(attention, visible)
+    own = segment[visible.sum(1) > 1][:, None] == segment
+    if not (seen & ~own).any():
+        return np.zeros(len(attention)), 0.0
+    mass: Floats = (attention * own).sum((1, 2))
+    return mass, float(((seen & own).sum(1) / seen.sum(1)).sum())
+
+
+def _counted(attention: Floats, visible: Bools) -> tuple[Floats, Bools, Floats]:
+    """Rows that see two keys or more, nothing on hidden keys, each summing to 1; 1/ln k_i."""
+    keys = visible.sum(1)
+    rows = keys > 1
+    kept = np.where(visible[rows], attention[:, rows], 0.0)
+    return kept / kept.sum(2, keepdims=True), visible[rows], 1 / np.log(keys[rows])
+
+
+def _entropy(attention: Floats) -> Floats:
+    logs = np.zeros_like(attention)
+    np.log(attention, out=logs, where=attention > 0)
+    found: Floats = -np.einsum("hij,hij->hi", attention, logs)
+    return found
+
+
+def _cross(mass: Floats, logs: Floats) -> Floats:
+    """Σ mass·ln weight; where there is no mass the weight may be 0."""
+    found: Floats = (mass * np.where(mass > 0, logs, 0)).sum(1)
+    return found
+
+
+def _middle(one: OffsetSums, reach: int) -> slice:
+    own = one.mass.shape[1] // 2
+    return slice(reach - own, reach + own + 1)

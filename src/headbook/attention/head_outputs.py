@@ -1,0 +1,265 @@
+"""What the heads of one layer write, and how alike it is from token to token.
+
+A head writes for each token the mean of the values that it looks at, weighted by its attention,
+before the output projection. Of two tokens these vectors are compared by their cosine. Special
+tokens, which nobody asks, and queries that do not count are left out.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.attention.token_pairs import (
+    DECIMALS,
+    TokenPairs,
+    across,
+    after_stops,
+    compare,
+    cosines,
+    dips,
+    even,
+    favoured,
+    lengths,
+    odds,
+    pooled,
+    thresholds,
+    true_ends,
+)
+from headbook.attention.views import LayerAttention
+from headbook.schema import HIGH, RULES, TOP
+
+ROUNDING = 1e-5  # of a mean's length: what is left without it and shorter has no direction
+
+
+class HeadOutputs(TokenPairs):
+    """One layer of one stack over a batch of sentences, in one view.
+
+    Attributes:
+        layer: its attention; rows of weights need not sum to 1, since lengths do not count.
+    """
+
+    def __init__(
+        self, layer: LayerAttention, thresholds: NDArray[np.float64] | None = None
+    ) -> None:
+        """Look at a layer.
+
+        Args:
+            thresholds: the least similarity of each head's top shares, ``(share, head)``, in the
+                order of `TOP`. By default those of this batch.
+        """
+        super().__init__(layer.frame)
+        self.layer = layer
+        self._thresholds = thresholds
+
+    @cached_property
+    def outputs(self) -> torch.Tensor | None:
+        """What heads write; 0 for tokens that do not count; None where values are not available.
+
+        *Shape:* ``(sentence, head, token, width)``.
+        """
+        value = self.layer.maps.call.value
+        if value is None:
+            return None
+        n_heads = self.layer.attention.shape[1]
+        # Several heads in a row may share a key head.
+        value = value.to(self.frame.dtype).repeat_interleave(n_heads // value.shape[1], 1)
+        return self.layer.weights @ value
+
+    @cached_property
+    def similarity(self) -> torch.Tensor | None:
+        """Cosines of what is written; 0 without direction. *Shape:* ``(sentence, head, n, n)``."""
+        return None if self.outputs is None else cosines(self.outputs)
+
+    @cached_property
+    def there(self) -> torch.Tensor:
+        """Whether something is written for a token. *Shape:* ``(sentence, head, token)``."""
+        assert self.outputs is not None
+        return self.counted & (lengths(self.outputs) > 0)
+
+    @cached_property
+    def away(self) -> torch.Tensor:
+        """What is written minus its mean over the sentence; 0 where that is rounding alone.
+
+        *Shape:* ``(sentence, head, token, width)``.
+        """
+        assert self.outputs is not None
+        there = self.there.to(self.frame.dtype).unsqueeze(-1)
+        mean = (self.outputs * there).sum(-2, keepdim=True) / there.sum(-2, keepdim=True).clamp(1)
+        away = (self.outputs - mean) * there
+        known = lengths(away) > ROUNDING * lengths(mean)
+        return away * known.unsqueeze(-1)
+
+    @cached_property
+    def centred(self) -> torch.Tensor:
+        """Cosines of that. *Shape:* ``(sentence, head, n, n)``."""
+        return cosines(self.away)
+
+    @cached_property
+    def row_similarity(self) -> torch.Tensor:
+        """Cosines of the rows of attention. *Shape:* ``(sentence, head, n, n)``."""
+        return cosines(self.layer.weights)
+
+    @cached_property
+    def pairs(self) -> torch.Tensor:
+        """1 for every two tokens for which something is written, the earlier one first.
+
+        *Shape:* ``(sentence, head, n, n)``.
+        """
+        return self.pairs_of(self.there)
+
+    @cached_property
+    def pairs_away(self) -> torch.Tensor:
+        """The same for tokens that differ from the mean."""
+        return self.pairs_of(lengths(self.away) > 0)
+
+    @cached_property
+    def pairs_of_rows(self) -> torch.Tensor:
+        """The same for tokens that look at something."""
+        return self.pairs_of(self.counted & (lengths(self.layer.weights) > 0))
+
+    @cached_property
+    def high(self) -> tuple[torch.Tensor, ...]:
+        """1 for pairs of high similarity, the earlier token first; by the labels `HIGH`.
+
+        *Shape:* ``(sentence, head, n, n)`` each.
+        """
+        assert self.similarity is not None
+        rounded = self.similarity.round(decimals=DECIMALS)
+        tops = self._thresholds if self._thresholds is not None else self.own_thresholds
+        found = []
+        for label in HIGH:
+            if label in TOP:
+                least = torch.from_numpy(tops[[*TOP].index(label)]).to(rounded)[:, None, None]
+                found.append((rounded >= least) * self.pairs)
+            else:
+                found.append((rounded >= float(label)) * self.pairs)
+        return tuple(found)
+
+    def alike(self, row: int, head: int) -> NDArray[np.floating]:
+        """Similarity of what one head writes in one sentence, and of its rows of attention.
+
+        Of tokens that count. *Shape:* ``(2, token, token)``; without any where values are not
+        available.
+        """
+        if self.similarity is None:
+            return np.zeros((2, 0, 0))
+        counted = self.frame.counted[row]
+        tables = (self.similarity[row, head], self.row_similarity[row, head])
+        found: NDArray[np.floating] = torch.stack(tables)[:, counted][:, :, counted].cpu().numpy()
+        return found
+
+    @property
+    def own_thresholds(self) -> NDArray[np.float64]:
+        """The least similarity of the top shares of this batch. *Shape:* ``(share, head)``."""
+        return thresholds(self.collected())
+
+    def collected(self, step: int = 1) -> NDArray[np.float32]:
+        """The similarities of every so many pairs of a sentence, rounded; NaN without.
+
+        Returns:
+            *Shape:* ``(head, pair)``.
+        """
+        assert self.similarity is not None
+        places = torch.arange(self.pairs.shape[-1], device=self.pairs.device)
+        number = places * (places - 1) // 2 + places[:, None]  # whatever the padding
+        anywhere = self.pairs.any(1) & (number % step == 0)
+        known = self.similarity.round(decimals=DECIMALS).masked_fill(self.pairs == 0, torch.nan)
+        found: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
+        return found
+
+    def pooled(self, values: torch.Tensor) -> torch.Tensor:
+        """Sums of values of pairs, by the labels `DISTANCES`. *Shape:* ``(..., label)``."""
+        return pooled(values)
+
+    def of_high(self, values: torch.Tensor | None = None) -> torch.Tensor:
+        """Sums over pairs of high similarity, or how many there are.
+
+        Args:
+            values: of each two tokens. *Shape:* ``(n, n)``, or that of `pairs`.
+
+        Returns:
+            *Shape:* ``(sentence, head, label)``; labels `HIGH`.
+        """
+        found = [high if values is None else high * values for high in self.high]
+        return torch.stack([each.sum((-1, -2)) for each in found], -1)
+
+    def mean_over_pairs(self, values: torch.Tensor) -> torch.Tensor:
+        """The mean over all pairs of each sentence; 0 without. *Shape:* ``(sentence, head, 1)``."""
+        pairs = self.pairs.sum((-1, -2))
+        return ((self.pairs * values).sum((-1, -2)) / pairs.clamp(1)).unsqueeze(-1)
+
+    def odds(self, same: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mantel and Haenszel's sums for the odds of pairs of high similarity, by distance.
+
+        Args:
+            same: 1 for pairs of one kind, else 0. *Shape:* ``(sentence, 1, n, n)``.
+
+        Returns:
+            Both of *Shape:* ``(sentence, head, label)``; their ratio is the odds ratio.
+        """
+        pairs = [odds(high, self.pairs, same) for high in self.high]
+        above, below = (torch.stack(parts, -1) for parts in zip(*pairs, strict=True))
+        return above, below
+
+    def proposed(self, *, together: bool = False) -> dict[str, torch.Tensor]:
+        """Where sentences may end, by the rules of `headbook.attention.token_pairs`.
+
+        Args:
+            together: as the heads say together, as one head.
+
+        Returns:
+            *Shape:* ``(sentence, head, place)`` each, boolean.
+        """
+        places, texts = self.places, self.frame.queries
+        gaps = across(places, self.centred * self.pairs_away, self.pairs_away)
+        given = self.layer.weights.sum(-2)
+        if together:
+            gaps, given = gaps.mean(1, keepdim=True), given.mean(1, keepdim=True)
+        stops = after_stops(places, texts.stop)
+        known = even(places, true_ends(places, texts.part))
+        found = (dips(places, gaps), favoured(places, stops, given), stops, known)
+        return {
+            rule: ends if ends.ndim == 3 else ends.unsqueeze(1).expand(-1, gaps.shape[1], -1)
+            for rule, ends in zip(RULES, found, strict=True)
+        }
+
+    def ends_by_token(self) -> torch.Tensor:
+        """The same of all heads together, by the token before the end.
+
+        *Shape:* ``(sentence, rule, token)``, boolean; rules as in `RULES`.
+        """
+        found = torch.cat([*self.proposed(together=True).values()], 1)
+        order = self.places.order.unsqueeze(1).expand_as(found)
+        return torch.zeros_like(found).scatter(-1, order, found)
+
+    def segmented(self, *, together: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """F1, Pk and WindowDiff of each rule in passages of several sentences.
+
+        Returns:
+            Numerators, denominators, and true ends; *Shape:* ``(sentence, head, label)`` each,
+            measures of the first rule first.
+        """
+        true = true_ends(self.places, self.frame.queries.part)
+        pairs = [
+            compare(self.places, ends, true) for ends in self.proposed(together=together).values()
+        ]
+        above, below = (
+            torch.cat(parts, -1).to(self.frame.dtype) * self.joined
+            for parts in zip(*pairs, strict=True)
+        )
+        return above, below, (true.sum(1)[:, None, None] * self.joined).expand_as(above)
+
+    def ends(self, labels: Sequence[int]) -> torch.Tensor:
+        """Ends of pairs of high similarity at each token. *Shape:* ``(sentence, head, n, label)``.
+
+        Args:
+            labels: numbers of the labels `HIGH`.
+        """
+        return torch.stack([self.high[i].sum(-1) + self.high[i].sum(-2) for i in labels], -1)
+
+    def nothing(self, n_labels: int) -> torch.Tensor:
+        """No sums at all, where values are not available. *Shape:* ``(sentence, 1, label)``."""
+        return self.layer.attention.new_zeros((len(self.layer.attention), 1, n_labels))

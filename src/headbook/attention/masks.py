@@ -1,0 +1,200 @@
+"""Which queries and keys count: of one stack over a batch, and of that in one view."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.memory import Memo
+from headbook.schema import Stack, View
+from headbook.text.batch import Texts
+
+
+class Pairs(NamedTuple):
+    """Chosen pairs of query and key, and what each counts for several measures.
+
+    Each sentence's pairs are padded to the most that any has.
+
+    Attributes:
+        place: place of the pair in a flattened map. *Shape:* ``(sentence, pair)``.
+        query: position of its query; the same shape.
+        counts: what it counts for each measure. *Shape:* ``(sentence, pair, measure)``.
+        kept: the same without the sink's keys.
+        number: how many pairs a sentence has. *Shape:* ``(sentence,)``.
+    """
+
+    place: torch.Tensor
+    query: torch.Tensor
+    counts: torch.Tensor
+    kept: torch.Tensor
+    number: torch.Tensor
+
+
+@dataclass(eq=False)
+class Frame(Memo):
+    """The sentences of a batch as one stack sees them; the same for all layers with one mask.
+
+    A query counts unless it is padding, special, or sees a single key in a causal stack. The sink
+    are special tokens and, in a causal stack, position 0.
+
+    Attributes:
+        seen: what the model's mask lets a query see; padding left out.
+            *Shape:* ``(sentence, query, key)``.
+    """
+
+    stack: Stack
+    queries: Texts
+    keys: Texts
+    seen: torch.Tensor
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format of everything that is counted."""
+        return self.keys.share.dtype
+
+    @cached_property
+    def counted(self) -> torch.Tensor:
+        """Queries that count. *Shape:* ``(sentence, query)``, boolean."""
+        counted = self.queries.ordinary
+        return counted & (self.seen.sum(-1) > 1) if self.stack.causal else counted
+
+    @cached_property
+    def sink(self) -> torch.Tensor:
+        """Keys of the sink. *Shape:* ``(sentence, key)``, boolean."""
+        sink = self.keys.special | self.keys.first if self.stack.causal else self.keys.special
+        return self.keys.valid & sink
+
+    @cached_property
+    def sink_places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Positions of the sink's keys, ascending and padded, and 1 where there is one.
+
+        *Shape:* ``(sentence, most)`` each.
+        """
+        most = max(int(self.sink.sum(1).max()), 1)
+        places = self.sink.to(self.dtype).topk(most, dim=1).indices.sort(1).values
+        return places, self.sink.gather(1, places).to(self.dtype)
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """1 for queries that count, else 0. *Shape:* ``(sentence, 1, query)``."""
+        return self.counted.to(self.dtype).unsqueeze(1)
+
+    @cached_property
+    def n_queries(self) -> torch.Tensor:
+        """Queries that count. *Shape:* ``(sentence, 1)``, ready to stand beside heads."""
+        return self.rows.sum(-1)
+
+    @cached_property
+    def words(self) -> torch.Tensor:
+        """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``.
+
+        1 over the number of the word's pieces that count: the first piece of a causal text may not.
+        """
+        word = self.queries.word
+        pieces = (word[:, :, None] == word[:, None, :]) & self.counted[:, None, :]
+        counts = self.counted & (self.queries.share > 0)
+        return counts / pieces.sum(-1).clamp(min=1).to(self.dtype)
+
+    @cached_property
+    def word_rows(self) -> torch.Tensor:
+        """What each query counts for each word that looks: shares that add up to 1.
+
+        *Shape:* ``(sentence, word, query)``.
+        """
+        return _members(self.queries).to(self.dtype).mT * self.words.unsqueeze(1)
+
+    @cached_property
+    def word_columns(self) -> torch.Tensor:
+        """Which key belongs to which word, as 0 and 1. *Shape:* ``(sentence, key, word)``."""
+        return _members(self.keys).to(self.dtype)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Keys of each sentence up to the last that is no padding. *Shape:* ``(sentence,)``."""
+        places = torch.arange(1, self.keys.n_tokens + 1, device=self.seen.device)
+        lengths: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
+        return lengths
+
+    @cached_property
+    def offset(self) -> torch.Tensor:
+        """Position of the key minus that of the query. *Shape:* ``(query, key)``."""
+        device = self.seen.device
+        queries = torch.arange(self.queries.n_tokens, device=device, dtype=self.dtype)
+        keys = torch.arange(self.keys.n_tokens, device=device, dtype=self.dtype)
+        return keys[None, :] - queries[:, None]
+
+    def pairs(self, tables: Sequence[torch.Tensor]) -> Pairs:
+        """The pairs that count for any of some measures, by tables ``(sentence, query, key)``."""
+        rows = self.rows.squeeze(1).unsqueeze(-1)
+        counted = [(table * rows).flatten(1) for table in tables]
+        chosen = reduce(torch.logical_or, [table != 0 for table in counted])
+        number = chosen.sum(1)
+        sentence, at = chosen.nonzero(as_tuple=True)
+        column = torch.arange(len(at), device=at.device) - (number.cumsum(0) - number)[sentence]
+        place = at.new_zeros((len(number), max(int(number.max()), 1)))
+        place[sentence, column] = at
+        counts = rows.new_zeros((*place.shape, len(tables)))
+        counts[sentence, column] = torch.stack([each[sentence, at] for each in counted], -1)
+        query, key = place // self.keys.n_tokens, place % self.keys.n_tokens
+        kept = counts * (~self.sink.gather(1, key)).to(self.dtype).unsqueeze(-1)
+        return Pairs(place, query, counts, kept, number)
+
+
+@dataclass(eq=False)
+class Scope(Memo):
+    """What of a frame counts in one view: outside the raw one, keys of the sink do not."""
+
+    frame: Frame
+    view: View
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+
+    @cached_property
+    def kept(self) -> torch.Tensor:
+        """Keys that count. *Shape:* ``(sentence, key)``, boolean."""
+        valid = self.frame.keys.valid
+        return valid if self.view is View.RAW else valid & ~self.frame.sink
+
+    @cached_property
+    def visible(self) -> torch.Tensor:
+        """Pairs that count. *Shape:* ``(sentence, query, key)``, boolean."""
+        return self.frame.seen & self.frame.counted[:, :, None] & self.kept[:, None, :]
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        """`visible` as 0 and 1, ready to multiply. *Shape:* ``(sentence, 1, query, key)``."""
+        return self.visible.unsqueeze(1).to(self.frame.dtype)
+
+    def sees_at(self, offset: int) -> torch.Tensor:
+        """Whether the key at an offset from each query counts for it.
+
+        *Shape:* ``(sentence, query)``, boolean.
+        """
+        found = self.visible.new_zeros(self.visible.shape[:2])
+        there = self.visible.diagonal(offset, 1, 2)
+        found.narrow(1, min(max(-offset, 0), found.shape[1]), there.shape[1]).copy_(there)
+        return found
+
+    @cached_property
+    def word_visible(self) -> torch.Tensor:
+        """Which word sees which word, by any of their pieces.
+
+        *Shape:* ``(sentence, word, word)``, boolean.
+        """
+        seen = self.frame.word_rows @ self.mask.squeeze(1) @ self.frame.word_columns
+        return seen > 0
+
+    @cached_property
+    def n_visible(self) -> torch.Tensor:
+        """Keys that each query sees. *Shape:* ``(sentence, query)``."""
+        return self.mask.sum(-1).squeeze(1)
+
+
+def _members(texts: Texts) -> torch.Tensor:
+    """Which token belongs to which word. *Shape:* ``(sentence, token, word)``, boolean."""
+    numbers = torch.arange(texts.n_words, device=texts.word.device)
+    return texts.word.unsqueeze(-1) == numbers

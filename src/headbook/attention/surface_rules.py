@@ -1,0 +1,279 @@
+"""Surface rules for pairs of words.
+
+The word that a rule without syntax names, and cells by parts of speech and distance.
+
+Rules know the order of words and their parts of speech: a fixed offset, or the next, the previous
+and the nearest word of a class. They are the baseline of relations and the names of heads that
+follow no relation. In causal attention only earlier words can be named.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Ints
+from headbook.inputs import NO_HEAD
+from headbook.schema import CONTENT, UPOS
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.masks import Scope
+    from headbook.attention.views import LayerAttention
+
+
+NEAR = 8  # words; pairs farther apart are counted together, on either side
+BINS = 2 * (NEAR + 1) + 1
+MOST_LINKS = 256  # pairs of head and dependent in a text, in both directions
+NO_CELL = np.iinfo(np.uint16).max
+
+
+class PairsBySurface(NamedTuple):
+    """The pairs of words of a batch.
+
+    Attributes:
+        cell: number of each pair's cell. *Shape:* ``(sentence, word, word)``.
+        visible: whether the query sees the key; the same shape.
+        linked: whether one is the other's head, and seen; the same shape.
+        counted: whether a sentence takes part: with a tree, and at most `MOST_LINKS` linked pairs.
+            *Shape:* ``(sentence,)``.
+    """
+
+    cell: "torch.Tensor"
+    visible: "torch.Tensor"
+    linked: "torch.Tensor"
+    counted: "torch.Tensor"
+
+
+def n_cells(n_tags: int) -> int:
+    """Return the number of cells for that many parts of speech, words without one included."""
+    return (n_tags + 1) ** 2 * BINS
+
+
+def pairs_by_surface(scope: "Scope") -> PairsBySurface:
+    """Return the cells of all pairs of words of a batch."""
+    texts = scope.frame.queries
+    n_tags = len(texts.scheme.tags)
+    tag = texts.by_word(texts.tag, -1)
+    tag = tag.masked_fill(tag < 0, n_tags)
+    words = tag.new_tensor(range(texts.n_words))
+    away = (words - words[:, None]).clamp(-NEAR - 1, NEAR + 1) + NEAR + 1
+    cell = (tag[:, :, None] * (n_tags + 1) + tag[:, None, :]) * BINS + away
+    head = texts.by_word(texts.head, NO_HEAD)
+    # In all layers alike, whatever their windows: as many links as there are trees.
+    few = 2 * (head != NO_HEAD).sum(1) <= MOST_LINKS
+    to_head = texts.to_head
+    linked = (to_head | to_head.mT) & scope.word_visible
+    return PairsBySurface(cell, scope.word_visible, linked, few & texts.parsed.squeeze(1))
+
+
+def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+    """Return the attention of each head in each cell, added up over chosen sentences.
+
+    Args:
+        chosen: *Shape:* ``(sentence,)``.
+
+    Returns:
+        *Shape:* ``(head, cell)``.
+    """
+    pairs = layer.scope.once(pairs_by_surface)
+    cell = pairs.cell.cpu().numpy()[chosen].ravel()
+    weights = layer.maps.by_word.double().cpu().numpy()[chosen]
+    size = n_cells(len(layer.frame.queries.scheme.tags))
+    return np.stack([np.bincount(cell, part.ravel(), size) for part in np.moveaxis(weights, 1, 0)])
+
+
+def pairs_in_cells(scope: "Scope", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+    """Return the number of visible pairs in each cell of chosen sentences. *Shape:* ``(cell,)``."""
+    pairs = scope.once(pairs_by_surface)
+    visible = pairs.visible.cpu().numpy()[chosen]
+    size = n_cells(len(scope.frame.queries.scheme.tags))
+    return np.bincount(pairs.cell.cpu().numpy()[chosen][visible], minlength=size).astype(float)
+
+
+def linked_cells(scope: "Scope") -> "NDArray[np.uint16]":
+    """Return the cells of each sentence's linked pairs, `NO_CELL` behind the last.
+
+    *Shape:* ``(sentence, MOST_LINKS)``.
+    """
+    pairs = scope.once(pairs_by_surface)
+    there = (pairs.linked & pairs.counted[:, None, None]).cpu().numpy()
+    found = np.full((len(there), MOST_LINKS), NO_CELL, np.uint16)
+    sentence = np.nonzero(there)[0]
+    number = there.sum((1, 2))
+    place = np.arange(len(sentence)) - np.repeat(number.cumsum() - number, number)
+    found[sentence, place] = pairs.cell.cpu().numpy()[there]
+    return found
+
+
+OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
+SIDES = ("next", "previous", "nearest")
+NOUNS = ("NOUN", "PROPN")
+SETS = {
+    "content": tuple(sorted(CONTENT)),
+    "NOUN_PRON_PROPN": ("NOUN", "PRON", "PROPN"),
+    "VERB_AUX": ("VERB", "AUX"),
+    "VERB_ADJ_NOUN": ("VERB", "ADJ", "NOUN"),
+}
+LAST_NOUN = "last:nouns"  # the last word of the next run of nouns
+NOTHING = -1  # where a rule names no word
+
+Flags = NDArray[np.bool_]
+
+
+def rule_names(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of all rules: ``offset:-1``, ``next:NOUN``, ``nearest:VERB_AUX``.
+
+    Args:
+        tags: parts of speech of the corpus.
+    """
+    offsets = (f"offset:{offset}" for offset in OFFSETS)
+    classes = (f"{side}:{name}" for side in SIDES for name in (*tags, *SETS))
+    return (*offsets, *classes, LAST_NOUN)
+
+
+RULES = rule_names(UPOS)
+
+
+def rule_words(
+    tag: NDArray[np.integer[Any]],
+    there: Flags,
+    lengths: Ints,
+    tags: Sequence[str],
+    *,
+    causal: bool,
+) -> NDArray[np.int32]:
+    """Return the word that each rule names for each word of some sentences.
+
+    Of two words of a class at the same distance, the nearest is the one to the right.
+
+    Args:
+        tag: place of each word's part of speech among ``tags``, negative without one; sentences
+            one after the other. *Shape:* ``(word,)``.
+        there: whether a word can be named at all; the same shape.
+        lengths: number of words of each sentence. *Shape:* ``(sentence,)``.
+        causal: whether only earlier words can be named.
+
+    Returns:
+        Places inside the sentence, `NOTHING` where no word is named. *Shape:* ``(rule, word)``,
+        rules in the order of `rule_names`.
+    """
+    starts = np.repeat(lengths.cumsum() - lengths, lengths)
+    ends = starts + np.repeat(lengths, lengths)
+    names = rule_names(tags)
+    found = np.full((len(names), len(tag)), NOTHING, np.int32)
+    place = {name: row for row, name in enumerate(names)}
+    words = np.arange(len(tag))
+    for offset in OFFSETS:
+        named = words + offset
+        inside = (named >= starts) & (named < ends) & (offset < 0 or not causal)
+        inside[inside] = there[named[inside]]
+        found[place[f"offset:{offset}"], inside] = (named - starts)[inside]
+    for name, members in {**{t: (t,) for t in tags}, **SETS}.items():
+        of_class = _is_one_of(tag, members, tags) & there
+        if not of_class.any():
+            continue
+        behind, ahead = _previous(of_class, starts), _next(of_class, ends)
+        if causal:
+            ahead = np.full_like(ahead, NOTHING)
+        right = (ahead >= 0) & ((behind < 0) | (ahead - words <= words - behind))
+        for side, named in zip(SIDES, (ahead, behind, np.where(right, ahead, behind)), strict=True):
+            found[place[f"{side}:{name}"]] = np.where(named >= 0, named - starts, NOTHING)
+    nouns = _is_one_of(tag, NOUNS, tags) & there
+    if nouns.any() and not causal:
+        continued = np.append(nouns[1:], False) & (words + 1 < ends)
+        last = _next(nouns & ~continued, ends)
+        found[place[LAST_NOUN]] = np.where(last >= 0, last - starts, NOTHING)
+    return found
+
+
+def _is_one_of(tag: NDArray[Any], members: Sequence[str], tags: Sequence[str]) -> Flags:
+    known = np.array([*(name in members for name in tags), False])
+    found: Flags = known[np.where(tag < 0, len(tags), tag)]
+    return found
+
+
+def _next(flags: Flags, ends: Ints) -> Ints:
+    """Return the next flagged word behind each word, `NOTHING` if its sentence has none."""
+    words = np.where(flags, np.arange(len(flags)), len(flags))
+    found = np.append(np.minimum.accumulate(words[::-1])[::-1][1:], len(flags))
+    return np.where(found < ends, found, NOTHING)
+
+
+def _previous(flags: Flags, starts: Ints) -> Ints:
+    """Return the last flagged word before each word, `NOTHING` if its sentence has none."""
+    words = np.where(flags, np.arange(len(flags)), NOTHING)
+    found = np.append([NOTHING], np.maximum.accumulate(words)[:-1])
+    return np.where(found >= starts, found, NOTHING)
+
+
+class Named(NamedTuple):
+    """The words that rules name.
+
+    Attributes:
+        given: places of the rules that name any word of the batch.
+        word: number of the named word, `NOTHING` without one. *Shape:* ``(given, sentence, word)``.
+        choices: number of other words that each word sees; 0 in sentences without tags. *Shape:*
+            ``(sentence, word)``.
+    """
+
+    given: list[int]
+    word: "torch.Tensor"
+    choices: "torch.Tensor"
+
+
+def named(scope: "Scope") -> Named:
+    """Return the words that rules name for each word of a batch."""
+    texts, visible = scope.frame.queries, scope.word_visible
+    words = visible.new_zeros(()).long().new_tensor(range(texts.n_words))
+    others = visible & (words[:, None] != words)
+    tag = texts.by_word(texts.tag, NOTHING).cpu().numpy()
+    found = rule_words(
+        tag.ravel(),
+        visible.any(1).cpu().numpy().ravel(),
+        np.full(len(tag), texts.n_words),
+        texts.scheme.tags,
+        causal=scope.frame.stack.causal,
+    )
+    given = np.flatnonzero((found >= 0).any(1))
+    word = words.new_tensor(found[given].reshape(len(given), *tag.shape))
+    return Named(given.tolist(), word, others.sum(-1) * texts.tagged)
+
+
+def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
+    """Return the strongest other word of each word, `NOTHING` if it gives none any attention.
+
+    *Shape:* ``(sentence, head, word)``.
+    """
+    _, strongest, word = layer.maps.words
+    return word.masked_fill(strongest <= 0, NOTHING)
+
+
+def agreements(layer: "LayerAttention") -> "torch.Tensor":
+    """Return how many words have the rule's word as their strongest other word.
+
+    *Shape:* ``(sentence, head, given)``; see `Named`.
+    """
+    rules, strongest = layer.scope.once(named), layer.once(strongest_words)
+    looking = rules.choices > 0
+    counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
+    for place, word in enumerate(rules.word):
+        # A word that no rule names must not equal one without attention.
+        wanted = word.masked_fill(~looking | (word == NOTHING), NOTHING - 1)
+        counts[..., place] = (strongest == wanted.unsqueeze(1)).sum(-1)
+    return counts.to(layer.frame.dtype)
+
+
+def chance(scope: "Scope") -> "torch.Tensor":
+    """Return how many words a random choice among the visible others would share with each rule.
+
+    *Shape:* ``(sentence, 1, given)``.
+    """
+    rules = scope.once(named)
+    choices = rules.choices.clamp(min=1).to(scope.frame.dtype)
+    sees = scope.word_visible.unsqueeze(0).expand(len(rules.given), -1, -1, -1)
+    seen = sees.gather(-1, rules.word.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    counts = ((rules.word >= 0) & seen & (rules.choices > 0)) / choices
+    return counts.sum(-1).T.unsqueeze(1)

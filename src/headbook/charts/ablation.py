@@ -1,0 +1,130 @@
+"""Importance of heads: a map of all heads, estimates beside exact numbers, and pruning."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from headbook.charts.figure import Chart, drawn, finished, on_demand
+from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp
+
+CELL = 26  # pixels of a head in the map
+ENDS = (420, 240)  # width and height of curves
+SIDE = 300  # pixels of a plot of two numbers
+MARKS = {"no_change": "○", "harmful": "×", "undecided": "?"}
+INKS = (BLUE, ORANGE, GREEN, PURPLE)
+RANDOM = "random order"
+PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
+TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
+
+
+@on_demand
+def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
+    """One number for each head; a line across those that are estimated.
+
+    Args:
+        rows: columns ``layer, head, value, low, high, kind, verdict``.
+        title: of the colour legend, with the unit.
+        domain: ends of the colour scale.
+    """
+    axis = alt.Axis(ticks=False, domain=False, labelOverlap=True, labelAngle=0)
+    marked = drawn(rows).assign(mark=rows["verdict"].map(MARKS).fillna(""))
+    base = alt.Chart(marked).encode(
+        x=alt.X("head:O", title="head", axis=axis), y=alt.Y("layer:O", title="layer", axis=axis)
+    )
+    legend = alt.Legend(
+        orient="top", titleLimit=0, gradientLength=200, values=[*domain], format=".3~g"
+    )
+    numbers = [alt.Tooltip(f"{each}:Q", format=".3~g") for each in ("value", "low", "high")]
+    about = [alt.Tooltip(each) for each in ("layer:O", "head:O", "kind:N", "verdict:N")]
+    cells = base.mark_rect().encode(
+        color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
+        tooltip=[*about, *numbers],
+    )
+    lines = (
+        base.transform_filter(alt.datum.kind == "estimated")
+        .mark_rule(strokeWidth=0.7, opacity=0.6)
+        .encode(
+            x=alt.X("head:O", bandPosition=0),
+            x2=alt.X2("head", bandPosition=1),
+            y=alt.Y("layer:O", bandPosition=1),
+            y2=alt.Y2("layer", bandPosition=0),
+            color=alt.value("currentColor"),
+        )
+    )
+    marks = (
+        base.transform_filter(alt.datum.mark != "")
+        .mark_text(fontSize=12, baseline="middle")
+        .encode(text="mark:N", color=alt.value("currentColor"))
+    )
+    chart = alt.layer(cells, lines, marks).properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    return finished(chart, rows, interactive=False)
+
+
+@on_demand
+def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
+    """A point for each head that has two numbers, beside the line where both are equal.
+
+    Args:
+        rows: columns ``head, series, x, y``.
+        titles: of the two axes.
+    """
+    table, rows = rows, drawn(rows)
+    ends = [float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())]
+    x, y = (
+        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+        for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
+    )
+    series = list(dict.fromkeys(rows["series"]))
+    wide = alt.Legend(orient="top", title=None, columns=1, labelLimit=0)
+    legend = wide if len(series) > 1 else None
+    colour = alt.Color(
+        "series:N", scale=alt.Scale(domain=series, range=[*INKS[: len(series)]]), legend=legend
+    )
+    line = alt.Chart(pd.DataFrame({"x": ends, "y": ends})).mark_line(
+        strokeDash=[4, 3], strokeWidth=1, color=GREY
+    )
+    dots = alt.Chart(rows).mark_circle(size=50, opacity=1)
+    about = [alt.Tooltip("head:N"), alt.Tooltip("series:N")]
+    numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
+    dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
+    chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=SIDE, height=SIDE)
+    return finished(chart, table, interactive=False)
+
+
+@on_demand
+def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
+    """Change of a target against the share of heads that is removed.
+
+    Args:
+        rows: columns ``order, share, value, low, high``; that of `RANDOM` is grey.
+        title: of the vertical axis.
+    """
+    table, rows = rows, drawn(rows)
+    series = list(dict.fromkeys(rows["order"]))
+    inks = iter(INKS * len(series))
+    ink = [GREY if each == RANDOM else next(inks) for each in series]
+    colour = alt.Color(
+        "order:N",
+        scale=alt.Scale(domain=series, range=ink),
+        legend=alt.Legend(
+            orient="top",
+            title=None,
+            columns=1,
+            labelLimit=0,
+            symbolType="stroke",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+        ),
+    )
+    x = alt.X("share:Q", title="heads removed", axis=alt.Axis(format="%", values=TICKS))
+    y = alt.Y("value:Q", title=title)
+    base: Any = alt.Chart(rows).encode(x=x, color=colour)
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    numbers = [alt.Tooltip(f"{each}:Q", format=".3~g") for each in ("value", "low", "high")]
+    line = base.mark_line(strokeWidth=2, point={"size": 26, "filled": True}).encode(
+        y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
+    )
+    chart = alt.layer(band, line).properties(width=ENDS[0], height=ENDS[1])
+    return finished(chart, table, interactive=False)

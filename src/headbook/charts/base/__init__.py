@@ -1,1 +1,0 @@
-"""What charts are made of: colours, pictures, and their bytes as SVG, PDF and PNG."""

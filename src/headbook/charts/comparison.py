@@ -1,0 +1,249 @@
+"""Two models beside each other: maps of their heads, differences, points, and curves over depth."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from headbook.charts.figure import (
+    LAYER_NAMES,
+    Chart,
+    choices_of,
+    chosen_rows,
+    drawn,
+    finished,
+    heading,
+    named,
+    numbers,
+    on_demand,
+    with_choices,
+)
+from headbook.charts.heads import CELL
+from headbook.charts.theme import (
+    BLUE,
+    DARK_DIVERGING,
+    DIVERGING,
+    GREY,
+    ORANGE,
+    PURPLE,
+    letters_on,
+    ramp,
+)
+
+STAR = "*"
+SIDE = 300  # pixels of a plot of points
+CURVE = (300, 170)  # width and height of curves
+PALE = 0.45  # of a difference without support
+PLACES: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
+LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
+PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
+
+
+@on_demand
+def side_maps(
+    rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
+) -> Chart:
+    """One number for each head of two models, side by side on one scale.
+
+    Args:
+        rows: columns ``side, layer, head, view, label, value``; sides in their order.
+        title: of the colour legend, with the unit.
+        domain: ends of the colour scale.
+        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    sides = [*dict.fromkeys(rows["side"])]
+    chart = with_choices(alt.Chart(rows), choices_of(rows, show)).mark_rect()
+    chart = chart.encode(
+        **_cells(),
+        color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=_legend(domain)),
+        column=alt.Column(
+            "side:N", title=None, sort=sides, header=alt.Header(labelAnchor="start", labelLimit=400)
+        ),
+        tooltip=[*named("side:N", "layer:O", "head:O"), *numbers("value")],
+    )
+    return finished(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+
+
+@on_demand
+def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]) -> Chart:
+    """What the second model has more; a star where that is supported, pale where not.
+
+    Args:
+        rows: columns ``layer, head, view, label, value, low, high, p, supported``.
+        end: of the colour scale, on both sides of 0.
+    """
+    table = chosen_rows(rows, show)
+    rows = drawn(rows).assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
+    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(**_cells())
+    scale = ramp((-end, end))
+    cells = base.mark_rect().encode(
+        color=alt.Color("value:Q", title=title, scale=scale, legend=_legend((-end, end))),
+        opacity=alt.when("datum.supported").then(alt.value(1)).otherwise(alt.value(PALE)),
+        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high", "p")],
+    )
+    stars = base.transform_filter("datum.supported").mark_text(fontSize=16, dy=4)
+    stars = stars.encode(
+        text=alt.value(STAR),
+        color=letters_on("size", (0, 1), DIVERGING[3:], DARK_DIVERGING[3:]),
+    )
+    chart = alt.layer(cells, stars)
+    return finished(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+
+
+@on_demand
+def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> Chart:
+    """A point for each head: its number in the first model against that in the second.
+
+    Hollow where the difference is not supported; the line is where both are the same.
+
+    Args:
+        rows: columns ``name, view, label, a, b, supported``.
+        titles: of the two axes.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    choices = choices_of(rows, show)
+    x, y = (
+        axis(f"{side}:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=PLAIN)
+        for axis, side, title in zip((alt.X, alt.Y), "ab", titles, strict=True)
+    )
+    points = with_choices(alt.Chart(rows), choices).mark_point(size=42, strokeWidth=1.4)
+    sure = alt.when("datum.supported")
+    points = points.encode(
+        x=x,
+        y=y,
+        stroke=sure.then(alt.value(BLUE)).otherwise(alt.value(GREY)),
+        fill=sure.then(alt.value(BLUE)).otherwise(alt.value("transparent")),
+        tooltip=[*named("name:N"), *numbers("a", "b")],
+    )
+    same = with_choices(alt.Chart(_same(rows, show)), choices, again=True)
+    line = same.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(x="a:Q", y="b:Q")
+    return finished(alt.layer(line, points).properties(width=SIDE, height=SIDE), table)
+
+
+def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+    """The two ends of the line on which both numbers are the same, for each choice."""
+    found: list[dict[str, Any]] = []
+    for chosen, group in rows.groupby([*show], sort=False):
+        ends = group[["a", "b"]].to_numpy(float)
+        both = dict(zip(show, chosen if isinstance(chosen, tuple) else (chosen,), strict=True))
+        found += [both | {"a": end, "b": end} for end in (ends.min(), ends.max())]
+    return pd.DataFrame(found)
+
+
+@on_demand
+def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Chart:
+    """A number for every two layers: those of the first model run down, of the second across.
+
+    Args:
+        rows: columns ``layer, other_layer, value``.
+        titles: of rows and columns.
+    """
+    domain = (0.0, max(float(rows["value"].max()), 1e-9))
+    chart = alt.Chart(drawn(rows)).mark_rect()
+    chart = chart.encode(
+        x=alt.X("other_layer:O", title=titles[1], axis=alt.Axis(**PLACES, labelAngle=0)),
+        y=alt.Y("layer:O", title=titles[0], axis=alt.Axis(**PLACES)),
+        color=alt.Color("value:Q", title=legend, scale=ramp(domain), legend=_legend(domain)),
+        tooltip=[*named("layer:O", "other_layer:O"), *numbers("value")],
+    )
+    step = alt.Step(min(CELL, 560 // max(rows["other_layer"].nunique(), rows["layer"].nunique())))
+    return finished(chart.properties(width=step, height=step), rows)
+
+
+@on_demand
+def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+    """Heads of two models over relative depth: a point each, median and middle half by layer.
+
+    Args:
+        rows: columns ``series, depth, view, label, kind, value, low, high``; of the kind ``head``
+            or ``layer``.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    x = alt.X("depth:Q", title="relative depth", scale=alt.Scale(domain=[0, 1]))
+    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=x, color=_colour(rows))
+    of_layers = base.transform_filter(alt.datum.kind == "layer")
+    y = alt.Y("value:Q", title=None)
+    band = of_layers.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    tips = [*named("series:N"), *numbers("depth", "value", "low", "high")]
+    line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tips)
+    points = base.transform_filter(alt.datum.kind == "head")
+    points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
+    return finished(_curve(alt.layer(band, points, line), title), table)
+
+
+@on_demand
+def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+    """One number for each layer of two models, with intervals.
+
+    Args:
+        rows: columns ``series, layer, value, low, high`` and those of ``show``; series in order.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    base = with_choices(alt.Chart(rows), choices_of(rows, show))
+    base = base.encode(x=LAYER, color=_colour(rows))
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
+    tips = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
+    line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tips)
+    return finished(_curve(alt.layer(band, line), title), table)
+
+
+@on_demand
+def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+    """What the second model has more in each layer; hollow where that is not supported.
+
+    Args:
+        rows: columns ``layer, value, low, high, p, supported`` and those of ``show``.
+    """
+    table = chosen_rows(rows, show)
+    rows = drawn(rows.assign(zero=0))
+    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=LAYER)
+    zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
+    band = base.mark_area(opacity=0.18, color=PURPLE)
+    band = band.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    ends = base.mark_rule(color=PURPLE, opacity=0.5).encode(y="low:Q", y2="high:Q")
+    line = base.mark_line(strokeWidth=1.6, color=PURPLE).encode(y=alt.Y("value:Q", title=None))
+    sure = alt.when("datum.supported")
+    points = base.mark_point(size=40, strokeWidth=1.6, opacity=1).encode(
+        y="value:Q",
+        stroke=alt.value(PURPLE),
+        fill=sure.then(alt.value(PURPLE)).otherwise(alt.value("transparent")),
+        tooltip=[*named("layer:O"), *numbers("value", "low", "high", "p")],
+    )
+    return finished(_curve(alt.layer(zero, band, ends, line, points), title), table)
+
+
+def _colour(rows: pd.DataFrame) -> alt.Color:
+    """The first model and the second, named above."""
+    series = [*dict.fromkeys(rows["series"])]
+    return alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=series, range=[ORANGE, BLUE]),
+        legend=alt.Legend(
+            orient="top",
+            title=None,
+            labelLimit=260,
+            symbolType="stroke",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+        ),
+    )
+
+
+def _curve(chart: Any, title: str) -> Any:
+    width, height = CURVE
+    return chart.properties(width=width, height=height, title=heading(title))
+
+
+def _cells() -> dict[str, Any]:
+    return {
+        "x": alt.X("head:O", title="head", axis=alt.Axis(**PLACES, labelAngle=0)),
+        "y": alt.Y("layer:O", title="layer", axis=alt.Axis(**PLACES)),
+    }
+
+
+def _legend(ends: tuple[float, float]) -> alt.Legend:
+    values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
+    return alt.Legend(orient="top", titleLimit=0, gradientLength=200, values=values, format=".3~g")

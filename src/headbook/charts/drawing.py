@@ -1,0 +1,100 @@
+"""Pictures written as SVG by hand: the base, text, and a dot with its interval."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+
+from headbook.charts.theme import FONT
+from headbook.report.wording import visible
+
+INK = "currentColor"  # that of the page
+TAG = re.compile(r"<[^>]*>")
+WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # behind numbers in shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A picture as pages use it; like a `Figure` that has no live chart.
+
+    Attributes:
+        name: unique on its page.
+        caption: what it shows; also its text for who cannot see it.
+        svg: an SVG element that inherits the page's colour.
+        rows: what it shows, in full precision; None where no file of it is written.
+    """
+
+    name: str
+    caption: str
+    svg: str
+    interactive: bool = False
+    rows: pd.DataFrame | None = None
+
+
+def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:
+    """A picture from its elements, so many pixels wide and high.
+
+    Letters stand in the middle and have the page's ink where they do not say otherwise.
+    """
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return Drawing(
+        name,
+        caption,
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
+        f'aria-label="{escape(visible(caption))}" font-family="{FONT}" text-anchor="middle" '
+        f'fill="{INK}">{"".join(_short(part) for part in parts)}</svg>',
+    )
+
+
+def written(
+    text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
+) -> str:
+    """Text in a picture."""
+    more = f' text-anchor="{anchor}"' if anchor != "middle" else ""
+    more += f' fill="{ink}"' if ink != INK else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{more}>{escape(visible(text))}</text>'
+
+
+def _short(part: str) -> str:
+    """An element without decimals that say nothing; texts stay."""
+    return TAG.sub(lambda tag: WHOLE.sub("", tag[0]), part)
+
+
+def guessed_width(text: str, letter: float, wide: float) -> float:
+    """How wide a text is at most, or nearly so.
+
+    Args:
+        letter, wide: pixels of a letter, of an East Asian one.
+    """
+    east = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return letter * (len(text) - east) + wide * east
+
+
+MARGIN = 2.0  # per cent at either end
+TICK = 'width="2" height="16"'
+
+
+def interval_dot(value: float, low: float, high: float, baseline: float, *, supported: bool) -> str:
+    """A dot between 0 and 1, places in per cent of the width, so that the dot stays round.
+
+    Heights that SVG does not ask for stand in the style of pages, and the axis, too.
+
+    Args:
+        low, high, baseline: NaN where there is none.
+        supported: else hollow, the interval dashed.
+    """
+    kind = "dot" if supported else "dot weak"
+    parts = "" if math.isnan(baseline) else f'<rect x="{_at(baseline)}" {TICK}/>'
+    if not math.isnan(low):
+        parts += f'<line x1="{_at(low)}" x2="{_at(high)}"/>'
+    return (
+        f'<svg class="{kind}" aria-hidden="true">{parts}<circle cx="{_at(value)}" r="4.5"/></svg>'
+    )
+
+
+def _at(value: float) -> str:
+    return f"{MARGIN + (100 - 2 * MARGIN) * min(max(value, 0.0), 1.0):.1f}%"

@@ -1,1 +1,0 @@
-"""Charts drawn as SVG by hand."""

@@ -1,0 +1,390 @@
+"""Charts of all heads: heat map, scatter plot, map of similar heads, mixture bars.
+
+One head among all.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+from headbook.charts.drawing import INK, Drawing, drawing, written
+from headbook.charts.figure import (
+    PLAIN,
+    SHARE,
+    Chart,
+    _places,
+    choices_of,
+    chosen_rows,
+    drawn,
+    finished,
+    named,
+    numbers,
+    on_demand,
+    with_choices,
+)
+from headbook.charts.theme import BLUE, DARK, GREY, LAYERS, ORANGE, letters_on, ramp
+from headbook.report.wording import label_name
+
+PLACES = 400  # of a strip; what stands at the same place is drawn once
+MARGIN = 2.0  # per cent at either end
+BINS = 40  # of the histogram
+HISTOGRAM_WIDTH, TOP, PLOT, BELOW, HISTOGRAM_SIDE = 900.0, 58.0, 60.0, 24.0, 10.0
+SMALL = 12
+LINES = 4  # of names over the bars
+LETTER = 6.6  # pixels, about
+ANCHORS = ("start", "middle", "middle", "middle", "end")
+APART = 14.0  # pixels from one line of names to the next
+
+
+@dataclass(frozen=True, eq=False)
+class RangeStrip:
+    """Values of all heads, drawn the same for each but for its dot.
+
+    As wide as its place on the page: places are in per cent, so that the dot stays round.
+
+    Attributes:
+        there: the values, ascending; at least one.
+        quarters: first quartile, median and third quartile.
+    """
+
+    there: Floats
+    quarters: tuple[float, float, float]
+
+    @classmethod
+    def of(cls, values: Floats) -> "RangeStrip":
+        """Of values of any shape; NaN where there is none."""
+        there = np.sort(values[~np.isnan(values)])
+        first, middle, third = map(float, np.quantile(there, (0.25, 0.5, 0.75)))
+        return cls(there, (first, middle, third))
+
+    def drawn(self, own: float) -> str:
+        """All heads as hairlines, a box around the middle half, the median, and a head as a dot."""
+        before, after = self._still
+        return f'{before}<circle cx="{self._at(own):.1f}%" r="5.5"/>{after}'
+
+    @cached_property
+    def _still(self) -> tuple[str, str]:
+        """What stands before the dot and after it."""
+        lines = np.unique(np.rint(self._at(self.there) * PLACES / 100).astype(int)).tolist()
+        path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
+        first, middle, third = map(self._at, self.quarters)
+        return (
+            '<svg class="strip" aria-hidden="true">'
+            f'<rect x="{first:.1f}%" width="{third - first:.1f}%" height="10"/>'
+            f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
+            f'<rect class="half" x="{middle:.1f}%" width="2" height="14"/>'
+        ), "</svg>"
+
+    def _at(self, value: Any) -> Any:
+        """The place of a value, or of several, in per cent."""
+        low, high = float(self.there[0]), float(self.there[-1])
+        return MARGIN + (100 - 2 * MARGIN) * (value - low) / ((high - low) or 1.0)
+
+
+def ranking_histogram(
+    name: str, caption: str, scores: Floats, marks: Sequence[tuple[str, float]]
+) -> Drawing:
+    """How many sentences have which value of a ranking, from 0 to 1.
+
+    Args:
+        marks: values that are named over the bars, the largest first.
+    """
+    number, _ = np.histogram(scores, BINS, (0, 1))
+    most = int(number.max(initial=0)) or 1
+    parts = [*_axis(), *_bars(number, most), *_marks(marks)]
+    return drawing(name, caption, HISTOGRAM_WIDTH, TOP + PLOT + BELOW, parts)
+
+
+def _x(value: float) -> float:
+    return HISTOGRAM_SIDE + (HISTOGRAM_WIDTH - 2 * HISTOGRAM_SIDE) * value
+
+
+def _axis() -> Iterator[str]:
+    foot = TOP + PLOT
+    yield f'<path d="M{_x(0):.0f} {foot:.0f}H{_x(1):.0f}" stroke="{INK}" stroke-opacity="0.5"/>'
+    for tick, anchor in zip((0, 0.25, 0.5, 0.75, 1), ANCHORS, strict=True):
+        yield written(f"{tick:g}", _x(tick), foot + 17, SMALL, anchor=anchor)
+
+
+def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
+    width = (HISTOGRAM_WIDTH - 2 * HISTOGRAM_SIDE) / BINS
+    yield f'<g fill="{BLUE}" fill-opacity="0.55">'
+    for index, amount in enumerate(number.tolist()):
+        if amount:
+            high = max(PLOT * amount / most, 1.5)
+            x, y = _x(index / BINS) + 0.5, TOP + PLOT - high
+            yield (
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}">'
+                f"<title>{index / BINS:.3g} to {(index + 1) / BINS:.3g}: {amount:,}</title></rect>"
+            )
+    yield "</g>"
+
+
+def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
+    """Names with a line down to the axis, each on the lowest line that is free."""
+    free = [HISTOGRAM_WIDTH + 1.0] * LINES
+    for text, value in sorted(marks, key=lambda mark: -mark[1]):
+        x, long = _x(value), LETTER * len(text)
+        end = min(x + long / 2, HISTOGRAM_WIDTH)
+        row = next((n for n in range(LINES) if end < free[n]), LINES - 1)
+        free[row] = end - long - 8
+        y = TOP - 6 - APART * row
+        yield f'<path d="M{x:.1f} {y + 3:.1f}V{TOP + PLOT:.0f}" stroke="{INK}"/>'
+        yield written(text, end - long / 2, y, SMALL)
+
+
+CELL = 24  # pixels of a head in a heat map
+
+
+@on_demand
+def heat_map(
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    domain: tuple[float, float],
+    show: dict[str, str],
+    share: bool = False,
+) -> Chart:
+    """One number for each head: rows are layers, columns are heads.
+
+    Args:
+        rows: columns ``layer, head, view, label, value, low, high``.
+        title: of the colour legend, with the unit.
+        domain: ends of the colour scale; below 0 it runs both ways from there.
+        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
+        share: whether values are parts of a whole, written in per cent.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    legend = _legend(domain, table["head"], SHARE if share else PLAIN)
+    chart = with_choices(alt.Chart(rows), choices_of(rows, show))
+    chart = chart.mark_rect().encode(
+        x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
+        y=alt.Y("layer:O", title="layer", axis=_places()),
+        color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
+        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high", share=share)],
+    )
+    size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    return finished(size, table)
+
+
+def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
+    """As wide as the map at most; both ends are named."""
+    wide = min(max(CELL * heads.nunique(), 120), 240)
+    values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
+    return alt.Legend(
+        orient="top", titleLimit=0, gradientLength=wide, values=values, format=f".3{form}"
+    )
+
+
+PARTS = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}
+NAMES = f"{json.dumps({part: label_name(part) for part in PARTS})}[datum.label]"
+BAR = (5, 14)  # least and most pixels of a head
+MIXTURE_WIDTH = 1000  # pixels that the bars of one row of layers may take
+MIXTURE_HEIGHT = 64
+COLUMNS = 3  # layers side by side, at most
+
+
+@on_demand
+def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
+    """Stacked bars, one a head, a panel for each layer.
+
+    Args:
+        rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
+            ``number`` its place in the layer, ``part`` one of `PARTS`.
+    """
+    columns = max(1, min(COLUMNS, MIXTURE_WIDTH // (BAR[0] * n_heads)))
+    step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR[0]), BAR[1])
+    place = {part: order for order, part in enumerate(PARTS)}
+    table, rows = rows, drawn(rows, 4)
+    rows = rows.assign(order=rows["part"].map(place))
+    # Bars of one colour come together, so that a picture can draw them as one shape.
+    rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
+    axis = alt.Axis(
+        labelAngle=0, ticks=False, domain=False, labelOverlap="greedy", labelSeparation=4
+    )
+    chart = (
+        alt.Chart(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("number:O", title=None, axis=axis),
+            y=alt.Y(
+                "share:Q",
+                title=None,
+                stack=True,
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="%", values=[0, 0.5, 1]),
+            ),
+            order="order:Q",
+            color=alt.Color(
+                "part:N",
+                title=None,
+                scale=alt.Scale(domain=[*PARTS], range=[*PARTS.values()]),
+                legend=alt.Legend(orient="top", labelExpr=NAMES),
+            ),
+            tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
+        )
+        .properties(width=alt.Step(step), height=MIXTURE_HEIGHT)
+        .facet(
+            facet=alt.Facet(
+                "layer:O",
+                title=None,
+                header=alt.Header(labelExpr="'layer ' + datum.value", labelAnchor="start"),
+            ),
+            columns=columns,
+            spacing=12,
+        )
+    )
+    return finished(chart, table)
+
+
+SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
+NARROW, SCATTER_MARGIN = 170, 400  # the plot in a column, and one that has room for more names
+Bools = NDArray[np.bool_]
+LETTERS = 10  # size of a head's name
+NAME = (6, 6.5, 6)  # pixels from a point to its name, of a letter, and to either side of a line
+AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
+
+
+@on_demand
+def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
+    """A point for every head, coloured by layer.
+
+    Args:
+        rows: columns ``head, layer, x, y``; ``head`` is the head's name.
+        titles: of the two axes.
+        layers: all layers of the stack.
+    """
+    x, y = (
+        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=AXIS)
+        for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
+    )
+    colour = alt.Color(
+        "layer:Q",
+        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
+        legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
+    )
+    marks = alt.Chart(drawn(rows)).mark_circle(size=70, opacity=1, stroke=GREY, strokeWidth=0.6)
+    few = _roomy(rows, NARROW, np.zeros(len(rows), dtype=bool))
+    more = _roomy(rows, SCATTER_WIDTH, few) & ~few
+    names = [
+        alt.Chart(drawn(rows[chosen]))
+        .mark_text(align="left", dx=6, fontSize=LETTERS)
+        .encode(x=x, y=y, text="head:N")
+        for chosen in (few, more)
+    ]
+    names[1] = names[1].properties(name=f"room{SCATTER_MARGIN}")
+    layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
+    chart = layers_of.properties(width=SCATTER_WIDTH, height=SCATTER_HEIGHT)
+    return finished(chart, rows, interactive=False)
+
+
+def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:
+    """Heads whose names hide neither a point nor another name; the outermost are asked first.
+
+    Args:
+        width: of the plot, in pixels.
+        found: those that are named in any case.
+    """
+    ends = rows[["x", "y"]].abs().max().to_numpy(float)
+    x, y = (rows[["x", "y"]].to_numpy(float) / np.where(ends > 0, ends, 1)).T * [
+        [width],
+        [SCATTER_HEIGHT],
+    ]
+    gap, letter, half = NAME
+    left = x + gap
+    right = left + letter * rows["head"].str.len().to_numpy(float)
+    found = found.copy()
+    for n in np.argsort(-np.hypot(x - np.median(x), y - np.median(y)), kind="stable"):
+        beside = abs(y - y[n]) < 2 * half
+        points = (x > left[n] - half) & (x < right[n]) & beside
+        names = found & (left < right[n]) & (left[n] < right) & beside
+        if not names.any() and not (points & (np.arange(len(x)) != n)).any():
+            found[n] = True
+    return found
+
+
+SIMILAR_SIDE = 400  # pixels of a panel
+LABEL_DISTANCE = 14  # pixels to the next head from which on a number is not hidden
+DOT = 6  # pixels of a point that carries no number
+NUMBERED = 100  # heads that carry their number; more would hide each other
+
+
+@on_demand
+def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
+    """Points coloured by layer, a panel for each view, all on one scale.
+
+    Args:
+        rows: columns ``head, layer, panel, x, y``; ``head`` is the head's name.
+        panels: from left to right.
+        layers: all layers of the stack.
+    """
+    table, rows = rows, drawn(rows)
+    ends = _ends(rows)
+    colour = alt.Color(
+        "layer:Q",
+        title="layer",
+        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
+        legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
+    )
+    axis = alt.Axis(tickCount=5, format=".1f")
+    scale = alt.Scale(domain=[*ends], nice=False)
+    few = len(rows) <= NUMBERED * len(panels)
+    short = rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1)
+    rows = rows.assign(short=short.where(_alone(rows, ends), "") if few else short)
+    base = alt.Chart(_squares(rows, ends)).encode(
+        x=alt.X("x:Q", title="√nats", scale=scale, axis=axis),
+        y=alt.Y("y:Q", title="√nats", scale=scale, axis=axis),
+        tooltip=["head:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".3f")],
+    )
+    points = _numbered(base, colour, layers) if few else _base_layer(base, colour)
+    column = alt.Column(
+        "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
+    )
+    chart = points.properties(width=SIMILAR_SIDE, height=SIMILAR_SIDE).facet(column=column)
+    return finished(chart, table)
+
+
+def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
+    """Circles with layer and head, where no other circle hides them."""
+    circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
+    ends = (min(layers), max(*layers, min(layers) + 1))
+    ink = letters_on("layer", ends, LAYERS, DARK[1:])
+    numbers = base.mark_text(fontSize=9.5, baseline="middle").encode(text="short:N", color=ink)
+    return alt.layer(circles.encode(color=colour), numbers)
+
+
+def _base_layer(base: Any, colour: alt.Color) -> Any:
+    """Squares, of which a picture can draw those of one colour as one shape."""
+    return base.mark_rect().encode(x2="right:Q", y2="top:Q", color=colour)
+
+
+def _alone(rows: pd.DataFrame, ends: tuple[float, float]) -> "pd.Series[bool]":
+    """Whether no other head of its panel lies so near that their numbers would run together."""
+    pixels = rows[["x", "y"]].to_numpy(float) * SIMILAR_SIDE / (ends[1] - ends[0])
+    gaps = np.hypot(*(pixels[:, None] - pixels[None]).transpose(2, 0, 1))
+    panels = rows["panel"].to_numpy()
+    gaps[(panels[:, None] != panels[None]) | np.eye(len(rows), dtype=bool)] = np.inf
+    return pd.Series(gaps.min(axis=1, initial=np.inf) >= LABEL_DISTANCE, index=rows.index)
+
+
+def _squares(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
+    """The same with the other corner of a small square, layer by layer."""
+    side = DOT * (ends[1] - ends[0]) / SIMILAR_SIDE
+    rows = rows.sort_values("layer", kind="stable", ignore_index=True)
+    return rows.assign(right=(rows["x"] + side).round(5), top=(rows["y"] + side).round(5))
+
+
+def _ends(rows: pd.DataFrame) -> tuple[float, float]:
+    """The same for both axes and all panels, so that lengths can be compared."""
+    low, high = float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())
+    room = max(0.06 * (high - low), 0.01)
+    return round(low - room, 3), round(high + room, 3)

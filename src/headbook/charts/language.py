@@ -1,0 +1,373 @@
+"""Parts of speech, dependency relations, and trees over a sentence."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from headbook.charts.drawing import Drawing, drawing, guessed_width, written
+from headbook.charts.figure import LAYER_NAMES, Chart, drawn, finished, on_demand
+from headbook.charts.theme import BLUE, DARK_DIVERGING, DIVERGING, GREY, ORANGE, letters_on, ramp
+
+LETTER, WIDE = 6.9, 12.0  # pixels of a letter, of an East Asian one
+SMALL = 5.6  # of a letter of a label
+GAP = 14.0  # between words
+MARGIN = 8.0
+LEVEL = 17.0  # from one arc to the next above it
+STEP = 8.0  # the same for brackets
+ROOM = 7.0  # between a word and its lines
+TEXT = 12  # size of letters: 9 points
+THICKEST = 7.0  # line of weight 1
+
+
+class Arc(NamedTuple):
+    """A line from a word to a word, with an arrow at its end.
+
+    Attributes:
+        weight: of its width, between 0 and 1; None for a thin line.
+        marked: whether it stands out.
+        label: at its middle.
+    """
+
+    start: int
+    end: int
+    weight: float | None = None
+    marked: bool = False
+    label: str = ""
+
+
+def arc_diagram(
+    name: str, caption: str, words: Sequence[str], above: Sequence[Arc], below: Sequence[Arc]
+) -> Drawing:
+    """Words in a row, one set of arcs above and one below."""
+    centres = _centres(words, above)
+    tops = [_levels([(a.start, a.end) for a in arcs]) for arcs in (above, below)]
+    heights = [ROOM + LEVEL * max(levels, default=0) for levels in tops]
+    base = MARGIN + heights[0] + TEXT
+    parts = [*_words(words, centres, base)]
+    places = (base - TEXT - 2, -1), (base + 6, 1)
+    for arcs, levels, (start, direction) in zip((above, below), tops, places, strict=True):
+        # What stands out is drawn last, over the rest.
+        for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
+            parts += _arc(arc, centres, start, direction * (ROOM + LEVEL * level))
+    parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
+    width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
+    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
+
+
+def bracket_diagram(
+    name: str,
+    caption: str,
+    words: Sequence[str],
+    above: Sequence[tuple[int, int]],
+    below: Sequence[tuple[int, int]],
+) -> Drawing:
+    """Words in a row, one set of brackets above and one below; thick where both have them.
+
+    Args:
+        above, below: first and last word of each bracket.
+    """
+    centres = _centres(words, ())
+    both = {*above} & {*below}
+    tops = [_levels(brackets, inside=True) for brackets in (above, below)]
+    heights = [ROOM + STEP * max(levels, default=0) for levels in tops]
+    base = MARGIN + heights[0] + TEXT
+    parts = [*_words(words, centres, base)]
+    places = (base - TEXT - 2, -1), (base + 6, 1)
+    for brackets, levels, (start, direction) in zip((above, below), tops, places, strict=True):
+        for (first, last), level in zip(brackets, levels, strict=True):
+            left = centres[first] - _width(words[first]) / 2
+            right = centres[last] + _width(words[last]) / 2
+            y, tick = start + direction * (2 + STEP * (level - 1)), direction * -4
+            ink, size = (BLUE, 3) if (first, last) in both else (GREY, 1.2)
+            line = f"M{left:.1f} {y + tick:.1f}V{y:.1f}H{right:.1f}V{y + tick:.1f}"
+            parts.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
+    width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
+    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
+
+
+def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Iterator[str]:
+    for word, x in zip(words, centres, strict=True):
+        yield written(word, x, base, TEXT)
+
+
+def _width(word: str, letter: float = LETTER) -> float:
+    """A guess that is rather too wide than too narrow."""
+    return guessed_width(word, letter, WIDE)
+
+
+def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
+    """The middle of each word, far enough apart for words and for the labels of arcs."""
+    centres: list[float] = []
+    for index, word in enumerate(words):
+        half = _width(word) / 2
+        x = MARGIN + half
+        if index:
+            x = centres[-1] + _width(words[index - 1]) / 2 + GAP + half
+        for arc in arcs:
+            first, last = sorted(arc[:2])
+            if last == index:
+                x = max(x, centres[first] + _width(arc.label, SMALL) + GAP)
+        centres.append(x)
+    return centres
+
+
+def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[int]:
+    """How far from the words each line runs, from 1: beyond the shorter ones that it spans.
+
+    Args:
+        inside: only those that lie inside it count; else all that it overlaps.
+    """
+    levels = [0] * len(spans)
+    ends = [tuple(sorted(span)) for span in spans]
+    order = sorted(range(len(spans)), key=lambda place: ends[place][1] - ends[place][0])
+    for number, place in enumerate(order):
+        first, last = ends[place]
+        under = [0]
+        for other in order[:number]:
+            start, end = ends[other]
+            nested = first <= start and end <= last
+            if nested if inside else max(first, start) < min(last, end):
+                under.append(levels[other])
+        levels[place] = max(under) + 1
+    return levels
+
+
+def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator[str]:
+    """A curve between two words with a head at its end, and its label.
+
+    Args:
+        reach: how far its control points are from the words; negative upwards.
+    """
+    shift = 4.0 if arc.end > arc.start else -4.0
+    a, b = centres[arc.start] + shift, centres[arc.end] - shift
+    ink = ORANGE if arc.marked else BLUE if arc.weight is not None else GREY
+    size = 1.3 if arc.weight is None else max(0.6, THICKEST * arc.weight)
+    tip = 5.0 if reach > 0 else -5.0
+    curve = f"M{a:.1f} {y:.1f}C{a:.1f} {y + reach:.1f} {b:.1f} {y + reach:.1f} {b:.1f}"
+    line = f'fill="none" stroke="{ink}" stroke-width="{size:.1f}"'
+    yield f'<path d="{curve} {y + tip:.1f}" {line}/>'
+    yield f'<path d="M{b:.1f} {y:.1f}l-3 {tip:.1f}h6z" fill="{ink}"/>'
+    if arc.label:
+        yield written(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
+
+
+OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
+STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
+THIN_INK = "rgba(128, 128, 128, 0.2)"  # quiet on light and dark paper
+HEIGHT = 16  # pixels of a tag
+LAYER = (10, 40)  # least and most pixels of a layer
+HEAD = (2, 13)  # least and most pixels of a head
+LEAST = 4  # pixels of a head from which on some heads have their numbers
+NUMBER = 14  # pixels that the number of a head takes
+NAMED = 44  # pixels of a layer that has room for "layer 12", else its number stands alone
+WIDTH = 1040  # pixels that a map of all heads may take
+
+
+@on_demand
+def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
+    """Parts of speech by layer, a panel for each way of looking.
+
+    Args:
+        rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
+        tags: from top to bottom.
+    """
+    table, rows = rows, drawn(rows)
+    directions = list(dict.fromkeys(rows["way"]))
+    n_layers = rows["layer"].nunique()
+    chart = _rectangles(rows, tags, ["layer:O"])
+    chart = chart.encode(
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
+        column=alt.Column(
+            "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
+        ),
+    )
+    width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
+    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), table)
+
+
+@on_demand
+def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
+    """Parts of speech by head, a gap between layers.
+
+    Args:
+        rows: columns ``head, tag, layer, number, ratio, low, high, share, words, thin``;
+            ``head`` is the name of a head, ``number`` its place in the layer.
+        tags: from top to bottom.
+        n_heads: heads of a layer.
+    """
+    table, rows = rows, drawn(rows)
+    layers = sorted(set(rows["layer"]))
+    series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
+    total = len(layers) * (n_heads + 1) - 1
+    pixels = _within(WIDTH // max(total, 1), HEAD)
+    axis = _head_axis(layers, n_heads)
+    scale = alt.Scale(domain=[0, total], nice=False)
+    chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
+    title = "head" if pixels * (n_heads + 1) > NAMED else "layer (a column for each head)"
+    chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
+    return finished(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
+
+
+def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
+    """Numbers of heads under their places where they have room, those of layers below."""
+    step, half = n_heads + 1, n_heads // 2
+    head = f"floor(datum.value) % {step}"
+    room = f"width / {len(layers) * step - 1}"  # pixels of a head
+    number = f"({head}) % ceil({NUMBER} / ({room})) == 0 && {room} > {LEAST} ? {head} : ''"
+    place, wide = f"floor(datum.value / {step})", f"({room}) * {step}"
+    word = f"({wide} > {NAMED} ? 'layer ' : '')"
+    there = f"{head} == {half} && {place} % ceil({NUMBER} / ({wide})) == 0"
+    layer = f"{word} + {json.dumps(layers)}[{place}]"
+    return alt.Axis(
+        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
+        labelExpr=f"[{number}, {there} ? {layer} : '']",
+        labelFontSize=9.5,
+        labelOverlap=False,
+        grid=False,
+        ticks=False,
+        domain=False,
+    )
+
+
+def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:
+    """Cells coloured by ratio, one tag a row; grey where too few words stand behind them.
+
+    Cells of one colour come together, so that a picture can draw them as one shape.
+
+    Args:
+        names: fields that a tooltip begins with.
+    """
+    rows = rows[rows["ratio"].notna()]
+    with np.errstate(divide="ignore"):
+        octaves = np.log2(rows["ratio"].to_numpy(float)).clip(-OCTAVES, OCTAVES)
+    rows = rows.assign(octaves=(octaves * STEPS).round() / STEPS + 0.0)
+    rows = rows.sort_values(["thin", "octaves"], kind="stable", ignore_index=True)
+    numbers = [alt.Tooltip(f"{n}:Q", format=".3~g") for n in ("ratio", "low", "high")]
+    numbers += [alt.Tooltip("share:Q", format=".2~%"), alt.Tooltip("words:Q", format=",")]
+    return (
+        alt.Chart(rows)
+        .mark_rect()
+        .encode(
+            y=alt.Y("tag:N", title=None, sort=[*tags], axis=alt.Axis(ticks=False, domain=False)),
+            color=alt.condition(alt.datum.thin, alt.value(THIN_INK), _colour()),
+            tooltip=[*names, "tag:N", *numbers],
+        )
+    )
+
+
+def _colour() -> alt.Color:
+    """Orange below chance, blue above, pale at chance; each step of the legend is an octave."""
+    power = "pow(2, abs(datum.value))"
+    return alt.Color(
+        "octaves:Q",
+        title="ratio to uniform attention",
+        scale=ramp((-OCTAVES, OCTAVES)),
+        legend=alt.Legend(
+            orient="top",
+            values=[*range(-OCTAVES, OCTAVES + 1)],
+            labelExpr=f"(datum.value < 0 ? '1/' : '') + {power}",
+            gradientLength=200,
+        ),
+    )
+
+
+def _within(value: int, ends: tuple[int, int]) -> int:
+    return min(max(value, ends[0]), ends[1])
+
+
+END = 0.4  # the colours end at so much better or worse
+COLOURS = 20  # in each half of the scale
+POINTS = "datum.value ? replace(format(100 * datum.value, '+.0f'), '-', '−') : '0'"
+NUMBERED = 46  # pixels of a cell that has room for its head and number
+CORNER = 0.1  # part of a cell's width that a stroke beside numbers takes
+PALE = 0.35  # opacity of what is not supported
+
+
+@on_demand
+def relation_layers(
+    rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
+) -> Chart:
+    """Margins of the best heads by layer, a panel for each direction.
+
+    Args:
+        rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; struck
+            and pale where the head is not supported.
+        relations: from top to bottom.
+        numbers: of the rows' heads in their layers.
+    """
+    table, rows = rows, drawn(rows, 4)
+    directions = list(dict.fromkeys(rows["way"]))
+    step = END / COLOURS
+    rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
+    rows = rows.assign(points=list(map(_points, numbers, rows["margin"])))
+    # Cells of one colour come together, so that a picture can draw them as one shape.
+    rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
+    pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER[0]), NUMBERED)
+    base = alt.Chart(rows).encode(
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
+        y=alt.Y(
+            "relation:N", title=None, sort=[*relations], axis=alt.Axis(ticks=False, domain=False)
+        ),
+    )
+    numbered = pixels >= NUMBERED
+    layers = [_cells(base), _hatches(base, relations, CORNER if numbered else 1)]
+    layers += [_numbers(base, sure=sure) for sure in (False, True) if numbered]
+    column = alt.Column(
+        "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
+    )
+    chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
+    return finished(chart.facet(column=column), table)
+
+
+def _points(head: int, margin: float) -> str:
+    """The head's number in its layer, and its margin in points."""
+    whole = round(100 * margin)
+    return f"H{head} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
+
+
+def _cells(base: Any) -> Any:
+    """Orange: worse than the rule; blue: better."""
+    numbers = [alt.Tooltip(f"{n}:Q", format="+.1%") for n in ("margin", "low", "high")]
+    about = [alt.Tooltip(f"{each}:N") for each in ("relation", "way", "head")]
+    colour = alt.Color(
+        "better:Q",
+        title="points above the best surface rule",
+        scale=ramp((-END, END)),
+        legend=alt.Legend(
+            orient="top", labelExpr=POINTS, values=[-END, 0, END], gradientLength=200
+        ),
+    )
+    return base.mark_rect().encode(
+        color=colour,
+        fillOpacity=alt.condition(alt.datum.supported, alt.value(1), alt.value(PALE)),
+        tooltip=[*about, *numbers, alt.Tooltip("words:Q", format=",")],
+    )
+
+
+def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
+    """A line across each cell that is not supported, or so much of its width, beside a number."""
+    return (
+        base.transform_filter("!datum.supported")
+        .mark_rule(strokeWidth=0.7, opacity=0.45)
+        .encode(
+            x=alt.X("layer:O", bandPosition=0),
+            x2=alt.X2("layer", bandPosition=width),
+            y=alt.Y("relation:N", sort=[*relations], bandPosition=1),
+            y2=alt.Y2("relation", bandPosition=0),
+            color=alt.value("currentColor"),
+        )
+    )
+
+
+def _numbers(base: Any, *, sure: bool) -> Any:
+    """Margins in percentage points, bold where supported."""
+    ink = letters_on("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
+    named = base.properties(name=f"room{NUMBERED - 2}_{int(sure)}")
+    words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
+        fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"
+    )
+    return words.encode(text="points:N", color=ink if sure else alt.value("currentColor"))

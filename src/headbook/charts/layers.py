@@ -1,0 +1,363 @@
+"""Charts over layers: metric curves, curves with names at their ends.
+
+Curves and matrix of states.
+"""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.arrays import Floats
+from headbook.charts.drawing import INK, Drawing, drawing, written
+from headbook.charts.figure import (
+    CHANCE,
+    CURVE,
+    INKS,
+    LAYER_NAMES,
+    LINE,
+    NAMED,
+    SHARE,
+    UNIFORM,
+    Chart,
+    choices_of,
+    chosen_rows,
+    drawn,
+    finished,
+    heading,
+    named,
+    numbers,
+    on_demand,
+    spread,
+    with_choices,
+)
+from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, letters_on, ramp
+
+WIDTH, HEIGHT = 420.0, 210.0
+LEFT, TOP, BELOW, LABELS = 40.0, 12.0, 30.0, 150.0  # around the plot; LABELS to its right
+APART = 16.0  # between the names of two lines
+SMALL = 12
+COLOURS = (ORANGE, BLUE, GREEN, PURPLE)
+
+
+Ends = tuple[float, float]
+
+
+class Line(NamedTuple):
+    """One curve.
+
+    Attributes:
+        name: what stands at its end, before its last value.
+        values, low, high: by place on the axis; NaN where one is missing. A line without an
+            interval has NaN there.
+        texts: its values, written.
+        dashed: whether it is a baseline.
+    """
+
+    name: str
+    values: Floats
+    low: Floats
+    high: Floats
+    texts: Sequence[str]
+    dashed: bool = False
+
+
+class Axis(NamedTuple):
+    """The horizontal axis.
+
+    Attributes:
+        places: of the points, 0 to 1, ascending.
+        names: of the points, for who points at one.
+        labels: places and what is written there.
+        apart: whether the first point is on no line: what was before all others.
+    """
+
+    places: Sequence[float]
+    names: Sequence[str]
+    labels: Sequence[tuple[float, str]]
+    apart: bool = False
+
+
+def layer_lines(
+    name: str,
+    caption: str,
+    lines: Sequence[Line],
+    *,
+    layers: Sequence[int],
+    ends: Ends,
+    ticks: Sequence[tuple[float, str]],
+) -> Drawing:
+    """Lines over layers.
+
+    Args:
+        ends: of the axis of values; nothing may lie outside.
+        ticks: places on the axis of values, and how they are written.
+    """
+    return curves(name, caption, lines, axis=_of_layers(layers), ends=ends, ticks=ticks)
+
+
+def curves(
+    name: str,
+    caption: str,
+    lines: Sequence[Line],
+    *,
+    axis: Axis,
+    ends: Ends,
+    ticks: Sequence[tuple[float, str]],
+) -> Drawing:
+    """Lines over any axis; see `layer_lines`."""
+    parts = [*axes(axis, ends, ticks)]
+    inks = [*_inks(lines)]
+    for line, ink in zip(lines, inks, strict=True):
+        parts += _line(line, ink, ends, axis)
+    parts += _names(lines, inks, ends)
+    return drawing(name, caption, WIDTH, HEIGHT, parts)
+
+
+def _of_layers(layers: Sequence[int]) -> Axis:
+    size = len(layers)
+    places = [place / (size - 1) for place in range(size)] if size > 1 else [0.5] * size
+    every = -(-size // 8)
+    labels = [
+        (places[n], f"layer {layer}" if n == 0 else str(layer))
+        for n, layer in enumerate(layers)
+        if n % every == 0
+    ]
+    return Axis(places, [f"layer {layer}" for layer in layers], labels)
+
+
+def _inks(lines: Sequence[Line]) -> Iterator[str]:
+    colours = iter(COLOURS)
+    for line in lines:
+        yield GREY if line.dashed else next(colours)
+
+
+def x_of(place: float) -> float:
+    """Pixels from the left, of a place from 0 to 1."""
+    return LEFT + (WIDTH - LABELS - LEFT) * place
+
+
+def y_of(value: float, ends: Ends) -> float:
+    """Pixels from the top, of a value."""
+    low, high = ends
+    return TOP + (HEIGHT - BELOW - TOP) * (high - value) / (high - low)
+
+
+def axes(axis: Axis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
+    """Both axes of a picture of curves."""
+    for value, text in ticks:
+        y = y_of(value, ends)
+        yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
+        yield written(text, LEFT - 6, y + 4, SMALL, anchor="end")
+    for place, label in axis.labels:
+        yield written(label, x_of(place), HEIGHT - 8, SMALL)
+
+
+def _line(line: Line, ink: str, ends: Ends, axis: Axis) -> Iterator[str]:
+    there = [n for n, value in enumerate(line.values) if not np.isnan(value)]
+    x, joined = [*map(x_of, axis.places)], [n for n in there if n or not axis.apart]
+    known = [n for n in joined if not np.isnan(line.low[n])]
+    if len(known) > 1:
+        upper = [f"{x[n]:.1f},{y_of(min(line.high[n], ends[1]), ends):.1f}" for n in known]
+        lower = [f"{x[n]:.1f},{y_of(max(line.low[n], ends[0]), ends):.1f}" for n in reversed(known)]
+        yield f'<path d="M{"L".join([*upper, *lower])}Z" fill="{ink}" fill-opacity="0.16"/>'
+    points = [f"{x[n]:.1f},{y_of(line.values[n], ends):.1f}" for n in joined]
+    if points:
+        dashes = ' stroke-dasharray="4 3"' if line.dashed else ""
+        width = 1.6 if line.dashed else 2.2
+        yield f'<path d="M{"L".join(points)}" fill="none" stroke="{ink}" stroke-width="{width}"{dashes}/>'  # noqa: E501
+    if not line.dashed:
+        for n in there:
+            at = f'cx="{x[n]:.1f}" cy="{y_of(line.values[n], ends):.1f}"'
+            texts = f"{line.name}, {axis.names[n]}: {line.texts[n]}"
+            yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
+
+
+def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[str]:
+    known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
+    last = {n: int(places[-1]) for n, places in known.items() if len(places)}
+    wanted = [(y_of(float(lines[n].values[position]), ends), n) for n, position in last.items()]
+    for y, n in apart(wanted):
+        line = lines[n]
+        yield (
+            f'<text x="{WIDTH - LABELS + 8:.1f}" y="{y + 4:.1f}" font-size="{SMALL}" '
+            f'fill="{inks[n]}" font-weight="600" text-anchor="start">{escape(line.name)} '
+            f'<tspan font-weight="400" fill="{INK}">{escape(line.texts[last[n]])}</tspan></text>'
+        )
+
+
+def apart(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    """Heights of names at the ends of lines, moved apart where lines end together."""
+    ordered = sorted(wanted)
+    places: list[float] = []
+    for y, _ in ordered:
+        places.append(max(y, places[-1] + APART if places else y))
+    over = max(places[-1] - (HEIGHT - BELOW), 0.0) if places else 0.0
+    yield from ((y - over, n) for y, (_, n) in zip(places, ordered, strict=True))
+
+
+@on_demand
+def layer_curve(
+    rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
+) -> Chart:
+    """One number for each layer with its interval, beside a control.
+
+    Args:
+        rows: columns ``layer, series, view, label, value, low, high``.
+        share: whether values are parts of a whole, written in per cent.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    series = list(dict.fromkeys(rows["series"]))
+    inks = iter(INKS * len(series))
+    ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
+    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    choices = choices_of(rows, show)
+    base = with_choices(alt.Chart(rows), choices)
+    base = base.encode(
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES)), color=colour
+    )
+    # From 0, or a baseline would look like it.
+    axis = alt.Axis(format=SHARE) if share else alt.Undefined
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
+    # Uniform attention has an interval, too, which would only hide the others.
+    band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
+    band = band.encode(y=alt.Y("low:Q", title=None, axis=axis), y2=alt.Y2("high:Q"))
+    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high", share=share)]
+    line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
+    line = line.encode(y=y, tooltip=tooltip)
+    ends = _line_ends(rows, show)
+    names = with_choices(alt.Chart(ends), choices, again=True).mark_text(align="left", dx=9)
+    names = names.encode(
+        x=alt.X("layer:O"), y=alt.Y("place:Q", axis=axis), text=alt.Text("series:N"), color=colour
+    )
+    several = len(series) > 1
+    chart = alt.layer(band, line, names if several else line)
+    wide = NAMED if several else CURVE[0]
+    chart = chart.properties(width=wide, height=CURVE[1], title=heading(title))
+    return finished(chart, table)
+
+
+def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+    """Where the names of lines stand, moved apart where lines end together."""
+    placed: list[pd.DataFrame] = []
+    for _, group in rows.groupby([*show], sort=False):
+        heights = group[["value", "low", "high"]].to_numpy(float)
+        ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
+        last = group[group["layer"] == group["layer"].max()]
+        gap = (ends[1] - ends[0]) * LINE / CURVE[1]
+        placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))
+    line_ends: pd.DataFrame = pd.concat(placed)
+    return line_ends
+
+
+SIDE = (190, 200)  # width and height of a panel's curves
+CELLS = 360  # pixels of a matrix, at most
+CELL = 30  # pixels of a cell, at most
+NUMBERED = 16  # states whose numbers have room in the matrix
+
+
+@on_demand
+def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
+    """A panel for each group of numbers, a line with its interval for each number.
+
+    Args:
+        rows: columns ``panel, title, series, baseline, state, value, low, high``; ``title`` is that
+            of the vertical axis; lines with ``baseline`` are grey and dashed.
+        states: from left to right.
+        panels: from left to right.
+    """
+    table, rows = rows, drawn(rows)
+    ends = _shared_ends(rows)
+    sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
+    chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
+    return finished(chart, table)
+
+
+def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Ends of the vertical axes by title: panels of one unit share theirs, and all hold 0."""
+    shared_ends = {}
+    for title, group in rows.groupby("title", sort=False):
+        heights = group[["value", "low", "high"]].to_numpy(float)
+        shared_ends[str(title)] = (min(np.nanmin(heights), 0.0), max(np.nanmax(heights), 0.0))
+    return shared_ends
+
+
+def _panel(
+    rows: pd.DataFrame,
+    panel: str,
+    states: Sequence[str],
+    shared: dict[str, tuple[float, float]],
+) -> Any:
+    series = list(dict.fromkeys(rows["series"]))
+    greys = {one: bool(rows[rows["series"] == one]["baseline"].all()) for one in series}
+    inks = iter(INKS * len(series))
+    ink = [GREY if greys[one] else next(inks) for one in series]
+    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    x = alt.X(
+        "state:O",
+        title="layer",
+        sort=[*states],
+        scale=alt.Scale(domain=[*states]),
+        axis=alt.Axis(labelAngle=0 if len(states) <= NUMBERED else -90, labelOverlap=True),
+    )
+    title = rows["title"].iloc[0]
+    ends = shared[title]
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[*ends], nice=True))
+    numbers = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high")]
+    base = alt.Chart(rows).encode(x=x, color=colour)
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    dash = alt.StrokeDash(
+        "baseline:N", scale=alt.Scale(domain=[False, True], range=[[1, 0], [4, 3]]), legend=None
+    )
+    line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash)
+    dots = base.mark_circle(size=34, opacity=1).encode(
+        y=y, tooltip=["series:N", "state:N", *numbers]
+    )
+    labels = alt.Chart(_ends(rows, states, ends)).mark_text(align="left", dx=8, fontSize=11)
+    names = labels.encode(x=x, y="place:Q", text="series:N", color=colour)
+    # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
+    layers = [band, line, dots, names] if len(series) > 1 else [band, line, dots]
+    return alt.layer(*layers).properties(width=SIDE[0], height=SIDE[1], title=panel)
+
+
+def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
+    """Where the names of lines stand, moved apart where lines end together."""
+    order = rows["state"].map({state: index for index, state in enumerate(states)})
+    last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
+    gap = (ends[1] - ends[0]) * LINE / SIDE[1]
+    return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])
+
+
+@on_demand
+def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
+    """Every two states, the first one at the upper left; numbers where they have room.
+
+    Args:
+        rows: columns ``state, other, value``.
+        title: of the colour legend.
+    """
+    axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
+    base = alt.Chart(drawn(rows, 4)).encode(
+        x=alt.X("other:O", title="layer", sort=[*states], axis=axis),
+        y=alt.Y("state:O", title="layer", sort=[*states], axis=axis),
+    )
+    cells = base.mark_rect().encode(
+        color=alt.Color(
+            "value:Q",
+            title=title,
+            scale=ramp((0, 1)),
+        ),
+        tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
+    )
+    numbers = (
+        base.properties(name="room24")
+        .mark_text(fontSize=10)
+        .encode(text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1)))
+    )
+    few = len(states) <= NUMBERED
+    step = alt.Step(max(8, min(CELL, CELLS // len(states))))
+    chart = alt.layer(cells, numbers) if few else cells
+    return finished(chart.properties(width=step, height=step), rows)

@@ -1,0 +1,158 @@
+"""The colours of maps: from the page's paper at 0 to dark ink at 1, and both ways from 0.
+
+Every scale of pages, pictures and files comes from here. Light paper has `STOPS`, dark paper
+`DARK`. Pictures are made once, for light paper: their colours are un-blended from white, so that 0
+is transparent, and on dark paper pages turn them round, ``invert(1) hue-rotate(180deg)``.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+
+STOPS = ("#ffffff", "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
+DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5f9")
+# From -1 to 1; signs differ for readers with any colour vision.
+DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
+DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
+LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
+STEPS = 64
+COARSE = 16  # of these, which take half a byte a pixel
+DARKEST_UNDER_BLACK = 0.179  # luminance from which on black letters stand out more than white ones
+
+Ink = tuple[tuple[int, int, int, int], ...]
+
+
+@cache
+def colours(steps: int, stops: tuple[str, ...] = STOPS) -> tuple[str, ...]:
+    """A scale in so many steps, ``#rrggbb``, lowest first."""
+    table = _between(stops, steps).round().astype(int)
+    return tuple(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in table.tolist())
+
+
+@cache
+def ink(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
+    """Red, green, blue and opacity of each step of a scale on any paper, 0 to 255."""
+    found = _between(stops, steps)
+    alpha = 1 - found.min(1, keepdims=True) / 255
+    with np.errstate(invalid="ignore"):
+        bare = np.where(alpha > 0, (found - (1 - alpha) * 255) / alpha, 0).clip(0, 255)
+    table = np.concatenate([bare, 255 * alpha], axis=1).round().astype(int)
+    return tuple((int(r), int(g), int(b), int(a)) for r, g, b, a in table)
+
+
+def ink_steps(weights: Floats) -> NDArray[np.uint8]:
+    """Weights from 0 to 1 as steps of the ink by their square root; nothing where one is missing.
+
+    The shape of ``weights``.
+    """
+    known = np.nan_to_num(weights).clip(0, 1)
+    found: NDArray[np.uint8] = np.rint(np.sqrt(known) * (STEPS - 1)).astype(np.uint8)
+    return found
+
+
+def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The nearest of `COARSE` steps of the ink, for small pictures that scripts draw exactly.
+
+    The shape of ``steps``.
+    """
+    kept = np.rint(np.linspace(0, STEPS - 1, COARSE)).astype(np.uint8)
+    found: NDArray[np.uint8] = kept[np.rint(steps * ((COARSE - 1) / (STEPS - 1))).astype(np.intp)]
+    return found
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [part / 255 for part in _parts(colour)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def letters(colour: str) -> str:
+    """Black or white, whichever stands out more on a colour."""
+    return "#000" if luminance(colour) > DARKEST_UNDER_BLACK else "#fff"
+
+
+@cache
+def turns(stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK) -> tuple[float, float]:
+    """Parts of a scale, 0 to 1, from which on letters change: on dark paper, then on light."""
+    fine = 1001
+    found = []
+    for scale in (dark, stops):
+        inks = [letters(colour) for colour in colours(fine, scale)]
+        found.append(next(n for n, each in enumerate(inks) if each != inks[0]) / (fine - 1))
+    return found[0], found[1]
+
+
+def _between(stops: Sequence[str], steps: int) -> Floats:
+    """Colours at even distances along a scale. *Shape:* ``(step, 3)``, 0 to 255."""
+    known = np.array([_parts(colour) for colour in stops], float)
+    places = np.linspace(0, len(stops) - 1, steps)
+    return np.stack([np.interp(places, range(len(stops)), each) for each in known.T], axis=-1)
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return red, green, blue
+
+
+FONT = "system-ui, sans-serif"
+# Okabe and Ito's colours, told apart by readers with any colour vision.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
+PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
+
+Ends = tuple[float, float]
+
+
+def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
+    """A scale of colours: from paper at its lower end, or both ways from 0 where that is below 0.
+
+    Args:
+        stops: of a scale that begins at its lower end.
+    """
+    low, high = (round(end, 5) for end in ends)
+    chosen = DIVERGING if low < 0 else stops
+    domain = [float(place) for place in np.linspace(low, high, len(chosen)).round(7)]
+    return alt.Scale(domain=domain, range=[*chosen], interpolate="rgb", clamp=True)
+
+
+def letters_on(
+    field: str, ends: Ends, stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
+) -> Any:
+    """Ink of letters on cells of `ramp` from paper to dark, legible on light and on dark paper.
+
+    What is light on light paper is dark on dark paper; in between letters are black on both.
+    """
+    first, second = (ends[0] + part * (ends[1] - ends[0]) for part in turns(stops, dark))
+    return (
+        alt.when(f"datum.{field} < {first:.5f}")
+        .then(alt.value("currentColor"))
+        .when(f"datum.{field} < {second:.5f}")
+        .then(alt.value("black"))
+        .otherwise(alt.value("white"))
+    )
+
+
+def config() -> dict[str, Any]:
+    """The site's style, with text and axes in the colour of the page."""
+    ink = "currentColor"
+    text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
+    axis = {"domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
+    return {
+        "background": None,
+        # Readers' fonts may be wider than the one that labels were measured with.
+        "padding": {"left": 5, "top": 5, "bottom": 5, "right": 28},
+        "font": FONT,
+        "axis": text | axis | {"titleFontWeight": "normal", "titlePadding": 10},
+        "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
+        "header": text,
+        "text": {"color": ink},
+        # One weight everywhere: a PDF holds each font that it uses.
+        "title": {"color": ink, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
+        "view": {"stroke": None},
+    }

@@ -1,1 +1,0 @@
-"""Charts that Vega-Lite draws."""

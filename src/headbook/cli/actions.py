@@ -1,0 +1,263 @@
+"""What commands do, each imported when it is needed; checks of folders before that.
+
+Each imports what it takes only when it is wanted: without models or pages, no command waits for
+torch, pandas or Altair.
+"""
+
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from rich.console import Console
+
+from headbook.cli.terminal import Display, Patient
+from headbook.config import Config
+from headbook.errors import ConfigError, OutputError
+from headbook.output_folder import OutputKind, check_output_folder, reserve
+from headbook.progress import Progress, Silent
+from headbook.run.arguments import ModelAt, checkpoints
+from headbook.schema import Heads
+from headbook.study.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headbook.comparison.comparison import Comparison
+    from headbook.comparison.film import Film
+    from headbook.run.models import Collected
+    from headbook.site.writer import Summary
+    from headbook.study.study import Study
+
+
+RESERVED = ExitStack()  # locks of the outputs of a command, until it ends
+
+
+def checked_out(config: Config, inputs: Sequence[str], kind: OutputKind) -> Path:
+    """Return the output folder, checked before anything slow begins, and reserved for the command.
+
+    Raises:
+        ConfigError: there is none.
+        OutputError: it may not be replaced, an input is in it, or another run writes there.
+    """
+    if config.out is None:
+        raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
+    _check_apart(config.out, inputs)
+    RESERVED.enter_context(reserve(config.out))
+    check_output_folder(config.out, kind, force=config.force)
+    return config.out
+
+
+def check_kept(config: Config, inputs: Sequence[str]) -> None:
+    """Check and reserve the folder in which a study is kept.
+
+    Raises:
+        OutputError: it may not be replaced, or it lies in the site.
+    """
+    if config.keep_study is None:
+        return
+    _check_apart(config.keep_study, inputs)
+    check_outside("--keep-study", config.keep_study, config.out)
+    RESERVED.enter_context(reserve(config.keep_study))
+    check_output_folder(config.keep_study, OutputKind.STUDY, force=config.force)
+
+
+def check_outside(option: str, folder: Path | None, out: Path | None) -> None:
+    """Refuse to keep studies in the site, which is written as a whole.
+
+    Raises:
+        OutputError: the folder of the option is ``out``, or lies in it.
+    """
+    if folder is None or out is None:
+        return
+    path, site = (Path(os.path.realpath(each)) for each in (folder, out))
+    if site in {path, *path.parents}:
+        raise OutputError(
+            f"{option}: {folder} came, which lies in --out {out}; expected a folder outside"
+        )
+
+
+def check_studies(*folders: Path | None) -> None:
+    """Refuse folders without a study that this version reads.
+
+    Raises:
+        StudyError: one is none, or of another version.
+    """
+    for folder in folders:
+        if folder is not None:
+            Manifest.read(folder)
+
+
+def _check_apart(out: Path, inputs: Sequence[str]) -> None:
+    """Refuse folders that hold what is read."""
+    path = Path(os.path.realpath(out))
+    for name in inputs:
+        file = Path(os.path.realpath(name))
+        if path in {file, *file.parents}:
+            raise OutputError(f"{out}: holds the input {name}; expected another folder")
+
+
+def progress_of(config: Config) -> AbstractContextManager[Progress]:
+    """Return a context in which the progress of a command is shown, unless ``--quiet`` is set."""
+    if config.quiet:
+        return nullcontext(Silent())
+    return Display(Console(file=cast("IO[str]", Patient(sys.stderr))), verbose=config.verbose)
+
+
+def collect(
+    inputs: list[str], config: Config, progress: Progress, work: Path | None = None
+) -> "Study":
+    """Run a model over sentences.
+
+    Args:
+        work: where finished parts are kept, as for `headbook.collect`.
+    """
+    _check(inputs, config, config.model)
+    _load_torch(config)
+    from headbook.run.collect import collect as run  # noqa: PLC0415 - see above
+
+    return run(inputs, config, progress=progress, work=work)
+
+
+def _check(inputs: list[str], config: Config, *models: str) -> None:
+    """Tell what is wrong with what was asked for, before `_load_torch` takes seconds."""
+    from headbook.run.arguments import check_arguments  # noqa: PLC0415 - see above
+
+    check_arguments(inputs, config, *models)
+
+
+def _load_torch(config: Config) -> None:
+    """Load what runs models, and tune the process for it, which the command line owns."""
+    if not config.verbose:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+    from headbook.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - see above
+
+    keep_freed_memory()
+    with nothing_collected():
+        import headbook.run.collect  # noqa: F401, PLC0415 - see above
+
+
+def collect_pair(
+    inputs: list[str],
+    config: Config,
+    models: tuple[str, str],
+    formats: tuple[str, str],
+    progress: Progress,
+    *,
+    trained: bool,
+    floor: bool = True,
+) -> "Collected":
+    """Both studies, and what tells how much their differences mean."""
+    _check(inputs, config, *models)
+    _load_torch(config)
+    from headbook.run.models import collect_pair as run  # noqa: PLC0415 - see above
+
+    with tempfile.TemporaryDirectory() as folder:
+        return run(
+            inputs, config, models=models, dtypes=formats, folder=Path(folder), trained=trained,
+            floor=floor, progress=progress,
+        )  # fmt: skip
+
+
+def compare(
+    given: "Sequence[Any]", heads: Heads, config: Config, *, floor: bool = True
+) -> "Summary":
+    """Compare, and draw the site; see `compared`."""
+    from headbook.site.sites import render_comparison  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    found = compared(given, heads, floor=floor)
+    with progress_of(config) as progress:
+        return render_comparison(
+            found, config.out, base_url=config.base_url, force=config.force, progress=progress
+        )
+
+
+def compared(given: "Sequence[Any]", heads: Heads, *, floor: bool = True) -> "Comparison":
+    """Compare two models.
+
+    Args:
+        given: what `Collected` holds; studies or their folders.
+        floor: whether the first model in another number format gives rounding floors.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
+    from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - see above
+    from headbook.study.study import Study  # noqa: PLC0415 - see above
+
+    a, b, rounded, null = (
+        Study.load(each) if isinstance(each, Path) else each for each in given[:4]
+    )
+    drift, twice = given[4:]
+    if twice is None and floor and rounded is not None:
+        twice = a, rounded
+    return run(a, b, heads, rounded=rounded, null=null, drift=drift, twice=twice)
+
+
+def load(folder: Path) -> "Study":
+    """Read a study."""
+    from headbook.study.study import Study  # noqa: PLC0415 - see above
+
+    return Study.load(folder)
+
+
+def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
+    """A film of studies that are read, or made, one after the other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for `compared`
+    from headbook.comparison import film as films  # noqa: PLC0415 - see above
+
+    return films.film([films.Shot(name, make) for name, make in studies.items()])
+
+
+def collect_film(
+    model: str,
+    revisions: list[str],
+    inputs: list[str],
+    config: Config,
+    *,
+    kept: Path | None,
+    discard: bool,
+) -> "Film":
+    """The film of checkpoints, each collected when the one before has become a frame."""
+    found = checkpoints(model, revisions)
+    _check(inputs, config, *(at.model for at in found))
+    _load_torch(config)
+    from headbook.run.models import study_at  # noqa: PLC0415 - see above
+
+    def made(at: ModelAt, place: int) -> "Study":
+        with progress_of(config) as progress:
+            progress.say(f"{at.name} ({place} of {len(found)})")
+            return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
+
+    return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
+
+
+def render_film(film: "Film", config: Config, title: str) -> "Summary":
+    """Draw the site of a training.
+
+    Args:
+        title: of the site, where the configuration names none.
+    """
+    from headbook.site.sites import render_film as draw  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    with progress_of(config) as progress:
+        return draw(
+            film, config.out, title=config.title or title, base_url=config.base_url,
+            force=config.force, progress=progress,
+        )  # fmt: skip
+
+
+def render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
+    """Draw the site of a study, which may still lie in its folder."""
+    from headbook.site.sites import render as draw  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    return draw(
+        study, config.out, base_url=config.base_url, force=config.force,
+        processes=config.processes, progress=progress,
+    )  # fmt: skip

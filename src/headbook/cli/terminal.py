@@ -1,0 +1,203 @@
+"""Progress by rich with its time left, interrupts, closed pipes and exit codes.
+
+All of this concerns the whole process, so the command line alone uses it, never the library.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from headbook.errors import HeadbookError, OutputError, ResourceError, out_of_memory
+from headbook.output_folder import DISK_ERRORS
+
+PAUSE = 10.0  # seconds between two lines
+PERIOD = 600.0  # seconds that the speed is averaged over; workers report whole shards
+
+
+class Display:
+    """Progress of the current stage of a run, with the time left in the stage.
+
+    Args:
+        console: where to print.
+        verbose: whether to show the speed in tokens per second.
+    """
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        self._console, self._verbose = console, verbose
+        self._progress = Progress(
+            TextColumn("{task.description:>16}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[read]}"),
+            console=console,
+            speed_estimate_period=PERIOD,
+            disable=not console.is_terminal,
+        )
+        self._id = self._progress.add_task("", visible=False, read="")
+        self._tokens, self._printed = 0, 0.0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, amount: int) -> None:
+        """Begin a stage."""
+        self._tokens = 0
+        self._progress.reset(
+            self._id, total=max(amount, 1), description=name, visible=True, read=""
+        )
+        self._print_line()
+
+    def advance(self, amount: int, tokens: int) -> None:
+        """Advance the bar, or print a line at the end of the stage and now and then before."""
+        self._tokens += tokens
+        finished = self._progress.finished
+        self._progress.update(self._id, advance=amount, read=self._read())
+        if self._progress.finished > finished or self._progress.get_time() - self._printed >= PAUSE:
+            self._print_line()
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _read(self) -> str:
+        """Return the tokens that the stage has read, with their speed if asked for."""
+        if not self._tokens:
+            return ""
+        (task,) = self._progress.tasks
+        speed = self._tokens / max(task.elapsed or 0.0, 1e-9)
+        return f"{self._tokens:,} tokens" + f", {speed:,.0f} tokens/s" * self._verbose
+
+    def _print_line(self) -> None:
+        """Print the state of the stage if no bar shows it."""
+        self._printed = self._progress.get_time()
+        if self._progress.disable:
+            (task,) = self._progress.tasks
+            left = task.time_remaining
+            parts = f"{task.percentage:.0f} %", self._read()
+            time_left = f"{timedelta(seconds=round(left))} left" if left else ""
+            self.say(f"{task.description}: {', '.join(filter(None, (*parts, time_left)))}")
+
+
+NEED_LESS = (
+    "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
+    "need less, and so does --processes 1; nothing is half done"
+)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """What ends a process politely is an interrupt here, so that everything is cleaned up."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    mine = [getattr(signal, name) for name in names]
+    if threading.current_thread() is not threading.main_thread():
+        mine = []  # Python hands signals to the main thread alone
+    # One that is ignored stays so: nohup asks for that.
+    before = {each: signal.getsignal(each) for each in mine}
+    taken = [each for each, handler in before.items() if handler == signal.SIG_DFL]
+    try:
+        for each in taken:
+            signal.signal(each, _interrupt)
+        yield
+    finally:
+        for each in taken:
+            signal.signal(each, before[each])
+
+
+def _interrupt(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def forgive_letters() -> None:
+    """Print what the terminal's encoding lacks, and names that are not UTF-8, as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+class Patient:
+    """A stream that drops what it cannot print: progress is no reason to stop."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Print, or not."""
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """The same for what waits."""
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Whether somebody stopped reading what is printed; Typer and Rich exit where that is so."""
+    chain = _chain(error) if isinstance(error, SystemExit) else [error]
+    return any(isinstance(each, BrokenPipeError) for each in chain)
+
+
+def expected_error(error: BaseException) -> HeadbookError | None:
+    """What the person at the keyboard can mend of an error that is not Headbook's own."""
+    if isinstance(error, ResourceError):  # it says itself what needs less
+        return error
+    if any(out_of_memory(each) for each in _chain(error)):
+        return ResourceError(f"out of memory; {NEED_LESS}")
+    if isinstance(error, HeadbookError):
+        return error
+    if not isinstance(error, OSError) or error.errno not in DISK_ERRORS:
+        return None
+    if error.filename is None:  # of folders and standard input Headbook has told itself
+        return ResourceError(
+            f"standard output: {error.strerror}; expected a file, a pipe or a terminal that takes "
+            "what is printed"
+        )
+    place = os.fsdecode(error.filename)
+    return OutputError(f"{place}: {error.strerror}; expected a place that can be read and written")
+
+
+def give_up_printing() -> None:
+    """Drop what could not be printed, or Python would try again at its end and complain."""
+    streams = (sys.stdout, sys.__stdout__)  # Typer puts another in its place
+    for stream in (each for each in streams if each is not None and not each.closed):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, stream.fileno())
+                os.close(nothing)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what led to it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

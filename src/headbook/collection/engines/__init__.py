@@ -1,1 +1,0 @@
-"""What measures the shards of a run: processes of this machine, or a cluster of Ray."""

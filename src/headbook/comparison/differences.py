@@ -1,0 +1,402 @@
+"""Paired differences of every number of heads and of layers.
+
+From sums over the same sentences or buckets of sentences, pair by pair, so that a sentence that is
+hard for both models widens no interval (`headbook.analysis.paired`).
+
+From sums over the same buckets of sentences, as those of heads. Labels are those of ``layers.csv``:
+state, space where there is one, and class of tokens, as in ``mid/positional/all``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.intervals import ANYTHING
+from headbook.analysis.multiple_testing import LEVEL
+from headbook.analysis.paired import ClusterSums, differences, family_wise
+from headbook.comparison.study_pair import Sides, StackPair
+from headbook.metrics import all_metrics
+from headbook.metrics.base import SampledMetric
+from headbook.schema import HeadColumn, Spread, TokenColumn, View
+from headbook.study.ablation import Removals, RemovedSet, SetKind
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.buckets import BucketSums
+from headbook.study.corpus_sums import SampleSums
+from headbook.study.sampled_metrics import ABOUT, statistics
+from headbook.study.study import Study
+
+FLOOR = 2.0  # of the largest difference by rounding, which other sentences may exceed
+Column = TypeVar("Column", HeadColumn, TokenColumn)
+
+
+class ComparedColumn(NamedTuple):
+    """What one number of two models is; ``view`` is empty where there is none."""
+
+    metric: str
+    view: str
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDifferences:
+    """Numbers of one stack in both models. *Shape* of all: ``(*cells, column)``.
+
+    Attributes:
+        columns: what the last dimension holds.
+        a, b: values; NaN where a cell has none, or where a number is of both models at once.
+        value: what ``b`` has more, or how far the two are apart.
+        low, high: ends of its 95 % interval; NaN where there is none.
+        p: family-wise over all cells and labels of a metric and view; NaN without interval, 1
+            where both models are exactly equal.
+        sentences: how many stand behind it, in the model where they are fewer.
+        floor: rounding floor of each column: twice the largest difference over cells that running
+            the first model in another number format makes; NaN if not measured. *Shape:*
+            ``(column,)``; None if no floor was measured at all.
+    """
+
+    columns: tuple[ComparedColumn, ...]
+    a: Floats
+    b: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+    sentences: Ints
+    floor: Floats | None = None
+
+    @property
+    def floors(self) -> Floats:
+        """Rounding floor of each column; NaN if not measured. *Shape:* ``(column,)``."""
+        return np.full(len(self.columns), np.nan) if self.floor is None else self.floor
+
+    @property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Whether the interval lies above the rounding floor, or below minus the floor.
+
+        A floor that was not measured counts as 0.
+        """
+        least = np.nan_to_num(self.floors)
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.low > least) | (self.high < -least)
+        return found
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Whether the models differ: family-wise p below `LEVEL`, interval beyond the floor."""
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.p < LEVEL) & self.beyond
+        return found
+
+    def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
+        """Return the differences with the rounding floors of columns, those that are known."""
+        return replace(self, floor=np.array([floors.get(c, np.nan) for c in self.columns]))
+
+    def column(self, metric: str, view: str = "", label: str = "") -> int | None:
+        """Where a number stands; None where there is none."""
+        wanted = ComparedColumn(metric, view, label)
+        return self.columns.index(wanted) if wanted in self.columns else None
+
+    def named(self, columns: tuple[ComparedColumn, ...]) -> Self:
+        """The same numbers under other names."""
+        return replace(self, columns=columns)
+
+    @classmethod
+    def beside(cls, parts: Sequence[Self]) -> Self:
+        """Several, column by column."""
+        names = ("a", "b", "value", "low", "high", "p", "sentences", "floors")
+        return cls(
+            tuple(column for part in parts for column in part.columns),
+            *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
+        )
+
+    @classmethod
+    def of(cls, columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> Self:
+        """Differences of the columns of one metric and view, tested together.
+
+        Args:
+            a, b: *Shape:* ``(cluster, *cells, column)``.
+        """
+        known = all_metrics().get(columns[0].metric)
+        spread = [known.spread(c.label) if known else Spread.USUAL for c in columns]
+        limits = known.limits if known else ANYTHING
+        found = differences(a, b, np.array(spread), limits)
+        p = family_wise(a, b, found)
+        values = found.a, found.b, found.value, found.low, found.high
+        return cls(tuple(columns), *values, p, found.clusters)
+
+
+def rounding_floors(
+    sums: Iterable[tuple[Sequence[ComparedColumn], ClusterSums, ClusterSums]],
+) -> dict[ComparedColumn, float]:
+    """Return twice the largest difference over heads, or layers, of each number.
+
+    Args:
+        sums: columns with the sums of one model in two number formats, over the same sentences.
+            *Shape:* ``(cluster, *cells, column)``.
+    """
+    found: dict[ComparedColumn, float] = {}
+    for columns, exact, rounded in sums:
+        sizes = np.abs(differences(exact, rounded).value).reshape(-1, len(columns))
+        for column, size in zip(columns, sizes.T, strict=True):
+            if not np.isnan(size).all():
+                found[column] = FLOOR * float(np.nanmax(size))
+    return found
+
+
+def paired_buckets(
+    mine: BucketSums, other: BucketSums, columns: Sequence[Column], others: Sequence[Column]
+) -> Iterator[tuple[list[Column], ClusterSums, ClusterSums]]:
+    """What two studies have of the same buckets: the columns of each metric and view, and sums.
+
+    Args:
+        columns, others: of both.
+    """
+    theirs = set(others)
+    both = [column for column in columns if column in theirs]
+    if not both or mine.once != other.once:
+        return
+    size = min(mine.size, other.size)
+    one, another = (part if part.size == size else part.of_size(size) for part in (mine, other))
+    keys = np.union1d(one.keys, another.keys)
+    for family in dict.fromkeys(map(_family, both)):
+        some = [column for column in both if _family(column) == family]
+        sums = [
+            _some(part, keys, [own.index(column) for column in some])
+            for part, own in ((one, columns), (another, others))
+        ]
+        yield some, sums[0], sums[1]
+
+
+def _family(column: Column) -> tuple[str, View | None]:
+    """What is tested together: labels; of tokens all states, spaces and classes."""
+    return column.metric, column.view if isinstance(column, HeadColumn) else None
+
+
+def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
+    """Some columns in all of the buckets."""
+    place = np.searchsorted(keys, part.keys)
+    n = np.zeros((len(keys), *part.n.shape[1:-1], len(at)))
+    d = np.zeros_like(n)
+    n[place], d[place] = part.n[..., at], part.d[..., at]
+    return ClusterSums(n, d)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadDifferences(ModelDifferences):
+    """Numbers of the heads of one stack in both models; cells are ``(layer, head)``."""
+
+
+class PairedSums(NamedTuple):
+    """Numbers of heads over the same clusters of sentences, of one metric and view.
+
+    Attributes:
+        a, b: *Shape:* ``(cluster, layer, head, column)``, layers and heads those of each model.
+        counted: of which columns of tables the sentences behind them are known; none stands for
+            all clusters.
+    """
+
+    columns: Sequence[ComparedColumn]
+    a: ClusterSums
+    b: ClusterSums
+    counted: Sequence[HeadColumn] = ()
+
+
+def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
+    """All numbers that both studies have, for models whose heads correspond."""
+    parts = []
+    for each in head_sums(sides, pair):
+        found = HeadDifferences.of(each.columns, each.a, each.b)
+        if each.counted:
+            found = replace(
+                found, sentences=_n_sentences_of_heads(sides, pair.a.name, each.counted)
+            )
+        parts.append(found)
+    parts += [HeadDifferences.of(*each[:3]) for each in _of_removals(sides, pair)]
+    return HeadDifferences.beside(parts)
+
+
+def head_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+    """Return the rounding floors of the numbers of heads.
+
+    Args:
+        twice: the first model in two number formats, as if they were two models.
+    """
+    found = (*head_sums(twice, pair), *_of_removals(twice, pair))
+    return rounding_floors(each[:3] for each in found)
+
+
+def head_sums(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """All metrics that both studies have of the heads of a stack, of whatever shape."""
+    yield from _of_buckets(sides, pair)
+    yield from _of_samples(sides, pair)
+
+
+def _of_buckets(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """Metrics that are taken on all sentences, on random sequences, or on what heads write."""
+    theirs = sides.b.corpus_sums.buckets.get(pair.b.name, ())
+    for mine in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
+        for other in theirs:
+            for columns, one, another in paired_buckets(mine, other, mine.columns, other.columns):
+                names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
+                yield PairedSums(names, one, another, columns)
+
+
+def _n_sentences_of_heads(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
+    """Sentences behind the numbers of every head. *Shape:* ``(layer, head, column)``."""
+    found = []
+    for study in (sides.a, sides.b):
+        table = study.head_tables[stack]
+        places = {column: place for place, column in enumerate(table.columns)}
+        found.append(table.heads[..., [places[column] for column in columns]].sentences)
+    return np.minimum(*found)
+
+
+def _of_samples(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """Metrics that are taken on a sample, sentence by sentence."""
+    mine = sides.a.corpus_sums.sampled.get(pair.a.name)
+    theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
+    if mine is None or theirs is None:
+        return
+    rows = _shared(mine.stats.content_hash, theirs.stats.content_hash)
+    if not len(rows[0]):  # hashes are of tokens: there is none where models cut texts otherwise
+        return
+    for name, view, _ in mine.columns:
+        metric = all_metrics()[name]
+        assert isinstance(metric, SampledMetric)
+        sums = [
+            _finished(each, at, metric, str(view))
+            for each, at in zip((mine, theirs), rows, strict=True)
+        ]
+        if sums[0] is not None and sums[1] is not None:
+            columns = [ComparedColumn(name, str(view), label) for label in metric.listed]
+            yield PairedSums(columns, sums[0], sums[1])
+
+
+def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """Places of the sentences that two samples share, in one order; equal ones once."""
+    _, one, other = np.intersect1d(mine, theirs, return_indices=True)
+    return one, other
+
+
+def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) -> ClusterSums | None:
+    """A sampled metric of every sentence; None where it was not taken."""
+    start = 0
+    for name, its_view, width in sums.columns:
+        if (name, str(its_view)) == (metric.id, view):
+            place = slice(start, start + width)
+            each_layer = (
+                statistics(sums, metric, place, layer)[rows]
+                for layer in range(sums.stats.payload.shape[1])
+            )
+            layers = [metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in each_layer]
+            listed = [metric.labels.index(label) for label in metric.listed]
+            n, d = (
+                np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
+                for part in ("numerator", "denominator")
+            )
+            return ClusterSums(np.where(d > 0, n, 0), np.broadcast_to(d, n.shape))
+        start += width
+    return None
+
+
+def _of_removals(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """What each model loses without a head, where both were asked."""
+    mine, theirs = (s.corpus_sums.removals for s in (sides.a, sides.b))
+    if mine is None or theirs is None:
+        return
+    rows = _shared(mine.content_hash, theirs.content_hash)
+    names = {(s.name, s.replacement) for s in mine.sets if s.kind is SetKind.HEAD}
+    for replacement in sorted({replacement for _, replacement in names}):
+        for target in (t for t in mine.changes if t in theirs.changes):
+            one, another = (
+                _effects(each, at, pair, replacement, target)
+                for each, at in zip((mine, theirs), rows, strict=True)
+            )
+            yield PairedSums([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], one, another)
+
+
+def _effects(
+    removals: Removals, rows: Ints, pair: StackPair, replacement: str, target: str
+) -> ClusterSums:
+    """Changes of a target without each head; 0 over 0 where a head was not taken away alone."""
+    stack = pair.a
+    n = np.zeros((len(rows), stack.n_layers, stack.n_heads, 1))
+    d = np.zeros_like(n)
+    for place, removed in enumerate(removals.sets):
+        if not _alone(removed, replacement):
+            continue
+        head = removals.heads[int(np.flatnonzero(removals.members[place])[0])]
+        if head.stack == stack.name:
+            change = removals.changes[target][rows, place]
+            n[:, head.layer, head.head, 0] = np.nan_to_num(change)
+            d[:, head.layer, head.head, 0] = np.where(
+                np.isnan(change), 0, removals.counts[target][rows]
+            )
+    return ClusterSums(n, d)
+
+
+def _alone(removed: RemovedSet, replacement: str) -> bool:
+    return removed.kind is SetKind.HEAD and removed.replacement == replacement
+
+
+@dataclass(frozen=True, eq=False)
+class LayerDifferences(ModelDifferences):
+    """Numbers of the tokens of one stack in both models; cells are ``(layer,)``."""
+
+
+def layer_differences(sides: Sides, pair: StackPair) -> LayerDifferences | None:
+    """All numbers of tokens that both studies have by groups of sentences; None without any.
+
+    Studies of earlier versions have none.
+    """
+    parts = []
+    for columns, *sums in token_sums(sides, pair):
+        found = LayerDifferences.of(_names(columns), *sums)
+        parts.append(replace(found, sentences=_n_sentences_of_layers(sides, pair, columns)))
+    return LayerDifferences.beside(parts) if parts else None
+
+
+def layer_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+    """Return the rounding floors of the numbers of tokens.
+
+    Args:
+        twice: the first model in two number formats, as if they were two models.
+    """
+    return rounding_floors((_names(columns), a, b) for columns, a, b in token_sums(twice, pair))
+
+
+def _names(columns: Sequence[TokenColumn]) -> list[ComparedColumn]:
+    return [ComparedColumn(c.metric, "", c.words) for c in columns]
+
+
+def token_sums(
+    sides: Sides, pair: StackPair
+) -> Iterator[tuple[Sequence[TokenColumn], ClusterSums, ClusterSums]]:
+    """All metrics of tokens that both studies have, by metric.
+
+    *Shape* of sums: ``(cluster, layer, column)``, layers those of each model.
+    """
+    theirs = sides.b.corpus_sums.token_buckets.get(pair.b.name, ())
+    for mine in sides.a.corpus_sums.token_buckets.get(pair.a.name, ()):
+        for other in theirs:
+            yield from paired_buckets(mine, other, mine.columns, other.columns)
+
+
+def _n_sentences_of_layers(sides: Sides, pair: StackPair, columns: Sequence[TokenColumn]) -> Ints:
+    """Sentences behind the numbers of every layer. *Shape:* ``(layer, column)``."""
+    both = ((sides.a, pair.a.name), (sides.b, pair.b.name))
+    return np.minimum(*(_of_study(study, stack, columns) for study, stack in both))
+
+
+def _of_study(study: Study, stack: str, columns: Sequence[TokenColumn]) -> Ints:
+    sums = study.corpus_sums
+    for table in (sums.tokens, sums.lookups, sums.flows):
+        there = table[stack].columns if stack in table else ()
+        if columns[0] in there:
+            places = [there.index(column) for column in columns]
+            return table[stack].layers[:, places].sentences
+    raise LookupError(columns[0])

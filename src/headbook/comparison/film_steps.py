@@ -1,0 +1,290 @@
+"""What a film keeps of one checkpoint's study, and which numbers it follows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates, Ratios
+from headbook.analysis.arrays import Floats, Ints
+from headbook.comparison.study_pair import StackPair, check_same_sentences, same_vocabulary
+from headbook.errors import StudyError
+from headbook.metrics import ids
+from headbook.metrics.base import Source
+from headbook.report.head_types import HeadType, Place, head_types
+from headbook.report.relations import relation_words
+from headbook.report.results import StackResults, results
+from headbook.report.roles import sink_words
+from headbook.schema import HeadColumn, Stack, Target, View
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.manifest import Manifest
+from headbook.study.sentence_data import SentenceData
+from headbook.study.study import Study
+
+INDUCTION = 0.4  # score from which on a head is called an induction head, a convention
+
+
+class Headline(NamedTuple):
+    """A number of every head.
+
+    Attributes:
+        metric, label: as files have them.
+        name: what pages call it; ``{sink}`` stands for the tokens that are the sink.
+        does: what a head does of which it is high; empty where it is no function.
+    """
+
+    metric: str
+    label: str
+    name: str
+    does: str
+
+    @property
+    def key(self) -> str:
+        """A name for files and addresses."""
+        return "-".join(filter(None, (self.metric, self.label.replace(":", "-"))))
+
+
+RELATIONS = ("det", "amod", "case", "nsubj", "obj")
+HEADLINES = (
+    Headline(
+        ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
+    ),
+    Headline(
+        ids.ATTENTION_TO, "previous", "Attention to the previous token",
+        "attends to the previous token",
+    ),
+    Headline(
+        ids.DUPLICATE_SCORE, "", "Duplicate-token score",
+        "attends to a token's earlier occurrence (duplicates)",
+    ),
+    Headline(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
+    Headline(ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"),
+    Headline(
+        ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself"
+    ),
+    Headline(
+        ids.ATTENTION_TO, "same_token", "Attention to other occurrences of the token",
+        "attends to other occurrences of the token",
+    ),
+    Headline(
+        ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation"
+    ),
+    Headline(
+        ids.RARE_WORD_FOCUS, "", "Attention to the rarest word", "attends to the rarest word"
+    ),
+    *(
+        Headline(
+            ids.RELATION_ACCURACY, f"{name}:to_head",
+            f"Relation accuracy, {relation_words(f'{name}:to_head')}",
+            f"attends {relation_words(f'{name}:to_head')}",
+        )
+        for name in RELATIONS
+    ),
+    Headline(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
+    Headline(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
+)  # fmt: skip
+
+
+class FilmColumn(NamedTuple):
+    """A headline in the view that pages show.
+
+    Attributes:
+        name, does: with the sink's tokens named.
+    """
+
+    metric: str
+    view: View
+    label: str
+    name: str
+    does: str
+    key: str
+
+
+def columns(results: StackResults) -> tuple[FilmColumn, ...]:
+    """The headlines that a stack has numbers for, enough observations behind some of them."""
+    found = []
+    for each in HEADLINES:
+        known = results.by_id.get(each.metric)
+        if known is None:
+            continue
+        view = results.view(known, each.label)
+        if not results.has(each.metric, view, each.label):
+            continue
+        if not np.isnan(results.heads(each.metric, view, each.label).trusted).all():
+            name, does = (text.format(sink=sink_words(results)) for text in (each.name, each.does))
+            found.append(FilmColumn(each.metric, view, each.label, name, does, each.key))
+    return tuple(found)
+
+
+LOSSES = (Target.LOSS, Target.MASKED_LOSS)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over buckets of sentences of one number.
+
+    Attributes:
+        keys: of the buckets, ascending. *Shape:* ``(bucket,)``.
+        n, d: numerators and denominators; of ``d`` one head where it is the same for all. *Shape:*
+            ``(bucket, layer, head)``.
+    """
+
+    keys: Ints
+    n: NDArray[np.float32]
+    d: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameValues:
+    """One number of all heads of a stack at one step.
+
+    Attributes:
+        heads: values with intervals. *Shape:* ``(layer, head)``.
+        choice: values on the half of the sentences by which heads are chosen; NaN where too few
+            observations are behind one. The same shape.
+        report: values with intervals on the other half.
+        uniform: the same measure on uniform attention. *Shape:* ``(layer,)``.
+        sums: by bucket; None where they are not kept.
+        random: whether it is of random sequences.
+    """
+
+    heads: Estimates
+    choice: Floats
+    report: Estimates
+    uniform: Floats
+    sums: Sums | None
+    random: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StackFrame:
+    """One stack at one step.
+
+    Attributes:
+        numbers: by headline.
+        types: of heads; None where their numbers are missing.
+        maps: mean attention by position; NaN where no sentence is long enough. *Shape:*
+            ``(layer, head, query, key)``.
+    """
+
+    stack: Stack
+    numbers: Mapping[FilmColumn, FrameValues]
+    types: Mapping[Place, HeadType | None]
+    maps: NDArray[np.float16]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One checkpoint.
+
+    Attributes:
+        name: of the checkpoint: a revision, or a folder.
+        manifest: of its study.
+        stacks: by name.
+        loss: of the whole model per token, in nats; NaN where the study has none.
+        target: what the loss is; empty without one.
+        sentences: the study with what tells its sentences apart, and no more.
+    """
+
+    name: str
+    manifest: Manifest
+    stacks: Mapping[str, StackFrame]
+    loss: Estimate
+    target: str
+    sentences: Study
+
+
+def frame(name: str, study: Study) -> Frame:
+    """What a film keeps of a study."""
+    target, loss = _loss(study)
+    return Frame(
+        name,
+        study.manifest,
+        {stack: _stack(each) for stack, each in results(study).items()},
+        loss,
+        target,
+        Study(study.manifest, CorpusSums(texts=study.corpus_sums.texts), SentenceData()),
+    )
+
+
+def check_alike(first: Frame, other: Frame) -> None:
+    """Refuse frames that are not of one model's checkpoints on the same sentences.
+
+    Raises:
+        StudyError: in one line, which, and how they differ.
+    """
+    try:
+        check_same_sentences(first.sentences, other.sentences)
+    except StudyError as error:
+        raise StudyError(f"{first.name} and {other.name}: {error}") from error
+    mine, theirs = (
+        {name: each.stack for name, each in frame.stacks.items()} for frame in (first, other)
+    )
+    if mine.keys() != theirs.keys() or not all(
+        StackPair(stack, theirs[name]).same_shape for name, stack in mine.items()
+    ):
+        sizes = [", ".join(_size(stack) for stack in stacks.values()) for stacks in (mine, theirs)]
+        raise StudyError(
+            f"{first.name} has {sizes[0]}, {other.name} {sizes[1]}; expected checkpoints of one "
+            "model"
+        )
+    if not same_vocabulary(first.manifest.model, other.manifest.model):
+        raise StudyError(
+            f"{first.name} and {other.name} have different tokenizers; expected checkpoints of one "
+            "model"
+        )
+
+
+def _size(stack: Stack) -> str:
+    return f"{stack.n_layers} × {stack.n_heads} heads ({stack.name})"
+
+
+def _stack(of: StackResults) -> StackFrame:
+    sums = of.study.corpus_sums.heads[of.stack.name].positions
+    return StackFrame(
+        of.stack,
+        {column: _numbers(of, column) for column in columns(of)},
+        {place: _bare(found) for place, found in head_types(of).items()},
+        sums.mean.astype(np.float16),
+    )
+
+
+def _bare(found: HeadType | None) -> HeadType | None:
+    """A type without what only the page of a head shows."""
+    return found and replace(found, shares=replace(found.shares, offsets={}))
+
+
+def _numbers(of: StackResults, column: FilmColumn) -> FrameValues:
+    asked = column.metric, column.view, column.label
+    known = of.by_id[column.metric]
+    return FrameValues(
+        of.heads(*asked),
+        of.half(CHOICE, *asked).trusted,
+        of.half(REPORT, *asked),
+        of.uniform(*asked).value,
+        _sums(of, HeadColumn(*asked)),
+        known.source is Source.RANDOM,
+    )
+
+
+def _sums(of: StackResults, column: HeadColumn) -> Sums | None:
+    for part in of.study.corpus_sums.buckets.get(of.stack.name, ()):
+        if column in part.columns:
+            at = part.columns.index(column)
+            n, d = (np.ascontiguousarray(a[..., at], np.float32) for a in (part.n, part.d))
+            return Sums(part.keys, n, d)
+    return None
+
+
+def _loss(study: Study) -> tuple[str, Estimate]:
+    """What the model's loss is, and how large."""
+    removals = study.corpus_sums.removals
+    if removals is not None:
+        for target in LOSSES:
+            if target in removals.full:
+                counts = removals.counts[target]
+                found = Ratios.of(removals.full[target], counts, counts, removals.half)
+                return str(target), Estimates.of(found, (0.0, np.inf)).at()
+    return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -1,0 +1,353 @@
+"""Pairs of heads sentence by sentence, and the sentences that both studies store.
+
+Where heads correspond, those of one number are a pair; else each head of the first model and the
+one it is matched with, or without a counterpart the one that attends most like it.
+
+Each study lists the sentences that its own heads chose, so that two lists of a large corpus share
+few. What both list stands here, and what both keep the maps of, which their texts alone decide.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.attention_divergence import Rows, pattern_drift
+from headbook.analysis.head_matching import NONE
+from headbook.comparison.comparison import Comparison
+from headbook.comparison.differences import HeadDifferences
+from headbook.comparison.matching import MatchedHeads, Span, shared_words, token_rows, word_rows
+from headbook.comparison.study_pair import Sides, StackPair
+from headbook.report.results import StackResults, results
+from headbook.schema import View
+from headbook.study.sentence_data import (
+    UINT8_STEPS,
+    HeadName,
+    MappedSentence,
+    StoredSentence,
+    StoredText,
+    heads_of,
+)
+from headbook.study.study import Study
+
+Both = tuple[MappedSentence, MappedSentence]
+
+
+class HeadPair(NamedTuple):
+    """Two heads; ``counterpart``: whether the second is one, not only the most similar head."""
+
+    a: HeadName
+    b: HeadName | None
+    counterpart: bool
+
+
+class PairMaps(NamedTuple):
+    """The attention of two heads in one sentence, between the same tokens or words.
+
+    Attributes:
+        queries, keys: the texts.
+        a, b: 0 between words where one of the two rows does not count. *Shape:*
+            ``(query, key)``.
+        counted: queries that the divergence is taken over. *Shape:* ``(query,)``.
+    """
+
+    queries: StoredText
+    keys: StoredText
+    a: Floats
+    b: Floats
+    counted: "np.typing.NDArray[np.bool_]"
+
+
+@dataclass(frozen=True, eq=False)
+class PairedStack:
+    """One kind of attention of two models, head by head and sentence by sentence.
+
+    Attributes:
+        names: of the models.
+        stack: the kind of attention.
+        a, b: everything measured in it.
+        pairs: of heads, in the order of the first model's.
+        differences: of their numbers; None where heads do not correspond.
+        matched: who attends like whom; None in cross-attention.
+        sentences: those whose maps both studies keep.
+        words: whether maps are compared between words, since tokens or visible keys differ.
+    """
+
+    names: tuple[str, str]
+    stack: StackPair
+    a: StackResults
+    b: StackResults
+    pairs: tuple[HeadPair, ...]
+    differences: HeadDifferences | None
+    matched: MatchedHeads | None
+    sentences: tuple[Both, ...]
+    words: bool
+
+    @property
+    def cut(self) -> bool:
+        """Whether one of the two sees earlier keys only, so that both are compared on these."""
+        return self.stack.a.causal != self.stack.b.causal
+
+    @cached_property
+    def drift(self) -> Floats:
+        """Mean divergence of every pair in every sentence, in nats; NaN where no query counts.
+
+        *Shape:* ``(sentence, pair)``. Of all keys between tokens; between words without the sink,
+        renormalised.
+        """
+        found = np.full((len(self.sentences), len(self.pairs)), np.nan)
+        for number, both in enumerate(self.sentences):
+            found[number] = self.apart(both)
+        return found
+
+    def apart(self, both: Both) -> Floats:
+        """Mean divergence of every pair in one sentence. *Shape:* ``(pair,)``."""
+        there = [n for n, pair in enumerate(self.pairs) if pair.b is not None]
+        found: Floats = np.full(len(self.pairs), np.nan)
+        if there:
+            rows = self._rows(both)
+            places = [self._places(side, there) for side in (0, 1)]
+            some = [
+                Rows(each.weights[at], each.counted[at])
+                for each, at in zip(rows, places, strict=True)
+            ]
+            found[there] = divide(*pattern_drift(*some))
+        return found
+
+    def maps(self, both: Both, pair: HeadPair) -> PairMaps:
+        """The attention of a pair in a sentence.
+
+        Args:
+            pair: of two heads.
+        """
+        stacks = self.stack.a, self.stack.b
+        assert pair.b is not None
+        alone = _alone(both[0], stacks[0].name, pair.a), _alone(both[1], stacks[1].name, pair.b)
+        rows = self._rows(alone)
+        counted = rows[0].counted[0] & rows[1].counted[0]
+        if self.words:
+            text = _of_words(both[0].texts[stacks[0].keys], _spans(self.stack, both))
+            a, b = (np.where(counted[:, None], each.weights[0], 0) for each in rows)
+            return PairMaps(text, text, a, b, counted)
+        queries, keys = (both[0].texts[side] for side in (stacks[0].queries, stacks[0].keys))
+        a, b = (
+            each.maps[stack.name][0, 0].astype(np.float64)
+            for each, stack in zip(alone, stacks, strict=True)
+        )
+        return PairMaps(queries, keys, a, b, counted)
+
+    def can_compare(self, both: Both) -> bool:
+        """Whether maps of a sentence are there, and between tokens or words that both have."""
+        a, b = self.stack.a, self.stack.b
+        if a.name not in both[0].maps or b.name not in both[1].maps:
+            return False
+        if self.words:
+            return bool(_spans(self.stack, both))
+        texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
+        return all(same_tokens(one, other) for one, other in texts)
+
+    def _rows(self, both: Both) -> tuple[Rows, Rows]:
+        """Rows of all heads, layer by layer."""
+        a, b = self.stack.a, self.stack.b
+        if not self.words:
+            return token_rows(both[0], a, View.RAW), token_rows(both[1], b, View.RAW)
+        words = shared_words(*both, a.keys, (a.causal, b.causal))
+        one, other = (
+            word_rows(sentence, stack, words, causal=self.cut)
+            for sentence, stack in zip(both, (a, b), strict=True)
+        )
+        return one, other
+
+    def _places(self, side: int, there: Sequence[int]) -> list[int]:
+        """Where the heads of one model stand among all of its rows."""
+        n_heads = (self.stack.a, self.stack.b)[side].n_heads
+        heads = (self.pairs[n][side] for n in there)
+        return [h.layer * n_heads + h.head for h in heads if isinstance(h, HeadName)]
+
+
+def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
+    """Everything that is compared head by head."""
+    sides = comparison.sides
+    numbers = results(sides.a), results(sides.b)
+    return tuple(
+        PairedStack(
+            names=sides.names,
+            stack=pair,
+            a=numbers[0][pair.a.name],
+            b=numbers[1][pair.b.name],
+            pairs=tuple(_pairs(comparison, pair)),
+            differences=comparison.heads.get(pair.name),
+            matched=comparison.matched.get(pair.name),
+            sentences=tuple(kept),
+            words=between,
+        )
+        for pair in sides.stacks
+        if pair.a.crosses == pair.b.crosses
+        for kept, between in [_sentences(pair, [*sides.mapped()], same=sides.same_heads)]
+    )
+
+
+def same_tokens(one: StoredText, other: StoredText) -> bool:
+    """Whether two models read a text as the same tokens."""
+    return one.pieces == other.pieces and one.spans == other.spans
+
+
+def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[Both], bool]:
+    """Sentences that can be compared, and whether between words.
+
+    Args:
+        same: whether heads correspond, so that both models read the same tokens.
+    """
+    sides = (pair.a.queries, pair.a.keys)
+    equal = [
+        both
+        for both in kept
+        if all(same_tokens(both[0].texts[side], both[1].texts[side]) for side in sides)
+    ]
+    if same or pair.a.crosses:  # words of two texts have no order that both models share
+        return equal, False
+    if pair.a.causal == pair.b.causal and len(equal) == len(kept):
+        return kept, False
+    return [both for both in kept if _spans(pair, both)], True
+
+
+def _spans(pair: StackPair, both: Both) -> tuple[Span, ...]:
+    """The words of one text that both models have read."""
+    stacks = pair.a, pair.b
+    texts = [each.texts[s.keys].text for each, s in zip(both, stacks, strict=True)]
+    if texts[0] != texts[1]:
+        return ()
+    return shared_words(*both, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
+
+
+def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
+    if comparison.sides.same_heads:
+        for head in heads_of(pair.a):
+            yield HeadPair(head, head._replace(stack=pair.b.name), counterpart=True)
+        return
+    matched = comparison.matched.get(pair.name)
+    for place, head in enumerate(matched.a if matched else ()):
+        assert matched is not None
+        partner, best = matched.partner(place), matched.matching.best[place]
+        nearest = None if best == NONE else matched.b[best]
+        yield HeadPair(head, partner or nearest, counterpart=partner is not None)
+
+
+def _alone(sentence: MappedSentence, stack: str, head: HeadName) -> MappedSentence:
+    """A sentence with the map of one head."""
+    maps = sentence.maps[stack][head.layer : head.layer + 1, head.head : head.head + 1]
+    return MappedSentence(sentence.index, sentence.texts, sentence.ids, {stack: maps})
+
+
+def _of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
+    """A text whose tokens are some of its words."""
+    return StoredText(
+        text=text.text,
+        pieces=tuple(text.text[start:stop] for start, stop in spans),
+        spans=tuple(spans),
+        special=(False,) * len(spans),
+        words=tuple(range(len(spans))),
+        tags=("",) * len(spans),
+        lost=0,
+        generated=text.generated,
+    )
+
+
+Stored = tuple[StoredSentence, StoredSentence]
+
+
+@dataclass(frozen=True, eq=False)
+class ListedSentence:
+    """A sentence of two models.
+
+    Attributes:
+        a, b: as each study has stored it.
+        drift: mean divergence of every pair of heads, in nats, by kind of attention; kinds whose
+            maps are not there, or cannot be compared in this sentence, are missing. *Shape:*
+            ``(pair,)``, NaN where no query counts.
+        coarse: whether that is of maps in steps of 1/255.
+        followed: whether both studies list it, so that the paths of its tokens are there.
+    """
+
+    a: StoredSentence
+    b: StoredSentence
+    drift: Mapping[str, Floats]
+    coarse: bool
+    followed: bool = True
+
+    @property
+    def mean(self) -> float:
+        """Mean divergence over all pairs; NaN where there is none."""
+        every = [each[~np.isnan(each)] for each in self.drift.values()]
+        values = np.concatenate(every) if every else np.zeros(0)
+        return float(values.mean()) if len(values) else float("nan")
+
+
+def listed_sentences(sides: Sides, stacks: Sequence[PairedStack]) -> tuple[ListedSentence, ...]:
+    """The sentences that both studies list or keep the maps of, in the first one's order."""
+    both_list = {pair[0].index: pair for pair in _both_list(sides)}
+    both_map = {pair[0].index: pair for pair in _both_map(sides)}
+    found = []
+    for index, pair in sorted({**both_map, **both_list}.items()):
+        maps, coarse = maps_of(sides, pair)
+        drift = {each.stack.name: each.apart(maps) for each in stacks if each.can_compare(maps)}
+        found.append(ListedSentence(*pair, drift, coarse, followed=index in both_list))
+    return tuple(found)
+
+
+def _both_list(sides: Sides) -> Iterator[Stored]:
+    """What both list, by what was read; of equal sentences the first with the first."""
+    theirs = defaultdict[tuple[str, ...], list[StoredSentence]](list)
+    for each in sides.b.sentence_data.listed:
+        theirs[_read(each)].append(each)
+    for each in sides.a.sentence_data.listed:
+        if theirs[_read(each)]:
+            yield each, theirs[_read(each)].pop(0)
+
+
+def _read(sentence: StoredSentence) -> tuple[str, ...]:
+    """The texts of a sentence, but none that a model wrote; its number where there is no text."""
+    texts = tuple(text.text for text in sentence.texts.values() if not text.generated)
+    return texts if any(texts) else (str(sentence.number),)
+
+
+def _both_map(sides: Sides) -> Iterator[Stored]:
+    """What both keep the maps of."""
+    for one, other in sides.mapped():
+        yield _stored(sides.a, one), _stored(sides.b, other)
+
+
+def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
+    known = study.sentence_data.sentences.get(mapped.index)
+    return known or StoredSentence(mapped.index, "", {}, mapped.texts, listed=False)
+
+
+def maps_of(sides: Sides, pair: Stored) -> tuple[Both, bool]:
+    """The maps of a sentence in both studies, and whether they are in steps of 1/255.
+
+    Kinds of attention without maps are missing in them.
+    """
+    numbers = pair[0].index, pair[1].index
+    one, other = _mapped(sides.a, numbers[0]), _mapped(sides.b, numbers[1])
+    if one is not None and other is not None:
+        return (one, other), False
+    return (_coarse(sides.a, numbers[0]), _coarse(sides.b, numbers[1])), True
+
+
+def _mapped(study: Study, index: int) -> MappedSentence | None:
+    kept = study.map_sample.sentences.values()
+    return next((each for each in kept if each.index == index), None)
+
+
+def _coarse(study: Study, index: int) -> MappedSentence:
+    data = study.sentence_data
+    maps = {
+        stack: (cells / UINT8_STEPS).astype(np.float16)
+        for (stack, at), cells in data.maps.items()
+        if at == index
+    }
+    return MappedSentence(index, data.sentences[index].texts, {}, maps)

@@ -1,0 +1,203 @@
+"""Rows of attention on shared tokens or words, and which heads attend alike.
+
+Taken between the words that both have read, on the sentences whose maps both studies keep. Where
+one of the two sees earlier words only, both are compared on these alone.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.arrays import Floats
+from headbook.analysis.attention_divergence import Rows, between_words, in_view
+from headbook.analysis.head_matching import (
+    NONE,
+    Matching,
+    Similarities,
+    found_again,
+    match,
+    null_threshold,
+)
+from headbook.comparison.study_pair import Sides, StackPair
+from headbook.schema import Side, Stack, View
+from headbook.study.sentence_data import HeadName, MappedSentence, StoredText, heads_of
+
+Span = tuple[int, int]
+
+
+def token_rows(sentence: MappedSentence, stack: Stack, view: View) -> Rows:
+    """Rows of all heads, layer by layer; heads of layers without attention are all 0.
+
+    *Shape:* ``(layer * head, query, key)``.
+    """
+    maps = sentence.maps[stack.name]
+    queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
+    seen = np.ones(maps.shape[2:], bool)
+    if stack.causal:
+        seen = np.tril(seen)
+    counted = ~np.array(queries.special, bool)
+    if stack.causal:
+        counted &= seen.sum(-1) > 1
+    sink = keys.sink(causal=stack.causal)
+    flat = maps.reshape(-1, *maps.shape[2:])
+    return in_view(flat, seen & counted[:, None], sink, view)
+
+
+class SharedWords(NamedTuple):
+    """Words that two models have read, by their place in the text.
+
+    Attributes:
+        spans: first character and the one after the last, ascending.
+        keys: those that are in the sink of neither model.
+    """
+
+    spans: tuple[Span, ...]
+    keys: NDArray[np.bool_]
+
+
+def shared_words(
+    a: MappedSentence, b: MappedSentence, side: Side, causal: tuple[bool, bool]
+) -> SharedWords:
+    """The words of a text that have the same characters, and tokens, in both models.
+
+    Args:
+        causal: whether each model's first position is a sink.
+    """
+    texts = a.texts[side], b.texts[side]
+    members = [word_tokens(text) for text in texts]
+    spans = tuple(sorted(members[0].keys() & members[1].keys()))
+    in_sink = np.zeros(len(spans), bool)
+    for text, tokens, first in zip(texts, members, causal, strict=True):
+        sink = text.sink(causal=first)
+        in_sink |= np.array([bool(sink[tokens[span]].any()) for span in spans], bool)
+    return SharedWords(spans, ~in_sink)
+
+
+def word_tokens(text: StoredText) -> dict[Span, list[int]]:
+    """The tokens of each word, by the characters that they stand for."""
+    found: dict[int, list[int]] = {}
+    for place, word in enumerate(text.words):
+        if word >= 0:
+            found.setdefault(word, []).append(place)
+    spans = {
+        (min(text.spans[p][0] for p in places), max(text.spans[p][1] for p in places)): places
+        for places in found.values()
+    }
+    return {span: places for span, places in spans.items() if span[0] < span[1]}
+
+
+def word_rows(
+    sentence: MappedSentence, stack: Stack, words: SharedWords, *, causal: bool = False
+) -> Rows:
+    """Renormalised rows between shared words: to a word the sum, from a word the mean.
+
+    Args:
+        causal: whether rows are cut to the words before and the word itself.
+    """
+    tokens = word_tokens(sentence.texts[stack.queries])
+    maps = sentence.maps[stack.name].astype(np.float64)
+    belongs = np.zeros((maps.shape[-1], len(words.spans)))
+    for number, span in enumerate(words.spans):
+        belongs[tokens[span], number] = 1
+    between: Floats = belongs.T @ maps @ belongs / np.maximum(belongs.sum(0), 1)[:, None]
+    flat = between.reshape(between.shape[0] * between.shape[1], *between.shape[2:])
+    return between_words(flat, words.keys, causal=causal)
+
+
+LEAST = 30  # words that two heads need to be compared
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedHeads:
+    """The heads of two stacks held against each other by where they look.
+
+    Attributes:
+        a, b: the heads of both, layer by layer.
+        similarity: of every two; NaN below `LEAST` words. *Shape:* ``(head of A, head of B)``.
+        matching: one to one.
+        stability: share of the counterparts of one half of the sentences that the other half gives
+            again; NaN without any.
+        sentences: how many were compared.
+        tested: whether a model without training tells what a counterpart needs.
+        cut: whether both were compared on earlier words alone.
+    """
+
+    a: tuple[HeadName, ...]
+    b: tuple[HeadName, ...]
+    similarity: Floats
+    matching: Matching
+    stability: float
+    sentences: int
+    tested: bool
+    cut: bool
+
+    def partner(self, place: int) -> HeadName | None:
+        """The head that a head of A is matched with, where that is a counterpart."""
+        matched = self.matching
+        there = matched.counterpart[place] and matched.partner[place] != NONE
+        return self.b[matched.partner[place]] if there else None
+
+
+def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> MatchedHeads:
+    """Match the heads of two stacks.
+
+    Args:
+        null: the first model and the second with random weights.
+    """
+    sums = similarities(sides, pair)
+    below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
+    halves = [
+        _matched(sums.half(number), below and below.half(number), LEAST // 2)
+        for number in (CHOICE, REPORT)
+    ]
+    return MatchedHeads(
+        tuple(heads_of(pair.a)),
+        tuple(heads_of(pair.b)),
+        sums.value(LEAST),
+        _matched(sums, below, LEAST),
+        found_again(*halves),
+        int(sums.sentences.sum()),
+        null is not None,
+        pair.a.causal != pair.b.causal,
+    )
+
+
+def _matched(sums: Similarities, below: Similarities | None, least: int) -> Matching:
+    """One to one; every pair is a counterpart where no model without training was compared."""
+    threshold = null_threshold(below.value(least)) if below is not None else 0.0
+    return match(sums.value(least), threshold)
+
+
+def similarities(sides: Sides, pair: StackPair) -> Similarities:
+    """Sums over the sentences whose maps both studies keep."""
+    zero = Similarities.zero(len(heads_of(pair.a)), len(heads_of(pair.b)))
+    cut = pair.a.causal != pair.b.causal
+    parts = []
+    keys = sorted(sides.a.map_sample.sentences.keys() & sides.b.map_sample.sentences.keys())
+    for key, (one, other) in zip(keys, sides.mapped(), strict=True):
+        words = shared_words(one, other, pair.a.keys, (pair.a.causal, pair.b.causal))
+        if not words.spans or one.texts[pair.a.keys].text != other.texts[pair.b.keys].text:
+            continue
+        rows = [
+            word_rows(sentence, stack, words, causal=cut)
+            for sentence, stack in ((one, pair.a), (other, pair.b))
+        ]
+        kept = [_present(pair.a), _present(pair.b)]
+        some = [
+            type(each)(each.weights[there], each.counted[there])
+            for each, there in zip(rows, kept, strict=True)
+        ]
+        parts.append(Similarities.of(some[0], some[1], key & 1))
+    return reduce(add, parts, zero)
+
+
+def _present(stack: Stack) -> NDArray[np.bool_]:
+    """Which heads, layer by layer, are in layers with attention."""
+    there = np.zeros((stack.n_layers, stack.n_heads), bool)
+    there[[*stack.attention_layers]] = True
+    return there.reshape(-1)

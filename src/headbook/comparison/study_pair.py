@@ -1,0 +1,216 @@
+"""Whether two studies can be compared, and in which way.
+
+Both must be of the same sentences. Heads correspond by their numbers where both models have the
+same shape and read the same tokens; else they have to be matched.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.errors import StudyError
+from headbook.schema import Heads, Side, Stack
+from headbook.study.buckets import NAMED, Texts
+from headbook.study.manifest import ModelFacts
+from headbook.study.sentence_data import MappedSentence
+from headbook.study.study import Study
+
+FEW = 5  # sentences that differ which are named
+
+
+@dataclass(frozen=True, eq=False)
+class StackPair:
+    """One kind of attention in both models."""
+
+    a: Stack
+    b: Stack
+
+    @property
+    def same_shape(self) -> bool:
+        """Whether every head has a counterpart of the same number."""
+        sizes = [(s.n_layers, s.n_heads, s.attention_layers, s.causal) for s in (self.a, self.b)]
+        return self.a.name == self.b.name and sizes[0] == sizes[1]
+
+    @property
+    def name(self) -> str:
+        """The kind of attention, as files call it."""
+        return self.a.name if self.a.name == self.b.name else f"{self.a.name}-{self.b.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Two studies of the same sentences.
+
+    Attributes:
+        a, b: the studies; differences are what ``b`` has more.
+        names: what pages call the models.
+        stacks: kinds of attention that are compared.
+        apart: why heads do not correspond by their numbers; empty where they do.
+    """
+
+    a: Study
+    b: Study
+    names: tuple[str, str]
+    stacks: tuple[StackPair, ...]
+    apart: str = ""
+
+    @property
+    def same_heads(self) -> bool:
+        """Whether heads correspond by their numbers."""
+        return not self.apart
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences both are of."""
+        return self.a.manifest.counts["sentences"]
+
+    def mapped(self) -> Iterator[tuple[MappedSentence, MappedSentence]]:
+        """Sentences whose maps both have kept, in an order that is always the same."""
+        mine, theirs = self.a.map_sample.sentences, self.b.map_sample.sentences
+        yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
+
+
+def sides(
+    a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")
+) -> Sides:
+    """Two studies ready to be compared.
+
+    Args:
+        names: what pages call the models; by default their own names, told apart where they are
+            equal.
+
+    Raises:
+        StudyError: they are of different sentences, or heads do not correspond although asked to.
+    """
+    check_same_sentences(a, b)
+    apart = "" if heads is not Heads.MATCHED else "matching was asked for (--heads matched)"
+    reason = _apart(a, b)
+    if heads is Heads.SAME and reason:
+        raise StudyError(f"--heads same: {reason}; --heads matched finds those that attend alike")
+    return Sides(a, b, _names(a, b, names), tuple(_stacks(a, b)), apart or reason)
+
+
+def check_same_sentences(a: Study, b: Study) -> None:
+    """Hold the sentences of two studies against each other.
+
+    Raises:
+        StudyError: they differ; the first that do are named.
+    """
+    mine, theirs = a.corpus_sums.texts, b.corpus_sums.texts
+    if mine is None or theirs is None:
+        raise StudyError("a study without hashes of its sentences came; collect it again")
+    if np.array_equal(mine.prints, theirs.prints) and np.array_equal(
+        mine.sentences, theirs.sentences
+    ):
+        return
+    counts = [study.manifest.counts["sentences"] for study in (a, b)]
+    differing = "; ".join(
+        text
+        for text in (
+            _only(mine, theirs, a, "the first"),
+            _only(theirs, mine, b, "the second"),
+        )
+        if text
+    )
+    raise StudyError(
+        f"two studies of different sentences came ({counts[0]:,} and {counts[1]:,}); {differing}; "
+        "expected both to be collected from the same input"
+    )
+
+
+def _only(mine: Texts, theirs: Texts, study: Study, which: str) -> str:
+    """The sentences that one study alone has, as far as they are known one by one."""
+    known, other = mine.smallest, theirs.smallest
+    full = len(other.content_hash) == NAMED
+    bound = other.content_hash.max() if full else np.iinfo(np.uint64).max
+    alone = ~np.isin(known.content_hash, other.content_hash) & (known.content_hash <= bound)
+    numbers = np.sort(known.index[alone]) + 1
+    if not len(numbers):
+        return ""
+    named = ", ".join(_named(study, int(number)) for number in numbers[:FEW])
+    more = f" and {len(numbers) - FEW:,} more" if len(numbers) > FEW else ""
+    return f"only {which} has {'sentences' if len(numbers) > 1 else 'sentence'} {named}{more}"
+
+
+def _named(study: Study, number: int) -> str:
+    """A sentence's number in the input, with the beginning of its text where that is stored."""
+    stored = study.sentence_data.sentences.get(number - 1)
+    if stored is None:
+        return str(number)
+    text = next(iter(stored.texts.values())).text
+    return f"{number} ({text[:30].strip()}{'…' if len(text) > 30 else ''})"
+
+
+def _apart(a: Study, b: Study) -> str:
+    """Why heads do not correspond by their numbers; empty where they do."""
+    stacks = [{s.name: s for s in study.manifest.stacks} for study in (a, b)]
+    if stacks[0].keys() != stacks[1].keys():
+        return f"one has {_list(stacks[0])} attention, the other {_list(stacks[1])}"
+    for name, mine in stacks[0].items():
+        theirs = stacks[1][name]
+        if not StackPair(mine, theirs).same_shape:
+            return f"sizes differ ({_size(mine)} and {_size(theirs)})"
+    if not same_vocabulary(a.manifest.model, b.manifest.model) and not _same_tokens(a, b):
+        return "vocabularies differ"
+    return ""
+
+
+def same_vocabulary(a: ModelFacts, b: ModelFacts) -> bool:
+    """Whether two models have one tokenizer."""
+    return a.tokenizer_sha256 == b.tokenizer_sha256
+
+
+def _same_tokens(a: Study, b: Study) -> bool:
+    """Whether the sentences whose maps are kept have the same tokens in both studies."""
+    mine, theirs = a.map_sample.sentences, b.map_sample.sentences
+    return bool(mine) and all(
+        key in theirs and same_ids(each, theirs[key]) for key, each in mine.items()
+    )
+
+
+def same_ids(a: MappedSentence, b: MappedSentence, asked: Iterable[Side] = tuple(Side)) -> bool:
+    """Whether two models read a sentence as the same tokens.
+
+    Args:
+        asked: sides that matter, among those that there are.
+    """
+    there = a.ids.keys() & set(asked)
+    return there == b.ids.keys() & set(asked) and all(
+        np.array_equal(a.ids[side], b.ids[side]) for side in there
+    )
+
+
+def _stacks(a: Study, b: Study) -> Iterator[StackPair]:
+    """Kinds of attention that can be held against each other: of one name, else of one text."""
+    mine, theirs = a.manifest.stacks, b.manifest.stacks
+    by_name = {stack.name: stack for stack in theirs}
+    for stack in mine:
+        if stack.name in by_name:
+            yield StackPair(stack, by_name[stack.name])
+    if not {stack.name for stack in mine} & by_name.keys():
+        one = next(stack for stack in mine if not stack.crosses)
+        yield StackPair(one, next(stack for stack in theirs if not stack.crosses))
+
+
+def _list(names: dict[str, Stack]) -> str:
+    return " and ".join(names)
+
+
+def _size(stack: Stack) -> str:
+    return f"{stack.n_layers} layers of {stack.n_heads} heads{' (causal)' * stack.causal}"
+
+
+def _names(a: Study, b: Study, given: tuple[str, str]) -> tuple[str, str]:
+    """Names that tell two models apart."""
+    models = a.manifest.model, b.manifest.model
+    names = [name or model.name for name, model in zip(given, models, strict=True)]
+    for differing in ("dtype", "revision"):
+        if names[0] != names[1]:
+            break
+        parts = [str(getattr(m, differing)).removeprefix("sha256:")[:12] for m in models]
+        if parts[0] != parts[1]:
+            names = [f"{name} ({part})" for name, part in zip(names, parts, strict=True)]
+    if names[0] == names[1]:
+        names = [f"{name} ({which})" for name, which in zip(names, "AB", strict=True)]
+    return names[0], names[1]

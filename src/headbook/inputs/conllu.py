@@ -1,0 +1,220 @@
+"""CoNLL-U: text with gold words, parts of speech and dependencies.
+
+Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words where their forms
+spell the surface ("don't" = "do" + "n't"); elsewhere ("du" = "de" + "le") it becomes one word that
+takes tag and head from the member nearest to the root, so that merged words stay a tree.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conllu.exceptions import ParseException
+from conllu.parser import parse_comment_line, parse_line
+
+from headbook.errors import InputError
+from headbook.inputs.records import NO_HEAD, Record, Word, decoded_lines
+
+FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A stretch of surface text and the syntactic words it stands for, by their ids."""
+
+    form: str
+    members: tuple[int, ...]
+    space_after: bool
+    line: int
+
+
+def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
+    """A sentence a block; blocks are separated by blank lines."""
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate(decoded_lines(path, file_name), start=1):
+        if line.strip():
+            block.append((number, line.rstrip("\r\n")))
+        elif block:
+            yield _record(block, file_name)
+            block = []
+    if block:
+        yield _record(block, file_name)
+
+
+def _record(block: list[tuple[int, str]], file_name: str) -> Record:
+    comments: dict[str, str] = {}
+    tokens: dict[int, dict[str, Any]] = {}
+    units: list[Unit] = []
+    for number, line in block:
+        if line.startswith("#"):
+            comments.update((key, value or "") for key, value in parse_comment_line(line))
+        else:
+            token = _token(line, number, file_name, len(block))
+            if token["id"] in tokens:
+                raise InputError(
+                    file_name, number, came=f"word id {token['id']} twice", expected="each id once"
+                )
+            _add(token, tokens, units)
+    first = block[0][0]
+    if not tokens:
+        raise InputError(
+            file_name, first, came="a block without words", expected="at least one word"
+        )
+    _check_ids(tokens, units, file_name)
+    _check_heads(tokens, file_name)
+    text = comments.pop("text", "").strip()
+    spans = _spans(text, units, file_name) if text else None
+    if spans is None:
+        text, spans = _spell(units)
+    return Record(
+        first,
+        text,
+        id=comments.pop("sent_id", ""),
+        words=_words(units, spans, tokens),
+        metadata=comments,
+    )
+
+
+def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
+    """The columns of a line, in a block of so many lines."""
+    columns = line.count("\t") + 1
+    if columns != len(FIELDS):
+        raise InputError(
+            file_name,
+            number,
+            came=f"{columns} columns",
+            expected=f"{len(FIELDS)}, separated by tabs (CoNLL-U)",
+        )
+    try:
+        token = dict(parse_line(line, FIELDS))
+    except (ParseException, ValueError) as error:
+        endless = isinstance(error, ValueError)  # Python converts no number of so many digits
+        came = "a number of thousands of digits" if endless else str(error)
+        raise InputError(file_name, number, came=came, expected="a CoNLL-U word line") from None
+    if token["id"] is None or not token["form"]:
+        raise InputError(file_name, number, came="no id or form", expected="a CoNLL-U word line")
+    match token["id"]:
+        case (int(first), "-", int(last)) if not first <= last <= most:
+            raise InputError(
+                file_name,
+                number,
+                came=f"the range {first}-{last}",
+                expected=f"words of the same sentence, which has {most} lines",
+            )
+    return token | {"line": number}
+
+
+def _add(token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[Unit]) -> None:
+    """File a token as a syntactic word, a surface unit or, for an empty node, not at all."""
+    number, space = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
+    match token["id"]:
+        case int(i):
+            tokens[i] = token
+            if not (units and i in units[-1].members):
+                units.append(Unit(token["form"], (i,), space, number))
+        case (int(first), "-", int(last)):
+            units.append(Unit(token["form"], tuple(range(first, last + 1)), space, number))
+        case _:  # an empty node has no place in the text
+            pass
+
+
+def _check_ids(tokens: dict[int, dict[str, Any]], units: list[Unit], file_name: str) -> None:
+    """Words count from 1, and each stands in one place of the text."""
+    for index, (i, token) in enumerate(tokens.items(), start=1):
+        if i != index:
+            raise InputError(file_name, token["line"], came=f"word id {i}", expected=f"id {index}")
+    members = [(i, unit.line) for unit in units for i in unit.members]
+    for index, (i, line) in enumerate(members, start=1):
+        if i != index or i not in tokens:
+            came = f"word id {i}" if i in tokens else f"a range without its word {i}"
+            expected = f"words 1 to {len(tokens)}, each in one place"
+            raise InputError(file_name, line, came=came, expected=expected)
+
+
+def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
+    """Every way up ends at a root."""
+    for i, token in tokens.items():
+        head = token["head"]
+        if head is not None and (head == i or not 0 <= head <= len(tokens)):
+            raise InputError(
+                file_name,
+                token["line"],
+                came=f"head {head} of word {i}",
+                expected=f"0 (root) or the id of another of the {len(tokens)} words",
+            )
+    for i, token in tokens.items():
+        if _depth(i, tokens) > len(tokens):
+            raise InputError(
+                file_name,
+                token["line"],
+                came=f"head {token['head']} of word {i}, which leads round in a circle",
+                expected="heads that lead to a root",
+            )
+
+
+def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
+    """Steps from a word up to its root; more than there are words in a circle."""
+    depth = 0
+    while (head := tokens[i]["head"]) and depth <= len(tokens):
+        i, depth = head, depth + 1
+    return depth
+
+
+def _spans(text: str, units: list[Unit], file_name: str) -> list[tuple[int, int]]:
+    """Where each unit stands in the sentence's own text."""
+    spans, at = [], 0
+    for unit in units:
+        start = text.find(unit.form, at)
+        if start < 0 or text[at:start].strip():
+            raise InputError(
+                file_name,
+                unit.line,
+                came=f"the form {unit.form!r}",
+                expected=f"the next word of the text, {text[at : at + 20].strip()!r}",
+            )
+        at = start + len(unit.form)
+        spans.append((start, at))
+    return spans
+
+
+def _spell(units: list[Unit]) -> tuple[str, list[tuple[int, int]]]:
+    """The text, where the file does not give it."""
+    text, spans = "", []
+    for unit in units:
+        spans.append((len(text), len(text) + len(unit.form)))
+        text += unit.form + (" " if unit.space_after else "")
+    return text.rstrip(), spans
+
+
+def _words(
+    units: list[Unit], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
+) -> tuple[Word, ...]:
+    placed: list[tuple[int, int, int]] = []  # start, end, id of the word that speaks for it
+    index: dict[int, int] = {}
+    for unit, (start, end) in zip(units, spans, strict=True):
+        forms = [tokens[i]["form"] for i in unit.members]
+        if "".join(forms) == unit.form:
+            at = start
+            for i, form in zip(unit.members, forms, strict=True):
+                index[i] = len(placed)
+                placed.append((at, at + len(form), i))
+                at += len(form)
+        else:
+            index.update(dict.fromkeys(unit.members, len(placed)))
+            speaker = min(unit.members, key=lambda i: _depth(i, tokens))
+            placed.append((start, end, speaker))
+    return tuple(
+        Word(
+            start,
+            end,
+            upos=_text(tokens[i]["upos"]),
+            relation=_text(tokens[i]["deprel"]),
+            head=index.get(tokens[i]["head"] or 0, NO_HEAD),
+        )
+        for start, end, i in placed
+    )
+
+
+def _text(value: str | None) -> str:
+    return "" if value in {None, "_"} else str(value)

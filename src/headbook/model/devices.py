@@ -1,0 +1,204 @@
+"""Devices, weights that are offloaded to memory or disk.
+
+And random state that is restored after a run.
+
+accelerate puts real weights into a module just before it runs and takes them out after. In between
+its parameters are shapes without numbers, so whoever reads weights asks `parameter` for them.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from headbook.errors import ModelError
+
+RIGHT_ON_MPS = (2, 9)  # version of torch; those before give wrong numbers there
+
+
+def pick_device(device: str) -> torch.device:
+    """The device for a name; ``auto`` is the best there is.
+
+    Raises:
+        ModelError: the device is not on this machine, or torch is known to compute wrongly there.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    wrong = there["mps"] and _version(torch.__version__) < RIGHT_ON_MPS
+    if wrong and torch.device("cpu" if device == "auto" else device).type == "mps":
+        least = ".".join(map(str, RIGHT_ON_MPS))
+        raise ModelError(
+            f"device '{device}': torch {torch.__version__} computes wrong numbers there without an "
+            f"error; expected torch {least} or later, or --device cpu"
+        )
+    there["mps"] &= not wrong
+    if device == "auto":
+        return torch.device(next(name for name, present in there.items() if present))
+    place = torch.device(device)
+    beyond = place.index is not None and place.index >= torch.cuda.device_count()
+    if not there[place.type] or beyond:
+        raise ModelError(f"device '{device}': torch does not see one; use --device auto")
+    return place
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return major and minor number of a version such as ``2.9.0+cpu``."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
+@contextmanager
+def own_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Begin torch's random numbers anew, and leave everybody's as they were.
+
+    Architectures take their first weights, and some a part of their attention, from generators that
+    all of a process share: none other can be given to them.
+
+    Args:
+        device: that is used; if it is a GPU, its generator begins anew, too.
+    """
+    cuda = [gpu_number(device)] if device is not None and device.type == "cuda" else []
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(cuda):
+        torch.default_generator.manual_seed(seed)
+        for number in cuda:
+            torch.cuda.default_generators[number].manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def gpu_number(device: torch.device) -> int:
+    """Which GPU it is; the current one where the device does not say."""
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
+OFF, AUTO, DISK = "off", "auto", "disk"
+
+
+class Aside(NamedTuple):
+    """Where weights go that the device does not hold.
+
+    Attributes:
+        kind: ``auto`` for what has no room, ``disk`` for all layers.
+        folder: for weights that do not lie on disk as they are needed.
+    """
+
+    kind: str
+    folder: Path
+
+
+@contextmanager
+def set_aside(offload: str) -> Iterator[Aside | None]:
+    """A place for weights that the device does not hold, gone at the end; None for ``off``.
+
+    Raises:
+        ModelError: accelerate is missing.
+    """
+    if offload == OFF:
+        yield None
+        return
+    if find_spec("accelerate") is None:
+        raise ModelError(
+            f"--offload {offload}: needs the package accelerate; run: pip install 'headbook[large]'"
+        )
+    with TemporaryDirectory(prefix="headbook-offload-") as folder:
+        yield Aside(offload, Path(folder))
+
+
+def device_map(
+    aside: Aside, name: str, loader: Any, config: Any, place: torch.device
+) -> dict[str, Any]:
+    """What transformers is told about where weights go.
+
+    Args:
+        name: of the model, for messages.
+        loader: of transformers, which makes a network of the configuration.
+        place: the device that layers run on.
+
+    Raises:
+        ModelError: transformers does not say which parts of the network are layers.
+    """
+    if aside.kind == AUTO:
+        where: Any = {"device_map": "auto", "max_memory": at_hand(place)}
+    else:
+        where = {"device_map": _layers_on_disk(name, loader, config, str(place))}
+    return {**where, "offload_folder": str(aside.folder)}
+
+
+def at_hand(place: torch.device) -> dict[Any, int]:
+    """Bytes that are free, of the device by its number and of memory by the name ``cpu``."""
+    from accelerate.utils import get_max_memory  # noqa: PLC0415 - an extra
+
+    kept: set[Any] = {"cpu", place.type}
+    if place.type == "cuda":
+        kept.add(gpu_number(place))
+    return {each: size for each, size in get_max_memory().items() if each in kept}
+
+
+def _layers_on_disk(name: str, loader: Any, config: Any, place: str) -> dict[str, str]:
+    with torch.device("meta"):
+        network = loader.from_config(config)
+    named = (getattr(each, "_no_split_modules", None) or () for each in network.modules())
+    kinds = {kind for each in named for kind in each}
+    # Embedding blocks may be among them, and heads share their weights: layers stand in lists.
+    layers = {
+        layer
+        for each in network.modules()
+        if isinstance(each, torch.nn.ModuleList)
+        for layer in each
+        if type(layer).__name__ in kinds
+    }
+    if not layers:
+        raise ModelError(
+            f"model '{name}': transformers does not say which parts of '{config.model_type}' are "
+            "layers; use --offload off"
+        )
+    return dict(_places(network, "", layers, place))
+
+
+def _places(
+    module: Any, path: str, layers: set[torch.nn.Module], place: str
+) -> Iterator[tuple[str, str]]:
+    """Names of parts and where they go; none of a part that holds parts which go elsewhere."""
+    if module in layers:
+        yield path, DISK
+    elif layers.isdisjoint(module.modules()):
+        yield path, place
+    else:
+        own = *module.named_parameters(recurse=False), *module.named_buffers(recurse=False)
+        yield from ((f"{path}.{name}".lstrip("."), place) for name, _ in own)
+        for name, child in module.named_children():
+            yield from _places(child, f"{path}.{name}".lstrip("."), layers, place)
+
+
+def parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
+    """A parameter of a module with its numbers, wherever they are kept; None without one."""
+    found = getattr(module, name, None)
+    if not isinstance(found, torch.Tensor):
+        return None
+    if not found.is_meta:
+        return found
+    from accelerate.utils import align_module_device  # noqa: PLC0415 - an extra
+
+    with align_module_device(module):
+        there: torch.Tensor = getattr(module, name)
+    return there
+
+
+def weight_of(module: Any) -> torch.Tensor:
+    """The weight of a module that has one, as `parameter`."""
+    weight = parameter(module)
+    assert weight is not None
+    return weight

@@ -1,0 +1,204 @@
+"""The embedding block of a model, its norm and scale by architecture.
+
+Everything else about a model is found by watching it run; a family that is not here gets all
+metrics but those of the positional space, and the site says so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headbook.model.architecture import Architecture
+from headbook.model.devices import parameter, weight_of
+from headbook.model.forward import forward, tapped
+from headbook.model.load import Model, text_config, word_embedding
+from headbook.model.vocabulary import Linear, Norm, Vocabulary
+from headbook.schema import Side, State
+from headbook.text.batch import Batch
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture.
+
+    Attributes:
+        types: ``model_type`` of the configurations it covers.
+        norms: by side, the path from the body to the norm that closes the embedding block; a
+            side without one adds positions to the word embedding and no more.
+        through: path from the body to the linear map between that norm and the first layer; models
+            of the family whose word embeddings are as wide as their states may lack it.
+        scale: path from the body to the factor of the word embedding, if it has one.
+    """
+
+    types: frozenset[str]
+    norms: Mapping[Side, str] = field(default_factory=dict)
+    scale: str = ""
+    through: str = ""
+
+
+def _one(types: str, norm: str = "", through: str = "") -> Family:
+    norms = {Side.SOURCE: norm} if norm else {}
+    return Family(frozenset(types.split()), norms, through=through)
+
+
+_PAIR = {
+    Side.SOURCE: "encoder.layernorm_embedding",
+    Side.TARGET: "decoder.layernorm_embedding",
+}
+FAMILIES = (
+    _one(
+        "bert roberta xlm-roberta camembert electra",
+        norm="embeddings.LayerNorm",
+        through="embeddings_project",  # of ELECTRA
+    ),
+    _one("distilbert", norm="embeddings.LayerNorm"),
+    _one("albert", norm="embeddings.LayerNorm", through="encoder.embedding_hidden_mapping_in"),
+    _one("modernbert", norm="embeddings.norm"),
+    _one("gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gemma gpt_oss gemma2 gemma3_text"),
+    Family(frozenset({"bart"}), _PAIR, "shared.embed_scale"),
+    Family(frozenset({"marian"}), scale="encoder.embed_scale"),
+)
+
+
+def family_of(config: Any) -> Family | None:
+    """The family of a model's configuration, or None where the table has none.
+
+    A model that sees has that of its text part; paths that lead from the body would not fit there.
+    """
+    text = text_config(config)
+    for family in FAMILIES:
+        if config.model_type in family.types:
+            return family
+        if text.model_type in family.types and not (family.norms or family.scale):
+            return family
+    return None
+
+
+NOTHING = 1e-6  # position vectors shorter than this share of the embeddings are none
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What there is to compare the states of one side with.
+
+    Attributes:
+        vocabulary: the original encodings; None where states and word embeddings do not share a
+            space.
+        missing: why a space does not apply, in a sentence; empty where both do.
+    """
+
+    vocabulary: Vocabulary | None
+    missing: str = ""
+
+
+def read_embedding(
+    model: Model,
+    architecture: Architecture,
+    side: Side,
+    batch: Batch,
+    coarse: torch.dtype | None = None,
+) -> Embedding:
+    """Read the original encodings of one side.
+
+    Position vectors are what the embedding block adds to the word embeddings in the given batch.
+
+    Args:
+        batch: one sentence as long as any that will be compared.
+        coarse: number format of the product with the vocabulary; None for that of the numbers.
+    """
+    words = _word_embedding(model, side)
+    if words is None:
+        return Embedding(None, "the model has no matrix with an embedding for each entry")
+    stack = next(n for n, s in architecture.stacks.items() if s.queries is s.keys is side)
+    inside: dict[str, torch.Tensor] = {}
+
+    def keep(name: str, _: int, state: State, vectors: torch.Tensor) -> None:
+        if name == stack and state is State.INPUT:
+            inside["input"] = vectors
+
+    family = family_of(model.config)
+    path = family.norms.get(side, "") if family else ""
+    norm = model.body.get_submodule(path) if path else None
+    handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
+    try:
+        with tapped(model, architecture, keep):
+            forward(model, architecture, batch)
+    finally:
+        if handle is not None:
+            handle.remove()
+    through = _through(model, family)
+    width = words.shape[1] if through is None else len(through.weight)
+    if "input" not in inside or inside["input"].shape[-1] != width:
+        return Embedding(None, _elsewhere(inside.get("input"), words))
+    ids = batch.texts[side].ids
+    words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
+    if family is None:
+        return Embedding(
+            Vocabulary(words, coarse=coarse),
+            "where this architecture adds positions is not in the table",
+        )
+    scale = _scale(model, family.scale)
+    before = inside.get("sum", inside["input"])[0]
+    added = before.to(words.dtype) - scale * words[ids[0]]
+    if through is None and _only_scaled(before, words[ids[0]]):
+        return Embedding(
+            Vocabulary(words, coarse=coarse), "the model adds no positions at its input"
+        )
+    closing = _norm(norm, words) if norm else None
+    through = through and Linear(*(part.to(words.dtype) for part in through))
+    missing = "" if through is None else _elsewhere(inside["input"], words)
+    return Embedding(Vocabulary(words, scale, added, closing, through, coarse), missing)
+
+
+def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
+    """Whether the embedding block did no more than multiply words by a number, as Gemma does."""
+    nothing = max(NOTHING, torch.finfo(before.dtype).eps)
+    before = before.to(words.dtype)
+    factor = (before * words).sum() / (words * words).sum()
+    rest = (before - factor * words).norm(dim=-1)
+    return bool(rest.max() <= nothing * before.norm(dim=-1).max())
+
+
+def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
+    """The word embeddings that serve a side, ``(entry, width)``; None where there is no matrix."""
+    network = model.network.get_decoder() if side is Side.TARGET else model.network
+    weight = word_embedding(network)
+    return weight if weight is not None and len(weight) >= len(model.tokenizer) else None
+
+
+def _scale(model: Model, path: str) -> float:
+    """The factor of the word embedding, where the architecture has one."""
+    found = model.body
+    for name in filter(None, path.split(".")):
+        found = getattr(found, name)
+    return float(found) if path else 1.0
+
+
+def _through(model: Model, family: Family | None) -> Linear | None:
+    """The map between the embedding block's norm and the first layer, where there is one."""
+    path = family.through if family else ""
+    module: Any = dict(model.body.named_modules()).get(path) if path else None
+    if module is None:
+        return None
+    bias = parameter(module, "bias")
+    assert bias is not None
+    return Linear(weight_of(module), bias)
+
+
+def _norm(module: Any, like: torch.Tensor) -> Norm:
+    gain, bias = weight_of(module).to(like.dtype), parameter(module, "bias")
+    bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
+    return Norm(gain, bias, float(module.eps))
+
+
+def _elsewhere(states: torch.Tensor | None, words: torch.Tensor) -> str:
+    if states is None:
+        return "the layers of this architecture do not hand on one vector a token"
+    if states.shape[-1] == words.shape[1]:
+        return "a linear map leads from word embeddings to states: they do not share a space"
+    return (
+        f"word embeddings have {words.shape[1]} dimensions and states {states.shape[-1]}: "
+        "they do not share a space"
+    )

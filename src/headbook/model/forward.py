@@ -1,0 +1,244 @@
+"""One forward pass over a batch: attention layer by layer, and the residual states.
+
+Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from headbook.errors import ModelError
+from headbook.model import attention_hook
+from headbook.model.architecture import FIELDS, Architecture, Call
+from headbook.model.block_match import Site, first_states
+from headbook.model.load import Model
+from headbook.model.output_projection import ratio
+from headbook.model.probe import first, own_code
+from headbook.schema import Side, Stack, State
+from headbook.text.batch import Batch
+
+OnAttention = Callable[[Call, attention_hook.Attention], torch.Tensor | None]
+OnState = Callable[[str, int, State, torch.Tensor], None]
+
+
+def forward(
+    model: Model,
+    architecture: Architecture,
+    batch: Batch,
+    on_attention: OnAttention | None = None,
+    *,
+    calls: Iterable[Call] | None = None,
+    replacing: bool = False,
+) -> Any:
+    """Run the model over a batch.
+
+    Args:
+        on_attention: gets each attention call with its place, while the pass is under way (after
+            it, for models that the hook does not serve).
+        calls: that the pass makes; all of them by default.
+        replacing: whether the model takes what ``on_attention`` returns, other than None, for the
+            heads' outputs (not where the hook does not serve). It then sees no factors of gates,
+            which models may compute later.
+
+    Returns:
+        What the model returns.
+    """
+    places = iter(architecture.calls if calls is None else calls)
+    with torch.inference_mode():
+        if on_attention is None:
+            return model.body(**inputs(batch))
+        if architecture.hooked:
+            later = _Gated(on_attention, model)
+
+            def watcher(attention: attention_hook.Attention) -> torch.Tensor | None:
+                call = next(places, None)
+                if call is None:
+                    raise ModelError(
+                        f"model '{model.name}': '{model.config.model_type}' calls its attention "
+                        "more often for some texts than for others; expected the same calls in "
+                        "every pass (shorter texts may help: --max-length)"
+                    )
+                stack = architecture.stacks[call.stack]
+                check_shape(model, stack, call, attention.weights, batch)
+                projection = architecture.ends.projections.get((call.stack, call.layer))
+                seen = replace(attention, projection=projection)
+                if replacing:
+                    return on_attention(call, seen)
+                later.tell(call, seen)
+                return None
+
+            with attention_hook.watching(watcher), later.watching(architecture):
+                return model.body(**inputs(batch))
+        with own_code(model):
+            output = model.body(**inputs(batch), output_attentions=True)
+        by_stack = {name: iter(returned(output, name)) for name in architecture.stacks}
+        for call in places:
+            weights = next(by_stack[call.stack])
+            check_shape(model, architecture.stacks[call.stack], call, weights, batch)
+            on_attention(
+                call, attention_hook.Attention(None, None, None, None, None, weights, None)
+            )
+        return output
+
+
+class _Gated:
+    """Hands on attention calls; gated ones when their output projection begins, with the factor."""
+
+    def __init__(self, on_attention: OnAttention, model: Model) -> None:
+        self._on_attention, self._model = on_attention, model
+        self._waiting: tuple[Call, attention_hook.Attention] | None = None
+
+    @contextmanager
+    def watching(self, architecture: Architecture) -> Iterator[None]:
+        """Watch the projections behind gates inside the block."""
+        ends = architecture.ends.projections.values()
+        with ExitStack() as hooks:
+            for module in {end.module: None for end in ends if end.gated}:
+                hooks.callback(module.register_forward_pre_hook(self._begin).remove)
+            yield
+        self._check()
+
+    def tell(self, call: Call, attention: attention_hook.Attention) -> None:
+        """Hand on a call, or wait with it."""
+        self._check()
+        if attention.projection is None or not attention.projection.gated:
+            self._on_attention(call, attention)
+            return
+        assert attention.output is not None
+        # A copy: gates may work in place.
+        self._waiting = call, replace(attention, output=attention.output.clone())
+
+    def _begin(self, _: Any, args: tuple[Any, ...]) -> None:
+        if self._waiting is not None:
+            (call, attention), self._waiting = self._waiting, None
+            assert attention.output is not None
+            factor = ratio(attention.output, args[0])
+            self._on_attention(call, replace(attention, factor=factor))
+
+    def _check(self) -> None:
+        """No call may be lost.
+
+        Raises:
+            ModelError: its output projection did not begin.
+        """
+        if self._waiting is not None:
+            call, kind = self._waiting[0], self._model.config.model_type
+            raise ModelError(
+                f"model '{self._model.name}': '{kind}' leaves out the output projection of stack "
+                f"{call.stack}, layer {call.layer} for some texts; expected the same in every pass"
+            )
+
+
+def check_shape(model: Model, stack: Stack, place: Call, weights: Any, batch: Batch) -> None:
+    """Longer texts may be attended to in another way than short ones.
+
+    Raises:
+        ModelError: there is not one weight for each query and key.
+    """
+    queries, keys = (batch.texts[side].ids.shape for side in (stack.queries, stack.keys))
+    shape = tuple(weights.shape)
+    if len(shape) != 4 or (shape[0], *shape[2:]) != (*queries, keys[1]):
+        raise ModelError(
+            f"model '{model.name}': stack {stack.name}, layer {place.layer} gives weights of shape "
+            f"{shape} for {queries[1]} queries and {keys[1]} keys; expected one for each query and "
+            f"key: '{model.config.model_type}' attends in another way, which Headbook cannot show "
+            "(shorter texts may help: --max-length)"
+        )
+
+
+def returned(output: Any, stack: str) -> list[torch.Tensor]:
+    """The weights of attention in what a model returned, of layers that have some."""
+    return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
+
+
+def inputs(batch: Batch) -> dict[str, torch.Tensor]:
+    """A batch as the model's arguments."""
+    names = {
+        Side.SOURCE: ("input_ids", "attention_mask"),
+        Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
+    }
+    found: dict[str, torch.Tensor] = {}
+    for side, texts in batch.texts.items():
+        ids, mask = names[side]
+        found |= {ids: texts.ids, mask: texts.valid.long()}
+    return found
+
+
+@contextmanager
+def tapped(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
+    """Show the residual states of every pass inside the block.
+
+    ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
+    for each stack, then ``mid`` (where it was found) and ``out`` of
+    each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
+    """
+    with ExitStack() as hooks:
+        for name, layers in architecture.layers.items():
+            tap = _Tap(name, architecture, on_state)
+            for module in dict.fromkeys(layers):
+                for handle in tap.attach(module):
+                    hooks.callback(handle.remove)
+        yield
+
+
+class _Tap:
+    """The hooks on the layers of one stack; counts layers, since modules may be shared."""
+
+    def __init__(self, stack: str, architecture: Architecture, on_state: OnState) -> None:
+        self._stack, self._layers = stack, architecture.layers[stack]
+        self._sites, self._on_state = architecture.ends.sites, on_state
+        self._layer = -1
+        self._input = torch.empty(0)
+        self._mid: torch.Tensor | None = None
+
+    def attach(self, layer: torch.nn.Module) -> Iterator[Any]:
+        """Hook one layer module; yields handles to remove."""
+        yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
+        yield layer.register_forward_hook(self._leave)
+        for name in self._stacks:
+            site = self._sites.get((name, self._layers.index(layer)))
+            if site is None:
+                continue
+            if site.after is None:
+                block = layer.get_submodule(site.block)
+                yield block.register_forward_hook(self._beside(site))
+            else:
+                after = layer.get_submodule(site.after)
+                yield after.register_forward_pre_hook(self._read(name), with_kwargs=True)
+
+    @property
+    def _stacks(self) -> tuple[str, ...]:
+        """Cross-attention stands in the decoder's layers."""
+        return (self._stack, "cross") if self._stack == "decoder" else (self._stack,)
+
+    def _enter(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._input = args[0] if args else kwargs["hidden_states"]
+        self._layer = (self._layer + 1) % len(self._layers)
+        if self._layer == 0:
+            known = {name for name, _ in self._sites}
+            for stack in (self._stack, *(s for s in self._stacks[1:] if s in known)):
+                self._on_state(stack, 0, State.INPUT, self._input)
+
+    def _leave(self, _: Any, __: Any, output: Any) -> None:
+        if self._mid is not None:
+            self._on_state(self._stack, self._layer, State.MID, self._mid)
+            self._mid = None
+        self._on_state(self._stack, self._layer, State.OUT, first(output))
+
+    def _beside(self, site: Site) -> Callable[[Any, Any, Any], None]:
+        def keep(_: Any, __: Any, output: Any) -> None:
+            self._mid = site.total(self._input, first(output))
+
+        return keep
+
+    def _read(self, stack: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
+        def see(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            # Some layers flatten sentences and tokens before their second half.
+            states = first_states((args, kwargs))
+            assert states is not None
+            self._on_state(stack, self._layer, State.MID, states.reshape(self._input.shape))
+
+        return see

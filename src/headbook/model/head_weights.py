@@ -1,0 +1,354 @@
+"""Query, key, value and output weights of each head, and how far they moved between two models.
+
+Nothing here knows an architecture by name. Whatever linear map gave what a head takes as its
+values holds W_V; queries and keys are compared at position 0, where rotary positions turn nothing.
+A fused map is read in the two orders that there are: all queries, then keys, then values; or head
+by head. Where norms with weights stand between, queries and keys are known by the width of what is
+left over. The first map that takes the heads' outputs holds W_O.
+
+Of a head, ||B - A|| / ||A|| (Frobenius) of two products, W_Q W_K^T, which decides where it looks,
+and W_V W_O, which decides what it carries. Alone none of the four says anything: any of them may be
+turned if its partner is turned back. 0 if nothing changed; two models that have nothing in common
+but their scale come near the root of 2. No data is needed.
+
+Not part of it are biases, positions (rotary ones turn queries and keys between both maps), and the
+scales of norms before and between.
+
+Products are never made: they have the rank of a head's width k, and with U V^T = A the change is
+[U_B - U_A, U_A] [V_B, V_B - V_A]^T, whose norm is that of the triangular factors of both, 2k wide.
+Nothing large is taken from anything large: equal weights give 0 exactly.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import normalize
+
+from headbook.model import attention_hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.load import Model
+from headbook.model.output_projection import is_linear, matrix
+from headbook.model.probe import first, own_code, varied
+
+SAME = 0.02  # of a vector's length: rounding in half precision
+NO_MAP = "no linear map gives them as attention takes them"
+NO_OUTPUT = "what heads give does not go into a linear map as it is"
+NOT_STATES = "they are not linear maps of the same states"
+
+
+class Part(NamedTuple):
+    """Some rows of a linear map's weight.
+
+    Attributes:
+        name: of the module, from the body.
+        rows: which rows are which head's. *Shape:* ``(head, width)``.
+    """
+
+    name: str
+    rows: torch.Tensor
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """The weights of the heads of one attention call.
+
+    Attributes:
+        query_key: where W_Q and W_K are; or why that is not known.
+        value_output: where W_V is, and the name of the module of W_O; or why that is not known.
+    """
+
+    query_key: tuple[Part, Part] | str
+    value_output: tuple[Part, str] | str
+
+
+class _Ran(NamedTuple):
+    """A linear map that ran, with what it took and gave, ``(text, token, width)``."""
+
+    name: str
+    taken: torch.Tensor
+    given: torch.Tensor
+
+
+def straight(module: Any) -> torch.Tensor:
+    """A linear map's weight in double precision, on the processor. *Shape:* ``(out, in)``."""
+    return matrix(module).cpu().double()
+
+
+def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, HeadWeights]:
+    """The weights of all heads, by attention call.
+
+    Raises:
+        ModelError: the model does not run.
+    """
+    if not architecture.hooked:
+        nothing = HeadWeights(architecture.unhooked, architecture.unhooked)
+        return dict.fromkeys(architecture.calls, nothing)
+    watch = _Watch(model, [architecture.stacks[call.stack].crosses for call in architecture.calls])
+    with ExitStack() as around:
+        for name, module in model.body.named_modules():
+            if is_linear(module):
+                around.callback(module.register_forward_hook(watch.seen_by(name)).remove)
+        around.enter_context(attention_hook.watching(watch.attention))
+        around.enter_context(own_code(model))
+        around.enter_context(torch.inference_mode())
+        model.body(**varied(model))
+    return dict(zip(architecture.calls, watch.found(), strict=True))
+
+
+class _Watch:
+    """Attention calls and the linear maps between them, in the order in which they run."""
+
+    def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
+        self._crosses = iter(crosses)
+        self._names = {module: name for name, module in model.body.named_modules()}
+        self._ran: list[_Ran] = []
+        self._calls: list[tuple[tuple[Part, Part] | str, Part | str]] = []
+        self._outputs: list[str] = []
+        self._given: torch.Tensor | None = None
+
+    def seen_by(self, name: str) -> Any:
+        """A hook for one linear map."""
+
+        def keep(_: Any, args: tuple[Any, ...], output: Any) -> None:
+            given = first(output)
+            if not args or given.ndim != 3:
+                return
+            taken = args[0].detach()
+            if self._given is not None and self._outputs[-1] == "":
+                same = taken.numel() == self._given.numel()
+                if same and torch.equal(taken.reshape(-1), self._given.reshape(-1)):
+                    self._outputs[-1] = name
+            self._ran.append(_Ran(name, *(x.cpu().double() for x in (taken, given.detach()))))
+
+        return keep
+
+    def attention(self, call: attention_hook.Attention) -> None:
+        """Note one attention call."""
+        assert call.module is not None
+        assert call.output is not None
+        inside = self._names[call.module] + "."
+        inside_it = [each for each in self._ran if each.name.startswith(inside)]
+        self._calls.append(_parts(call, inside_it, crosses=next(self._crosses)))
+        self._outputs.append("")
+        self._given, self._ran = call.output.clone(), []
+
+    def found(self) -> Iterator[HeadWeights]:
+        """The weights of each call."""
+        for (query_key, value), output in zip(self._calls, self._outputs, strict=True):
+            if isinstance(value, str):
+                yield HeadWeights(query_key, value)
+            else:
+                yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT)
+
+
+def _parts(
+    call: attention_hook.Attention, ran: list[_Ran], *, crosses: bool
+) -> tuple[tuple[Part, Part] | str, Part | str]:
+    """Where the weights of queries, keys and values are, or why that is not known."""
+    assert call.query is not None
+    assert call.key is not None
+    assert call.value is not None
+    sharing = call.query.shape[1], call.key.shape[1]
+    at_0 = [each._replace(given=each.given[:, :1]) for each in ran]
+    value = _matching(call.value, ran, *sharing)
+    query = _matching(call.query[:, :, :1], at_0, *sharing)
+    key = _matching(call.key[:, :, :1], at_0, *sharing)
+    if query is None and key is None and value is not None:
+        query, key = _left_over(call, [each for each in ran if each.name != value.name])
+    taken = {each.name: each.taken for each in ran}
+
+    def same(one: Part, other: Part) -> bool:
+        return crosses or torch.equal(taken[one.name], taken[other.name])
+
+    of_keys: tuple[Part, Part] | str = NO_MAP
+    if query is not None and key is not None:
+        of_keys = (query, key) if same(query, key) else NOT_STATES
+    if value is None:
+        return of_keys, NO_MAP
+    return of_keys, value if query is None or same(query, value) else NOT_STATES
+
+
+def _matching(target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int) -> Part | None:
+    """The rows of a linear map that gave what attention took; vectors may differ in length.
+
+    Scaling does that, and norms without weights.
+
+    Args:
+        target: *Shape:* ``(text, head, token, width)``.
+    """
+    wanted = target.detach().cpu().double().transpose(1, 2)
+    aims, width = normalize(wanted, dim=-1), wanted.shape[-1]
+    for each in reversed(ran):
+        if not wanted.any() or each.given.shape[:2] != wanted.shape[:2]:
+            continue
+        for rows in _layouts(each.given.shape[-1], wanted.shape[2], width, heads, key_heads):
+            if (normalize(each.given[..., rows], dim=-1) - aims).abs().max() <= SAME:
+                return Part(each.name, rows)
+    return None
+
+
+def _layouts(
+    size: int, vectors: int, width: int, heads: int, key_heads: int
+) -> Iterator[torch.Tensor]:
+    """Rows in which vectors of heads may stand. *Shape:* ``(head, width)`` each.
+
+    Args:
+        size: rows that there are.
+        vectors: how many heads' rows are wanted: of all heads or of key heads.
+    """
+    within = torch.arange(width)
+    for start in range(0, size - vectors * width + 1, width):
+        yield start + torch.arange(vectors)[:, None] * width + within
+    if heads == key_heads and size == 3 * heads * width:
+        for member in range(3):
+            yield (3 * torch.arange(heads)[:, None] + member) * width + within
+
+
+def _left_over(call: attention_hook.Attention, rest: list[_Ran]) -> tuple[Part | None, Part | None]:
+    """Queries and keys by the widths of the only two maps that are left."""
+    assert call.query is not None
+    assert call.key is not None
+    shapes = [(part.shape[1], part.shape[3]) for part in (call.query, call.key)]
+    sizes = [heads * width for heads, width in shapes]
+    if sorted(each.given.shape[-1] for each in rest) != sorted(sizes):
+        return None, None
+    ordered = rest if rest[0].given.shape[-1] == sizes[0] else rest[::-1]
+    query, key = (
+        Part(each.name, torch.arange(heads * width).view(heads, width))
+        for each, (heads, width) in zip(ordered, shapes, strict=True)
+    )
+    return query, key
+
+
+QUERY_KEY, VALUE_OUTPUT = "weights of queries and keys", "weights of values and outputs"
+OTHER_SHAPE = "the two models differ in shape"
+
+Floats = NDArray[np.float64]
+
+
+class StackDrift(NamedTuple):
+    """Drift of the heads of a stack; NaN where it is not known or there is no such head.
+
+    Attributes:
+        query_key: of W_Q W_K^T. *Shape:* ``(layer, head)``.
+        value_output: of W_V W_O. The same shape.
+    """
+
+    query_key: Floats
+    value_output: Floats
+
+
+class Missing(NamedTuple):
+    """Weights that are not compared, and why.
+
+    Attributes:
+        what: in words.
+        layers: of the stack.
+    """
+
+    what: str
+    stack: str
+    layers: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class WeightDrift:
+    """Drift of all heads.
+
+    Attributes:
+        stacks: by name.
+        missing: what is NaN there, and why.
+    """
+
+    stacks: Mapping[str, StackDrift]
+    missing: tuple[Missing, ...]
+
+
+def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
+    """How far the weights of each head moved from one model to another.
+
+    Args:
+        a: the model that runs once, on a few tokens, to find where its weights are.
+        b: another of the same configuration; its weights are looked for at the same places.
+        architecture: of ``a``.
+
+    Raises:
+        ModelError: ``a`` does not run.
+    """
+    shapes = {name: (s.n_layers, s.n_heads) for name, s in architecture.stacks.items()}
+    found = {
+        name: StackDrift(np.full(shape, np.nan), np.full(shape, np.nan))
+        for name, shape in shapes.items()
+    }
+    missing: dict[tuple[str, str, str], list[int]] = {}
+    for call, weights in find_head_weights(a, architecture).items():
+        both = _query_key(a, b, weights), _value_output(a, b, weights)
+        for what, table, each in zip(
+            (QUERY_KEY, VALUE_OUTPUT), found[call.stack], both, strict=True
+        ):
+            if isinstance(each, str):
+                missing.setdefault((what, call.stack, each), []).append(call.layer)
+            else:
+                table[call.layer, : len(each)] = each
+    noted = (Missing(what, stack, tuple(n), why) for (what, stack, why), n in missing.items())
+    return WeightDrift(found, tuple(noted))
+
+
+def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
+    """Drift of W_Q W_K^T by head, or why there is none."""
+    if isinstance(weights.query_key, str):
+        return weights.query_key
+    query, key = weights.query_key
+    queries, keys = _both(a, b, query.name), _both(a, b, key.name)
+    if queries is None or keys is None:
+        return OTHER_SHAPE
+    return drift([each[query.rows].mT for each in queries], [each[key.rows].mT for each in keys])
+
+
+def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
+    """Drift of W_V W_O by head, or why there is none."""
+    if isinstance(weights.value_output, str):
+        return weights.value_output
+    value, name = weights.value_output
+    outputs, values = _both(a, b, name), _both(a, b, value.name)
+    if outputs is None or values is None:
+        return OTHER_SHAPE
+    width = value.rows.shape[1]
+    left = [weight.unflatten(1, (-1, width)).transpose(0, 1) for weight in outputs]
+    return drift(left, [weight[value.rows].mT for weight in values])
+
+
+def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """A module's weight in both models; None where it differs in shape or is not there."""
+    try:
+        one, other = (straight(model.body.get_submodule(name)) for model in (a, b))
+    except AttributeError:
+        return None
+    return (one, other) if one.shape == other.shape else None
+
+
+def drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
+    """Change of products over the first, ||L_B R_B^T - L_A R_A^T|| / ||L_A R_A^T||, by head.
+
+    Args:
+        left: of both models, in double precision. *Shape:* ``(head, n, k)``.
+        right: the same; several heads in a row may share one. *Shape:* ``(key head, m, k)``.
+
+    Returns:
+        *Shape:* ``(head,)``; NaN where the first product is 0.
+    """
+    k, shared = left[0].shape[-1], len(left[0]) // len(right[0])
+    one = torch.linalg.qr(torch.cat([left[1] - left[0], left[0]], -1), mode="r").R
+    other = torch.linalg.qr(torch.cat([right[1], right[1] - right[0]], -1), mode="r").R
+    other = other.repeat_interleave(shared, 0)
+    change = torch.linalg.matrix_norm(one @ other.mT)
+    first = other[..., :k] - other[..., k:]
+    size = torch.linalg.matrix_norm(one[..., k:] @ first.mT)
+    found: Floats = torch.where(size > 0, change / size, torch.nan).numpy()
+    return found

@@ -1,0 +1,151 @@
+"""Passages: consecutive sentences of one document as one text, up to a number of tokens.
+
+A document begins where CoNLL-U says ``# newdoc``, or where the metadata column ``document``
+changes; without either, a file is a document.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from headbook.errors import ConfigError
+from headbook.inputs import Corpus, InputFile, Sentence, joined_words
+from headbook.model.load import Model
+
+CHUNK = 256  # sentences tokenised at a time
+DOCUMENT, NEWDOC = "document", ("newdoc", "newdoc id")
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The sentences of a corpus, joined; iterating reads them again from the disk.
+
+    Attributes:
+        corpus: the sentences.
+        sizes: how many sentences each passage has.
+        between: what stands between two sentences.
+    """
+
+    corpus: Corpus
+    sizes: tuple[int, ...]
+    between: str
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        """The input files."""
+        return self.corpus.files
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Sentence]:
+        sentences = iter(self.corpus)
+        for index, size in enumerate(self.sizes):
+            yield joined([*islice(sentences, size)], index, self.between)
+
+
+def packed(corpus: Corpus, model: Model, most: int, limit: int) -> Passages:
+    """Join the sentences of a corpus.
+
+    A sentence that is longer than a passage may be stays alone, as long as it is.
+
+    Args:
+        most: tokens that a passage may hold, special ones included.
+        limit: longest sequence that is not cut, in tokens.
+
+    Raises:
+        ConfigError: the input holds source-target pairs, or such passages would be cut.
+    """
+    if any(sentence.target is not None for sentence in corpus):
+        raise ConfigError("--pack: source-target pairs came; expected texts without a target")
+    if most > limit:
+        raise ConfigError(f"--pack: {most} came; expected at most {limit}, or passages are cut")
+    between = separator(model.tokenizer)
+    around = len(model.tokenizer("a")["input_ids"]) - len(_ids(model.tokenizer, ["a"])[0])
+    sizes: list[int] = []
+    room, last = 0, None
+    for sentence, length in _lengths(corpus, model.tokenizer, between):
+        if last is not None and length <= room and not _begins(sentence, last):
+            sizes[-1] += 1
+            room -= length
+        else:
+            sizes.append(1)
+            room = most - around - length
+        last = sentence
+    return Passages(corpus, tuple(sizes), between)
+
+
+def separator(tokenizer: Any) -> str:
+    """What stands between two sentences: the token that ends a text, or nothing but a space."""
+    ends = {tokenizer.sep_token_id, tokenizer.eos_token_id} - {None}
+    last = tokenizer("a")["input_ids"][-1]
+    # Slow tokenizers do not say where a token stands; ours are searched for in the text.
+    name = tokenizer.convert_ids_to_tokens(last) if last in ends and tokenizer.is_fast else ""
+    return f"{name} "
+
+
+def joined(parts: Sequence[Sentence], index: int, between: str) -> Sentence:
+    """Sentences as one text, each with its own words.
+
+    It takes the first one's metadata, but for what another one says otherwise.
+
+    Args:
+        index: place of the passage among passages.
+    """
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return replace(first, index=index)
+    starts = [0]
+    for part in parts[:-1]:
+        starts.append(starts[-1] + len(part.text) + len(between))
+    words = None
+    if all(part.words is not None for part in parts):
+        words = joined_words(
+            (start, part.words or ()) for start, part in zip(starts, parts, strict=True)
+        )
+    return Sentence(
+        index=index,
+        id=f"{first.id} … {last.id}" if first.id and last.id else first.id,
+        text=between.join(part.text for part in parts),
+        words=words,
+        metadata=_shared([part.metadata for part in parts]),
+        origin=first.origin,
+        parts=tuple(
+            (start, start + len(part.text)) for start, part in zip(starts, parts, strict=True)
+        ),
+    )
+
+
+def _shared(metadata: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in metadata[0].items()
+        if all(other.get(name, value) == value for other in metadata)
+    }
+
+
+def _begins(sentence: Sentence, last: Sentence) -> bool:
+    """Whether a sentence begins a document."""
+    return (
+        any(name in sentence.metadata for name in NEWDOC)
+        or sentence.metadata.get(DOCUMENT) != last.metadata.get(DOCUMENT)
+        or sentence.origin.rpartition(":")[0] != last.origin.rpartition(":")[0]
+    )
+
+
+def _lengths(
+    sentences: Iterable[Sentence], tokenizer: Any, between: str
+) -> Iterator[tuple[Sentence, int]]:
+    """Each sentence with its tokens and those of what stands before it."""
+    stream = iter(sentences)
+    while chunk := list(islice(stream, CHUNK)):
+        rows = _ids(tokenizer, [between + sentence.text for sentence in chunk])
+        yield from zip(chunk, map(len, rows), strict=True)
+
+
+def _ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    found: list[list[int]] = tokenizer([*texts], add_special_tokens=False, verbose=False)[
+        "input_ids"
+    ]
+    return found

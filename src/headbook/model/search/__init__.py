@@ -1,1 +1,0 @@
-"""Finding where attention blocks end, by what a pass shows."""

@@ -1,0 +1,300 @@
+"""Cosines, ranks and nearest entries of states against the embeddings of the whole vocabulary.
+
+In the positional space the encoding of entry v at position i is what the embedding block would
+give it there, LN(u) with u = s e_v + p_i. No encoding is ever formed: with gain g and bias b,
+
+    LN(u) . x  =  ((g x - mean(g x)) . u) / std(u)  +  b . x
+
+is one product with the plain embedding matrix, and std(u) and |LN(u)| follow from sums over e_v,
+e_v^2 and e_v . p_i, made once for each position. Where a linear map W, c leads from there to the
+states' width, as in ALBERT, the same holds of (W LN(u) + c) . x = LN(u) . W^T x + c . x, and the
+length comes from W^T W. Ranks and neighbours are taken from each block
+of scores together, without sorting the vocabulary.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+
+from headbook.schema import Space
+from headbook.text.batch import Texts
+
+
+class Comparison(NamedTuple):
+    """States compared with the original encodings of the vocabulary.
+
+    Attributes:
+        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0:
+            still nearest. *Shape:* ``(state, sentence, token)``; NaN in the padding.
+        ids: the nearest entries, nearest first. *Shape:* ``(state, sentence, token, k)``; 0 in the
+            padding.
+        cosines: theirs, of the same shape; NaN in the padding.
+    """
+
+    ranks: torch.Tensor
+    ids: torch.Tensor
+    cosines: torch.Tensor
+
+    @classmethod
+    def empty(cls, states: torch.Tensor, k: int) -> "Comparison":
+        """Nothing compared yet."""
+        cosines = states.new_full((*states.shape[:3], k), torch.nan)
+        ranks = states.new_full(states.shape[:3], torch.nan)
+        return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
+
+
+def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
+    """Find the rank of each row's own entry and the row's k nearest entries.
+
+    Args:
+        scores: *Shape:* ``(row, entry)``.
+        own: the row's own entry. *Shape:* ``(row,)``.
+    """
+    nearest = scores.topk(k)
+    nearer = scores > scores.gather(1, own.unsqueeze(1))
+    # Counted as int32: the default int64 takes three times as long.
+    ranks = nearer.sum(1, dtype=torch.int32).to(scores.dtype)
+    return Comparison(ranks, nearest.indices, nearest.values)
+
+
+BLOCK = 1 << 22  # scores held at a time
+ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
+FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all are made anew
+POSITIONS = 16  # positions whose sums are made at a time
+
+
+class Norm(NamedTuple):
+    """A layer norm: gain and bias, both ``(width,)``, and epsilon."""
+
+    gain: torch.Tensor
+    bias: torch.Tensor
+    epsilon: float
+
+
+class Linear(NamedTuple):
+    """A linear map after the norm: weight ``(width of states, width)`` and bias."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+
+class Factors(NamedTuple):
+    """What turns products into cosines at one position, each ``(entry,)``, or at several.
+
+    Attributes:
+        scale: 1 / (std(u) |LN(u)|).
+        inverse_norm: 1 / |LN(u)|.
+    """
+
+    scale: torch.Tensor
+    inverse_norm: torch.Tensor
+
+
+@dataclass(eq=False)
+class Vocabulary:
+    """The original encodings of one side of a model.
+
+    Attributes:
+        embedding: word embeddings. *Shape:* ``(entry, width)``.
+        scale: what the model multiplies them by.
+        positions: p_i, position and type embedding together. *Shape:* ``(position, width)``; None
+            where the model adds nothing at its input and the positional space does not apply.
+        norm: the norm that closes the embedding block, if any.
+        through: the map that leads from there to the width of the states, if any.
+        coarse: number format of the product with the embedding; None for the embedding's own.
+    """
+
+    embedding: torch.Tensor
+    scale: float = 1.0
+    positions: torch.Tensor | None = None
+    norm: Norm | None = None
+    through: Linear | None = None
+    coarse: torch.dtype | None = None
+    _factors: dict[int, Factors] = field(default_factory=dict)  # by the first of `POSITIONS`
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        """The spaces that apply, the default one first."""
+        if self.through is not None:  # word embeddings are no vectors of the states' space
+            return (Space.POSITIONAL,)
+        return (Space.RAW,) if self.positions is None else (Space.POSITIONAL, Space.RAW)
+
+    def compare(self, states: torch.Tensor, texts: Texts, space: Space, k: int) -> Comparison:
+        """Every state with every entry's original encoding.
+
+        Args:
+            states: *Shape:* ``(state, sentence, token, width)``.
+            k: how many of the nearest entries to keep.
+        """
+        comparison = Comparison.empty(states, k)
+        for tokens, position in self._groups(texts, space):
+            rows = states[:, tokens].flatten(0, 1)
+            own = texts.ids[tokens].repeat(len(states))
+            size = max(16, BLOCK // len(self.embedding))
+            room = Comparison.empty(rows[None, None], k)
+            # What is kept has its place before there are scores, which then leave no gaps behind.
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                near = compared(self._scores(rows[part], position), own[part], k)
+                for whole, some in zip(room, near, strict=True):
+                    whole[0, 0, part] = some
+                del near
+            for whole, some in zip(comparison, room, strict=True):
+                whole[:, tokens] = some[0, 0].unflatten(0, (len(states), -1))
+        return comparison
+
+    def encode(self, ids: torch.Tensor) -> torch.Tensor:
+        """Original encodings of tokens at their own positions, formed one by one.
+
+        Args:
+            ids: *Shape:* ``(sentence, token)``.
+
+        Returns:
+            *Shape:* ``(sentence, token, width)``.
+        """
+        sums = self.embedding[ids] * self.scale
+        if self.positions is None:
+            return sums
+        sums = sums + self.positions[: ids.shape[1]]
+        if self.norm is not None:
+            gain, bias, epsilon = self.norm
+            sums = torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
+        return sums if self.through is None else torch.nn.functional.linear(sums, *self.through)
+
+    def _groups(self, texts: Texts, space: Space) -> Iterator[tuple[torch.Tensor, int | None]]:
+        """Tokens that are compared with the same encodings, and their position."""
+        if space is Space.RAW:
+            yield texts.valid, None
+            return
+        here = torch.arange(texts.n_tokens, device=texts.ids.device)
+        for position in range(texts.n_tokens):
+            yield texts.valid & (here == position), position
+
+    def _scores(self, states: torch.Tensor, place: int | None) -> torch.Tensor:
+        """Cosines of states to all encodings.
+
+        Args:
+            states: *Shape:* ``(row, width)``.
+            place: their position, or None for the word embeddings alone.
+
+        Returns:
+            *Shape:* ``(row, entry)``.
+        """
+        x = torch.nn.functional.normalize(states, dim=-1)
+        scale, inverse_norm = self.factors(place)
+        if place is None:
+            return self._product(x).mul_(scale)
+        assert self.positions is not None
+        turned, bias = x, torch.zeros_like(x[:, 0])
+        if self.through is not None:
+            x, bias = x @ self.through.weight, x @ self.through.bias
+            turned = x
+        if self.norm is not None:
+            turned, bias = x * self.norm.gain, bias + x @ self.norm.bias
+            turned = turned - turned.mean(-1, keepdim=True)
+        shift = turned @ self.positions[place]
+        scores = self._product(turned * self.scale).mul_(scale)
+        return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
+
+    @cached_property
+    def _rounded(self) -> torch.Tensor:
+        """The embedding in the format of the product. *Shape:* ``(entry, width)``."""
+        return self.embedding.to(self.coarse or self.embedding.dtype)
+
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
+        """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
+        return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
+
+    def factors(self, place: int | None) -> Factors:
+        """Standard deviations and lengths of all encodings at a position, inverted."""
+        if place is None:
+            return self._raw_factors
+        row = place % POSITIONS
+        start = place - row
+        if start not in self._factors:
+            if len(self._factors) * POSITIONS * len(self.embedding) > FACTORS:
+                self._factors.clear()
+            self._factors[start] = self._factors_from(start)
+        return Factors(*(numbers[row] for numbers in self._factors[start]))
+
+    @cached_property
+    def _raw_factors(self) -> Factors:
+        """Those of the word embeddings alone."""
+        length = self.embedding.norm(dim=1)
+        return _inverted(torch.ones_like(length), length)
+
+    def _factors_from(self, start: int) -> Factors:
+        """Those at `POSITIONS` positions, or as many as there are. *Shape:* ``(position, entry)``.
+
+        All are kept in two pieces: small ones would lie among what is freed here, and keep it from
+        being used again.
+        """
+        assert self.positions is not None
+        sizes = len(self.positions[start : start + POSITIONS]), len(self.embedding)
+        factors = Factors(self.embedding.new_empty(sizes), self.embedding.new_empty(sizes))
+        for first in range(0, len(self.embedding), ENTRIES):
+            entries = slice(first, first + ENTRIES)
+            std, length = self._sums(self.embedding[entries], start)
+            inverted = _inverted(std.to(self.embedding.dtype), length.to(self.embedding.dtype))
+            for whole, part in zip(factors, inverted, strict=True):
+                whole[:, entries] = part
+        return factors
+
+    def _sums(self, entries: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """std(u) and |LN(u)| of a block of entries at `POSITIONS` positions, from sums alone.
+
+        Without a norm they are 1 and |u|. *Shape:* ``(position, entry)``; in float64, since
+        variances are small differences of large sums.
+        """
+        assert self.positions is not None
+        e = entries.double() * self.scale
+        p = self.positions[start : start + POSITIONS].double()
+        width = e.shape[1]
+        length2 = (e * e).sum(1) + 2 * p @ e.T + (p * p).sum(1, keepdim=True)
+        if self.through is not None:
+            return self._sums_through(e, p, length2, self.through)
+        if self.norm is None:
+            return torch.ones_like(length2), length2.sqrt()
+        mean = (e.sum(1) + p.sum(1, keepdim=True)) / width
+        variance = length2 / width - mean**2 + self.norm.epsilon
+        gain, bias = self.norm.gain.double(), self.norm.bias.double()
+        g2, gb = gain * gain, gain * bias
+        # Sums of g^2 (u - mean)^2 and g b (u - mean) over the width.
+        square = (e * e) @ g2 + 2 * (p * g2) @ e.T + ((p * p) @ g2).unsqueeze(1)
+        linear = e @ g2 + (p @ g2).unsqueeze(1)
+        centred = square - 2 * mean * linear + mean**2 * g2.sum()
+        mixed = e @ gb + (p @ gb).unsqueeze(1) - mean * gb.sum()
+        norm2 = centred / variance + 2 * mixed / variance.sqrt() + (bias * bias).sum()
+        return variance.sqrt(), norm2.sqrt()
+
+    def _sums_through(
+        self, e: torch.Tensor, p: torch.Tensor, length2: torch.Tensor, through: Linear
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same with a linear map behind the norm, W LN(u) + c.
+
+        With A = W diag(g) and d = W b + c it is A (u - mean) / std + d.
+        """
+        w, d = through.weight.double(), through.bias.double()
+        std, mean = torch.ones_like(length2), torch.zeros_like(length2)
+        if self.norm is not None:
+            mean = (e.sum(1) + p.sum(1, keepdim=True)) / e.shape[1]
+            std = (length2 / e.shape[1] - mean**2 + self.norm.epsilon).sqrt()
+            d = d + w @ self.norm.bias.double()
+            w = w * self.norm.gain.double()
+        gram, along = w.T @ w, d @ w
+        square = ((e @ gram) * e).sum(1) + 2 * (p @ gram) @ e.T
+        square = square + ((p @ gram) * p).sum(1, keepdim=True)
+        every = gram.sum(1)
+        linear = e @ every + (p @ every).unsqueeze(1)
+        centred = square - 2 * mean * linear + mean**2 * every.sum()
+        mixed = e @ along + (p @ along).unsqueeze(1) - mean * along.sum()
+        return std, (centred / std**2 + 2 * mixed / std + d @ d).sqrt()
+
+
+def _inverted(std: torch.Tensor, length: torch.Tensor) -> Factors:
+    tiny = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
+    inverse_norm = length.clamp(min=tiny).reciprocal()
+    return Factors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)

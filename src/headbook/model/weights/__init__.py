@@ -1,1 +1,0 @@
-"""Weights of a network: loaded, and found where they are kept."""

@@ -1,0 +1,51 @@
+"""How to cite and reuse a site; the page for wrong addresses."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headbook.pages.parts.page import Page
+from headbook.study.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboutPage(Page):
+    """How to cite and reuse the site.
+
+    Attributes:
+        bibtex: an entry for this site.
+        date: of the numbers.
+        annotators: what tagged and parsed the texts.
+    """
+
+    template: ClassVar[str] = "about.html"
+    bibtex: str
+    date: str
+    annotators: tuple[str, ...]
+
+
+def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
+    """How to cite and reuse the site."""
+    return AboutPage(
+        path="about.html",
+        title="About this site",
+        description="How to cite it, what may be reused, and what made it.",
+        bibtex=bibtex,
+        date=manifest.created,
+        annotators=tuple(manifest.annotators.values()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingPage(Page):
+    """What a web server shows for a wrong address."""
+
+    template: ClassVar[str] = "404.html"
+
+
+def missing_page() -> MissingPage:
+    """The page for wrong addresses."""
+    return MissingPage(
+        path="404.html",
+        title="Page not found",
+        description="There is no page at this address.",
+    )

@@ -1,0 +1,357 @@
+"""Cross-attention as alignment of target and source."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.intervals import FEW
+from headbook.charts import images
+from headbook.charts.theme import ink
+from headbook.metrics import all_metrics, ids
+from headbook.pages.parts.page import Page, across
+from headbook.pages.parts.rollout import Label
+from headbook.pages.parts.table import Cell, Mark, Row, Table, words
+from headbook.report.alignment import NO_SOURCE, Alignments, Links, alignments, f1, links
+from headbook.report.findings.finding import head_link, metric_link
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    VIEWS,
+    counted,
+    head_name,
+    head_page,
+    interval,
+    number,
+    sentence_page,
+    shortened,
+    stored_weight,
+    visible,
+)
+from headbook.schema import View
+from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
+
+MOST_TOKENS = 32  # of a text in pictures
+LINE = 17  # units from one token to the next
+MAX_TOKEN_LETTERS = 16  # of a token in a picture
+WIDTH = 8  # units that a letter takes at most, in most scripts
+REACH, GAP = 70, 12  # units between the two texts, and around them
+PIXELS = 120  # most that a map's picture is wide; its rows stand beside their tokens
+COLOURS = 64  # a picture carries its palette
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A line from a target token to its strongest source.
+
+    Attributes:
+        source, target: heights at which it begins and ends.
+        width: as wide as its weight, in units of the picture.
+        note: the tokens and the weight in words.
+    """
+
+    source: float
+    target: float
+    width: float
+    note: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A head in a sentence: source and target side by side, and the map.
+
+    Attributes:
+        name, href: the head and its page.
+        view: the sentence's page with this head open.
+        note: what is drawn; also its text for who cannot see it.
+        left, right, height: units of the picture to the left and right of the lines' beginning, and
+            from top to bottom.
+        sources, targets: names of the tokens.
+        strokes: the links.
+        image: its map as an image address, rows are target tokens; ``width`` by ``tall`` pixels.
+        most: its largest weight, which has the strongest colour.
+    """
+
+    name: str
+    href: str
+    view: str
+    note: str
+    left: int
+    right: int
+    height: int
+    sources: tuple[Label, ...]
+    targets: tuple[Label, ...]
+    strokes: tuple[Stroke, ...]
+    image: str
+    width: int
+    tall: int
+    most: str
+
+
+@dataclass(frozen=True)
+class AlignedSentence:
+    """A sentence with its links.
+
+    Attributes:
+        name, href: the sentence and its page.
+        heads: the first heads of the table.
+        table: the same links: a target token, and its source by each head.
+        cut: tokens of the longer text that pictures and table leave out.
+    """
+
+    name: str
+    href: str
+    heads: tuple[Drawn, ...]
+    table: Table
+    cut: int
+
+
+def aligned_sentence(
+    results: StackResults, sentence: StoredSentence, heads: Sequence[HeadName]
+) -> AlignedSentence | None:
+    """A sentence by some heads; None where it has no links."""
+    made = links(results, sentence)
+    if made is None:
+        return None
+    sources, targets = _names(results, sentence, made)
+    longest = max(len(made.sources), len(made.targets))
+    return AlignedSentence(
+        name=f"Sentence {sentence.number}",
+        href=sentence_page(sentence.number),
+        heads=tuple(_drawn(results, sentence, made, h) for h in heads),
+        table=Table(
+            ("Target", *map(head_name, heads)),
+            tuple(
+                Row(
+                    words(name, foreign=True),
+                    tuple(words(_label(made, h, row, sources), foreign=True) for h in heads),
+                )
+                for row, name in enumerate(targets)
+            ),
+            "Source with the largest weight for each target token.",
+            "numbers linked",
+        ),
+        cut=max(0, longest - MOST_TOKENS),
+    )
+
+
+def _names(
+    results: StackResults, sentence: StoredSentence, made: Links
+) -> tuple[list[str], list[str]]:
+    """The first source and target tokens that count."""
+    sides = (results.stack.keys, made.sources), (results.stack.queries, made.targets)
+    sources, targets = (
+        [visible(sentence.texts[side].pieces[i]) for i in places[:MOST_TOKENS]]
+        for side, places in sides
+    )
+    return sources, targets
+
+
+def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str:
+    """The strongest source of a target token with its weight."""
+    position = int(made.best[head.layer, head.head, row])
+    if position == NO_SOURCE:
+        return "none"
+    name = sources[position] if position < len(sources) else "a later token"
+    return f"{name} {stored_weight(int(made.weight[head.layer, head.head, row]))}"
+
+
+def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: HeadName) -> Drawn:
+    sources, targets = _names(results, sentence, made)
+    maps = results.study.sentence_data.maps[results.stack.name, sentence.index]
+    rows, columns = made.targets[:MOST_TOKENS], made.sources[:MOST_TOKENS]
+    cells = maps[head.layer, head.head][np.ix_(rows, columns)]
+    most = max(int(cells.max()), 1)
+    labels = [tuple(_labels(names)) for names in (sources, targets)]
+    left, right = (max(WIDTH * len(label.text) for label in each) for each in labels)
+    return Drawn(
+        name=head_name(head),
+        href=head_page(head),
+        view=f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={head.layer}.{head.head}",
+        note=f"Links of {head_name(head)} in sentence {sentence.number}, source on the left, "
+        "target on the right; the table below has them in words.",
+        left=left + GAP,
+        right=right + GAP + REACH,
+        height=LINE * max(map(len, labels)) + 6,
+        sources=labels[0],
+        targets=labels[1],
+        strokes=tuple(_strokes(made, head, sources, targets)),
+        image=images.preview((cells / most * (COLOURS - 1)).astype(np.uint8), ink(COLOURS)),
+        width=min(LINE, PIXELS // len(columns)) * len(columns),
+        tall=LINE * len(rows),
+        most=stored_weight(most),
+    )
+
+
+def _labels(names: Sequence[str]) -> Iterator[Label]:
+    for row, name in enumerate(names):
+        yield Label(LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS))
+
+
+def _strokes(
+    made: Links, head: HeadName, sources: Sequence[str], targets: Sequence[str]
+) -> Iterator[Stroke]:
+    for row, name in enumerate(targets):
+        position = int(made.best[head.layer, head.head, row])
+        if position == NO_SOURCE or position >= len(sources):
+            continue
+        steps = int(made.weight[head.layer, head.head, row])
+        weight = steps / UINT8_STEPS
+        note = f"“{name}” attends to “{sources[position]}”: {stored_weight(steps)}"
+        yield Stroke(LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)
+
+
+PEAKED = (ids.CONFIDENCE, ids.RELATIVE_ENTROPY)  # metrics of how peaked rows are
+GOLD = ("AER", "precision", "recall", "F1")  # columns beside gold alignments
+MOST_ROWS = 100  # heads of the table
+MOST_HEADS, MOST_SENTENCES = 3, 3
+MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences that are linked, and what is shown of each
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A sentence in the list of all: its page at the first heads, and how it begins."""
+
+    number: int
+    href: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPage(Page):
+    """Alignments of cross-attention.
+
+    Attributes:
+        behind: what they rest on, in words.
+        gold: in how many sentences alignments of words are known; 0 without any.
+        table: a head that chooses every source token equally often, then heads, those with the
+            fewest errors first, or else the most monotone.
+        sentences: the first sentences, drawn.
+        listed: the sentences that have a page, or the first of them.
+        more: how many are left out there.
+        choices: heads that their pages can open at: in words, and as addresses have them.
+    """
+
+    template: ClassVar[str] = "alignment.html"
+    behind: str
+    gold: int
+    table: Table
+    sentences: tuple[AlignedSentence, ...]
+    listed: tuple[Listed, ...]
+    more: int
+    choices: tuple[tuple[str, str], ...]
+
+
+def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignments] | None:
+    """The stack whose links are known, and these."""
+    crossing = next((result for result in results.values() if result.stack.crosses), None)
+    found = crossing.once(alignments) if crossing else None
+    return None if crossing is None or found is None else (crossing, found)
+
+
+@across("alignment.html", lambda results: _crossing(results) is not None)
+def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
+    """The page of cross-attention."""
+    known = _crossing(results)
+    assert known is not None
+    crossing, found = known
+    order = _order(crossing, found)
+    choices = tuple(_choices(order))
+    chosen = crossing.study.sentence_data.listed
+    drawn = (aligned_sentence(crossing, sentence, order[:MOST_HEADS]) for sentence in chosen)
+    model = crossing.study.manifest.model.name
+    return AlignmentPage(
+        path="alignment.html",
+        title="Cross-attention",
+        description=f"Source tokens with the largest weights from the target tokens of {model}, "
+        "head by head, and how monotone these alignments are.",
+        behind=counted(found.sentences, "sentence"),
+        gold=int(found.error.sentences.max()) if found.error else 0,
+        table=_table(crossing, found, order),
+        sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
+        listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
+        more=max(0, len(chosen) - MOST_LISTED),
+        choices=choices,
+    )
+
+
+def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
+    """The first heads of the table together, then each of its heads."""
+    places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
+    yield f"the first {min(MOST_HEADS, len(order))} of the table", ",".join(places[:MOST_HEADS])
+    yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
+
+
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> Listed:
+    return Listed(
+        sentence.number,
+        f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
+        shortened(sentence.texts[results.stack.keys].text, MAX_ENTRY_LETTERS),
+    )
+
+
+def _order(results: StackResults, found: Alignments) -> list[HeadName]:
+    """Heads with the fewest errors first, or else the most monotone; without a number last."""
+    key = found.error.value if found.error else -found.monotone.value
+    return sorted(
+        heads_of(results.stack), key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf)
+    )
+
+
+def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
+    """Metrics of how peaked rows are, among keys that are not special."""
+    for name in PEAKED:
+        if results.has(name, View.RENORM, ""):
+            yield name, View.RENORM
+
+
+def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> Table:
+    peaked = (
+        words(metric_link(name, all_metrics()[name].title), " ", Mark(VIEWS[view], "small"))
+        for name, view in _peaked(results)
+    )
+    columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
+    which = "fewest errors" if found.error else "most monotone links"
+    more = f"; left out: {len(order) - MOST_ROWS} more" if len(order) > MOST_ROWS else ""
+    even = Row("every source equally often (baseline)", tuple(_even(results, found)))
+    rows = (_row(results, found, head) for head in order[:MOST_ROWS])
+    caption = f"Heads with the {which} first{more}."
+    return Table(("Head", *columns), (even, *rows), caption, "numbers aligned")
+
+
+def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
+    cell = head.layer, head.head
+    cells = [
+        Cell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
+        for name, view in _peaked(results)
+    ]
+    cells.append(_cell(found.monotone.at(*cell), share=False))
+    cells += [_cell(estimates.at(*cell)) for estimates in (found.diagonal, found.copied)]
+    if found.error and found.precision and found.recall:
+        precision, recall = found.precision.at(*cell), found.recall.at(*cell)
+        cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
+        cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
+    return Row(head_link(head), tuple(cells))
+
+
+def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
+    """Numbers of even choice; metrics have theirs of uniform attention on their own pages."""
+    yield from (None for _ in _peaked(results))
+    yield None
+    yield _cell(found.even_diagonal.at())
+    yield _cell(found.even_copied.at())
+    yield from (None for _ in range(4 if found.error else 0))
+
+
+def _cell(value: Estimate, *, share: bool = True) -> Cell:
+    """A number as pages print it; of correlations each sentence is one observation."""
+    unit = "observations" if share else "sentences with a correlation"
+    return Cell(
+        number(value.value, share=share),
+        interval(value.low, value.high, share=share),
+        f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
+        thin=share and 0 < value.effective < FEW,
+    )

@@ -1,1 +1,0 @@
-"""How two models are compared."""

@@ -1,0 +1,62 @@
+"""How two models are compared: what each number means, and what it does not say."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headbook.analysis.head_matching import NULL
+from headbook.comparison.comparison import Comparison
+from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, WEIGHT_DRIFT
+from headbook.comparison.matching import LEAST
+from headbook.pages.parts.page import Page
+from headbook.report.wording import percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparingPage(Page):
+    """How comparisons are made.
+
+    Attributes:
+        names: of the models.
+        same: whether heads correspond by their numbers; ``apart``: why not.
+        rounded: whether rounding was measured; ``moved``: whether weights were compared.
+        floors: sentences that rounding floors were measured on; 0 if they were not.
+        tested: whether matches were tested against a model with random weights.
+        sentences, mapped: how many both read, and of how many both keep maps.
+        least: words that two heads need to be matched.
+        null: share of heads that a model with random weights may resemble less, in words.
+    """
+
+    template: ClassVar[str] = "comparison/comparing.html"
+    names: tuple[str, str]
+    same: bool
+    apart: str
+    rounded: bool
+    moved: bool
+    floors: int
+    tested: bool
+    sentences: int
+    mapped: int
+    least: int
+    null: str
+
+
+def comparing_page(comparison: Comparison) -> ComparingPage:
+    """The methods of a comparison."""
+    sides = comparison.sides
+    columns = {c for found in comparison.heads.values() for c in found.columns}
+    return ComparingPage(
+        path="comparing.html",
+        title="Methods",
+        description="How two models are compared, and what a difference does not say.",
+        names=sides.names,
+        same=sides.same_heads,
+        apart=sides.apart,
+        rounded=any(c.metric == PATTERN_DRIFT and c.label == ROUNDED for c in columns),
+        moved=any(c.metric == WEIGHT_DRIFT for c in columns),
+        floors=comparison.floor_sentences,
+        tested=any(found.tested for found in comparison.matched.values()),
+        sentences=sides.sentences,
+        mapped=sum(1 for _ in sides.mapped()),
+        least=LEAST,
+        null=percent(NULL),
+    )

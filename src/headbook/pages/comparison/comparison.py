@@ -1,0 +1,634 @@
+"""The overview of two models."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.arrays import Floats
+from headbook.charts import Figure, heat_map, images, layer_curve
+from headbook.charts.theme import DIVERGING, STEPS, ink
+from headbook.comparison.comparison import Comparison
+from headbook.comparison.differences import HeadDifferences
+from headbook.comparison.drift import (
+    EQUAL,
+    PATTERN_DRIFT,
+    ROUNDED,
+    SHUFFLED,
+    DriftSummary,
+    by_layer,
+    drift_summary,
+)
+from headbook.comparison.matching import MatchedHeads
+from headbook.metrics import ids
+from headbook.pages.comparison.matched import MatchedPage, matched_summary
+from headbook.pages.comparison.metricpair import MetricPairPage
+from headbook.pages.comparison.metricpair_heads import DepthSection, compared_metric
+from headbook.pages.comparison.parts import (
+    ABOUT,
+    BothStacks,
+    Moved,
+    layer_moves,
+    moved,
+    moved_cells,
+    moved_lead,
+    nats,
+    nats_interval,
+)
+from headbook.pages.parts.atlas import Atlas, MeanMaps, atlas_of, many_heads, mean_maps, sheet
+from headbook.pages.parts.groups import difference_cell
+from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Content, Row, Table, words
+from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults, descending
+from headbook.report.wording import (
+    MISSING,
+    capital,
+    counted,
+    counted_if,
+    head_page,
+    interval,
+    number,
+    p_text,
+    percent,
+    small,
+)
+from headbook.schema import View
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.sentence_data import HeadName
+
+
+@dataclass(frozen=True)
+class SideAtlas:
+    """An atlas with a name.
+
+    Attributes:
+        name: of the model, or of the difference.
+        atlas: the tiles.
+        signed: whether colours run both ways from 0.
+        end: of the colour scale, in words.
+        picture: the tiles' picture, where it is a file of its own; else empty.
+    """
+
+    name: str
+    atlas: Atlas
+    signed: bool
+    end: str
+    picture: bytes = b""
+
+
+def side_atlases(both: BothStacks) -> Iterator[SideAtlas]:
+    """Both models, and their difference where heads correspond."""
+    large = many_heads(both.a) or many_heads(both.b)
+    yield _tiles(both, both.a, head_page, "a" * large)
+    yield _tiles(both, both.b, _second(both), "b" * large)
+    if both.found is not None:
+        yield _difference(both, "difference" * large)
+
+
+def _address(both: BothStacks, picture: bytes, file: str) -> str:
+    """Where a picture stands: in the page, or in a file where there are many heads."""
+    return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
+
+
+def _second(both: BothStacks) -> Callable[[HeadName], str]:
+    """Pages of the second model's heads: those of the heads that they correspond to, or matched."""
+    if both.found is not None:
+        return head_page
+    found, pages = both.matched, {}
+    for place, head in enumerate(found.a if found else ()):
+        partner = found.partner(place) if found else None
+        if partner is not None:
+            pages[partner] = head_page(head)
+    return lambda head: pages.get(head, "matched.html")
+
+
+def _tiles(
+    both: BothStacks, results: StackResults, page: Callable[[HeadName], str], file: str
+) -> SideAtlas:
+    """One model; ``file``: part of the picture's name, where it is a file."""
+    maps, picture = results.once(mean_maps), sheet(results)
+    tiles = atlas_of(
+        results.stack,
+        head_types(results),
+        sheet=_address(both, picture, file),
+        side=maps.maps.shape[-1],
+        about=maps.about,
+        page=page,
+    )
+    name = both.names[results is both.b]
+    return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
+
+
+def _difference(both: BothStacks, file: str) -> SideAtlas:
+    """What the second model gives more to each pair of positions; square-root scale both ways."""
+    parts: list[MeanMaps] = [each.once(mean_maps) for each in (both.a, both.b)]
+    side = min(each.maps.shape[-1] for each in parts)
+    one, other = (each.maps[..., :side, :side] for each in parts)
+    gap = np.nan_to_num(other - one)
+    end = float(np.abs(gap).max()) or 1.0
+    steps = np.rint((np.sign(gap) * np.sqrt(np.abs(gap) / end) + 1) / 2 * STEPS).astype(np.uint8)
+    layers = [*both.pair.a.attention_layers]
+    picture = images.sprite(steps[layers] + 1, ((0, 0, 0, 0), *ink(STEPS + 1, DIVERGING)))
+    largest = number(end) if gap.any() else "0"
+    tiles = atlas_of(
+        both.pair.a,
+        {},
+        sheet=_address(both, picture, file),
+        side=side,
+        about=f"{both.names[1]} minus {both.names[0]}, mean attention over "
+        f"{counted(both.a.study.manifest.counts['sentences'], 'sentence')} at most, the first "
+        f"{side} positions",
+    )
+    name = f"{both.names[1]} minus {both.names[0]}"
+    return SideAtlas(name, tiles, signed=True, end=largest, picture=picture if file else b"")
+
+
+SERIES = {"": "same head", ROUNDED: "bfloat16 rounding", SHUFFLED: "another head"}
+TITLE = "divergence of attention (nats)"
+
+
+def drift_map(both: BothStacks, found: HeadDifferences) -> Figure:
+    """Every head's divergence; colours begin at 0, below which rounding lies."""
+    rows = pd.concat([
+        _cells(found, view).assign(view=str(view), label="") for view in _views(found)
+    ], ignore_index=True)  # fmt: skip
+    return heat_map(
+        f"drift-{both.stack}",
+        f"Divergence of the attention of each head of {both.names[0]} and the same head of "
+        f"{both.names[1]}, all keys. Rows: layers, columns: heads.",
+        rows,
+        title=TITLE,
+        domain=(0.0, float(rows["value"].max()) or 1.0),
+        show={"view": str(View.RAW), "label": ""},
+    )
+
+
+def drift_curve(both: BothStacks, found: HeadDifferences) -> Figure:
+    """The median head of each layer with the middle half, rounding and unrelated heads."""
+    rows = pd.concat([*_lines(found)], ignore_index=True)
+    floor = ROUNDED in {column.label for column in found.columns}
+    return layer_curve(
+        f"drift-{both.stack}-layers",
+        "Divergence by layer, all keys: the median head; band: the middle half of the heads. "
+        "Another head: the next one of the layer in the other model, as a ceiling"
+        f"{'; rounding: the first model against itself in bfloat16, as a floor' if floor else ''}.",
+        rows,
+        title=TITLE,
+        show={"view": str(View.RAW), "label": ""},
+    )
+
+
+def _views(found: HeadDifferences) -> list[View]:
+    there = [view for view in View if found.column(PATTERN_DRIFT, str(view)) is not None]
+    return [view for view in there if not np.isnan(_values(found, view, "")).all()]
+
+
+def _values(found: HeadDifferences, view: View, label: str) -> Floats:
+    place = found.column(PATTERN_DRIFT, str(view), label)
+    assert place is not None
+    return found.value[..., place]
+
+
+def _cells(found: HeadDifferences, view: View) -> pd.DataFrame:
+    place = found.column(PATTERN_DRIFT, str(view))
+    assert place is not None
+    there = ~np.isnan(found.value[..., place])
+    layers, heads = np.nonzero(there)
+    parts = {n: getattr(found, n)[..., place][there] for n in ("value", "low", "high")}
+    return pd.DataFrame({"layer": layers, "head": heads, **parts})
+
+
+def _lines(found: HeadDifferences) -> Iterator[pd.DataFrame]:
+    for view in _views(found):
+        for label, series in SERIES.items():
+            if found.column(PATTERN_DRIFT, str(view), label) is None:
+                continue
+            low, value, high = by_layer(_values(found, view, label))
+            known = np.flatnonzero(~np.isnan(value))
+            frame = pd.DataFrame({"layer": known, "series": series, "view": str(view)})
+            yield frame.assign(label="", value=value[known], low=low[known], high=high[known])
+
+
+MAX_IMPORTANCE_ROWS = 8  # heads that the overview lists
+SCALE = 1000.0  # changes are small: thousandths
+
+
+def importance_table(both: BothStacks) -> Table | None:
+    """Heads whose importance differs most; None where a study has none, or all are equal."""
+    metric, found = compared_metric(EFFECT), both.found
+    columns = [n for n, c in enumerate(found.columns) if c.metric == EFFECT] if found else []
+    if found is None or metric is None or not columns:
+        return None
+    at = columns[0]
+    value, sure = found.value[..., at], found.supported[..., at]
+    if not np.nan_to_num(value).any():
+        return None  # exactly equal, as the list of metrics says
+    chosen = descending(np.abs(np.where(sure, value, np.nan))) or descending(np.abs(value))
+    rows = []
+    for place in chosen[:MAX_IMPORTANCE_ROWS]:
+        gap, low, high = (
+            float(part[*place, at]) * SCALE for part in (found.value, found.low, found.high)
+        )
+        cell = difference_cell(Estimate(gap, low, high, 0, 0.0), share=False, behind="")
+        values = (number(float(part[*place, at]) * SCALE) for part in (found.a, found.b))
+        name = head_link(HeadName(both.pair.a.name, *place))
+        style = "" if sure[place] else "weak"
+        rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
+    counts = f"{int(sure.sum()):,} of {counted(int((~np.isnan(value)).sum()), 'head')} differ"
+    label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
+    return Table(
+        ("Head", *both.names, "difference", "p"),
+        tuple(rows),
+        f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
+    )
+
+
+NAMED = 3  # heads that a sentence names
+NAMED_LAYERS = 4
+
+
+def drift_lead(both: BothStacks, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
+    """How different corresponding heads are, which layers changed most, and which heads.
+
+    Args:
+        several: whether there are other kinds of attention, so that sentences name theirs.
+    """
+    where = f"In {both.title}, " if several else ""
+    total = int(summary.there.sum())
+    if summary.equal:
+        text = f"the attention of {both.names[0]} and {both.names[1]} is exactly equal in all"
+        yield (capital(f"{where}{text} {counted(total, 'head')}."),)
+        return
+    yield (capital(f"{where}{_share(summary, total)}{_part(summary)}."),)
+    layers = summary.changed()
+    if layers:
+        yield (_layers(layers, summary.layers()[1]),)
+    yield (*_heads(both, summary),)
+
+
+def _share(summary: DriftSummary, total: int) -> str:
+    """How many heads moved more than rounding does."""
+    above = summary.above
+    heads = counted(total, "head")
+    if above is None:
+        moved = int((summary.low > 0).sum())
+        return f"attention differs in {moved:,} of {heads} (rounding was not measured)"
+    moved = int(above.sum())
+    amount = "none" if moved == 0 else "all" if moved == total else f"{moved:,}"
+    return f"attention differs by more than bfloat16 rounding in {amount} of {heads}"
+
+
+def _part(summary: DriftSummary) -> str:
+    """The median head, on the way from rounding to another head."""
+    median, part = float(np.nanmedian(summary.value)), summary.part
+    if part is None or np.isnan(part).all():
+        return f"; the median divergence is {nats(median)} nats"
+    gone = float(np.nanmedian(part))
+    if median <= EQUAL:
+        return "; at least half of the heads attend exactly alike"
+    if gone <= 0:
+        return "; the median head is no further apart than rounding"
+    floor = "0" if summary.floor is None else "rounding"
+    return (
+        f"; the median head has gone {percent(gone)} of the way from {floor} to an unrelated head "
+        "of its layer"
+    )
+
+
+def _layers(layers: Sequence[int], medians: Floats) -> str:
+    """Layers that changed most, beside the others."""
+    most = nats(float(medians[layers[0]]))
+    if len(layers) > NAMED_LAYERS:
+        return (
+            f"Changes are largest in {small(len(layers))} layers, most of all in layer "
+            f"{layers[0]}: median divergence {most} nats."
+        )
+    named = [str(layer) for layer in sorted(layers)]
+    begin = "Layer" if len(named) == 1 else "Layers"
+    joined = " and ".join(part for part in (", ".join(named[:-1]), named[-1]) if part)
+    where = f" in layer {layers[0]}" if len(named) > 1 else ""
+    others = np.delete(medians, list(layers))
+    rest = float(np.nanmax(others))
+    beside = "all others are equal" if rest <= EQUAL else f"at most {nats(rest)} nats in others"
+    return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."
+
+
+def _heads(both: BothStacks, summary: DriftSummary) -> Iterator[str | Link]:
+    """The heads that changed most, with their numbers."""
+    yield "Most changed heads: "
+    for n, place in enumerate(descending(summary.value)[:NAMED]):
+        yield ", " if n else ""
+        yield head_link(HeadName(both.pair.a.name, *place))
+        ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
+        yield f" ({nats(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
+    yield "."
+
+
+def matched_lead(both: BothStacks, found: MatchedHeads, apart: str) -> Iterator[Parts]:
+    """Why heads do not correspond, and how many have a counterpart.
+
+    Args:
+        apart: why heads do not correspond by number.
+    """
+    yield (f"Heads of {both.names[0]} and {both.names[1]} do not correspond by number: {apart}.",)
+    page = Link("matched by where they attend", "matched.html")
+    if np.isnan(found.similarity).all():
+        yield ("Too few words were read by both for heads to be matched.",)
+        return
+    total = counted(len(found.a), "head")
+    matching = found.matching
+    if not found.tested:
+        mutual = int(matching.mutual.sum())
+        yield (
+            "Heads were ",
+            page,
+            f": {mutual:,} of {total} {'is' if mutual == 1 else 'are'} each other's most similar "
+            "head. No model with random "
+            "weights was compared, so that no match is shown to be more than chance.",
+        )
+        return
+    there = int(matching.counterpart.sum())
+    yield ("Heads were ", page, f": {there:,} of {total} have a counterpart{_again(found)}.")
+
+
+def _again(found: MatchedHeads) -> str:
+    if np.isnan(found.stability):
+        return ""
+    return f"; {percent(found.stability)} of matches are the same on either half of the sentences"
+
+
+def losses_text(comparison: Comparison) -> str:
+    """Loss of both by character; empty where one of them predicts no text."""
+    found = comparison.losses
+    if found is None or np.isnan(found.bits.value).any():
+        return ""
+    names = comparison.sides.names
+    a, b, gap, low, high = (
+        float(np.ravel(part)[0])
+        for part in (
+            found.bits.a, found.bits.b, found.bits.value, found.bits.low, found.bits.high,
+        )
+    )  # fmt: skip
+    begin = (
+        f"Loss of the next token: {number(a)} bits per character in {names[0]}, {number(b)} in "
+        f"{names[1]}"
+    )
+    behind = f"({counted(found.sentences, 'sentence')})"
+    if gap == 0:
+        return f"{begin}, exactly equal {behind}."
+    ends = interval(low, high)
+    signed = ("+" if gap > 0 else "") + number(gap)
+    return f"{begin}, a difference of {signed}{f' {ends}' if ends else ''} {behind}."
+
+
+@dataclass(frozen=True)
+class TypeChanges:
+    """Types of corresponding heads.
+
+    Attributes:
+        summary: how many heads keep theirs, and what chance would give.
+        table: rows are types in the first model, columns those in the second.
+    """
+
+    summary: str
+    table: Table
+
+
+def type_changes(both: BothStacks) -> TypeChanges | None:
+    """Types of heads in one model against those in the other; None where they are not known."""
+    mine, theirs = head_types(both.a), head_types(both.b)
+    pairs = [
+        (one.family, other.family)
+        for place, one in mine.items()
+        if one is not None and one.family and (other := theirs.get(place)) and other.family
+    ]
+    if not pairs:
+        return None
+    kinds = sorted({kind for pair in pairs for kind in pair})
+    counts = np.zeros((len(kinds), len(kinds)), np.int64)
+    for pair in pairs:
+        counts[kinds.index(pair[0]), kinds.index(pair[1])] += 1
+    rows = tuple(_rows(kinds, counts))
+    names = both.names
+    columns = (f"in {names[0]}", *kinds, "all")
+    groups = ((f"Type in {names[1]}", len(kinds) + 1),)
+    return TypeChanges(_summary(counts), Table(columns, rows, groups=groups))
+
+
+def _rows(kinds: list[str], counts: "np.typing.NDArray[np.int64]") -> Iterator[Row]:
+    for place, kind in enumerate(kinds):
+        cells: list[Content] = [str(n) if n else None for n in counts[place].tolist()]
+        if counts[place, place]:
+            cells[place] = words(str(counts[place, place]), style="number kept")
+        yield Row(kind, (*cells, str(counts[place].sum())))
+    yield Row("all", (*(str(n) for n in counts.sum(0).tolist()), str(counts.sum())))
+
+
+def _summary(counts: "np.typing.NDArray[np.int64]") -> str:
+    """Heads that keep their type, beside types dealt out anew, and Cohen's kappa."""
+    total, kept = int(counts.sum()), int(np.trace(counts))
+    chance = float((counts.sum(0) * counts.sum(1)).sum()) / total
+    begin = f"Of {counted(total, 'head')}, {kept:,} have the same type in both models"
+    if chance >= total:
+        return f"{begin}; all are of one type."
+    kappa = (kept - chance) / (total - chance)
+    return (
+        f"{begin}; {number(chance)} would if types were dealt out at random in the same numbers "
+        f"(Cohen's κ {number(kappa)}: 0 is chance, 1 no change)."
+    )
+
+
+MAX_DRIFT_ROWS = 12  # heads that the table lists
+DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE, ids.COSINE_TO_INPUT)
+
+
+@dataclass(frozen=True)
+class ComparedSection:
+    """One kind of attention in both models.
+
+    Attributes:
+        title: the kind of attention.
+        lead: how far the models are apart, in sentences.
+        atlases: of both models and of their difference.
+        drift: charts of divergence by head and by layer; none where heads do not correspond.
+        most: heads whose attention differs most; None likewise.
+        layers: how far attention, weights and outputs of each layer moved; None where models
+            themselves were not compared.
+        types, importance: how these differ; None where that is not known.
+        matched: what matching found, in sentences.
+    """
+
+    title: str
+    lead: tuple[Parts, ...]
+    atlases: tuple[SideAtlas, ...]
+    drift: tuple[Figure, ...]
+    most: Table | None
+    layers: Table | None
+    types: TypeChanges | None
+    importance: Table | None
+    matched: tuple[Parts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonPage(Page):
+    """Two models side by side.
+
+    Attributes:
+        names: of the models.
+        same: whether heads correspond by their numbers.
+        models: what the two are, in a table.
+        sections: by kind of attention.
+        depths: a few metrics over relative depth, where heads do not correspond.
+        metrics: links to the pages of all metrics, by section: address, title, what differs.
+        losses: how well both predict the texts; empty where one does not.
+        missing: what could not be compared, and why.
+        matching: whether there is a page of matched heads.
+        behind: what the numbers rest on.
+        about_moves: what numbers of weights and outputs are.
+    """
+
+    template: ClassVar[str] = "comparison/comparison.html"
+    names: tuple[str, str]
+    same: bool
+    models: Table
+    sections: tuple[ComparedSection, ...]
+    depths: tuple[DepthSection, ...]
+    metrics: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    losses: str
+    missing: tuple[str, ...]
+    matching: bool
+    behind: str
+    about_moves: ClassVar[str] = ABOUT
+
+    @property
+    def pictures(self) -> Iterator[tuple[str, bytes]]:
+        """Pictures of atlases that are files: address and content."""
+        for each in (each for section in self.sections for each in section.atlases):
+            if each.picture:
+                yield each.atlas.sheet, each.picture
+
+
+def comparison_page(
+    comparison: Comparison,
+    stacks: Sequence[BothStacks],
+    metrics: Sequence[MetricPairPage],
+    matched: MatchedPage | None,
+) -> ComparisonPage:
+    """The overview.
+
+    Args:
+        metrics, matched: the pages that it leads to.
+    """
+    sides = comparison.sides
+    mapped = sum(1 for _ in sides.mapped())
+    return ComparisonPage(
+        path="index.html",
+        title=f"{sides.names[0]} and {sides.names[1]}",
+        description="How the attention heads of two models differ on the same sentences.",
+        names=sides.names,
+        same=sides.same_heads,
+        models=_models(comparison),
+        sections=tuple(_section(both, comparison, several=len(stacks) > 1) for both in stacks),
+        depths=tuple(_depths(metrics)),
+        metrics=tuple(_links(metrics)),
+        losses=losses_text(comparison),
+        missing=comparison.missing,
+        matching=matched is not None,
+        behind=f"{counted(sides.sentences, 'sentence')} that both models read; attention maps of "
+        f"{counted(mapped, 'sentence')}.",
+    )
+
+
+def _models(comparison: Comparison) -> Table:
+    """What both models are."""
+    sides = comparison.sides
+    rows = []
+    for name, study in zip(sides.names, (sides.a, sides.b), strict=True):
+        model = study.manifest.model
+        sizes = "; ".join(
+            f"{stack.n_layers} × {stack.n_heads}{' (causal)' * stack.causal}"
+            for stack in study.manifest.stacks
+        )
+        revision = model.revision.removeprefix("sha256:")[:12]
+        rows.append(Row(name, (model.name, revision, model.dtype, sizes, f"{model.parameters:,}")))
+    columns = ("Model", "name", "revision", "weights", "layers × heads", "parameters")
+    return Table(columns, tuple(rows))
+
+
+def _section(both: BothStacks, comparison: Comparison, *, several: bool) -> ComparedSection:
+    found = both.found
+    summary = drift_summary(found) if found is not None else None
+    lead: tuple[Parts, ...] = ()
+    if summary is not None:
+        lead = tuple(drift_lead(both, summary, several=several))
+    elif found is None and both.matched is not None:
+        lead = tuple(matched_lead(both, both.matched, comparison.sides.apart))
+    moves = moved(found) if found is not None else ()
+    lead = (*lead, *moved_lead(both, moves))
+    drawn = found is not None and summary is not None and not summary.equal
+    return ComparedSection(
+        title=both.title,
+        lead=lead,
+        atlases=tuple(side_atlases(both)),
+        drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
+        most=_most(both, summary, moves) if summary is not None and drawn else None,
+        layers=layer_moves(summary, moves),
+        types=type_changes(both) if found is not None else None,
+        importance=importance_table(both),
+        matched=_matched(both),
+    )
+
+
+def _matched(both: BothStacks) -> tuple[Parts, ...]:
+    found = both.matched
+    if found is None or np.isnan(found.similarity).all():
+        return ()
+    return tuple(matched_summary(both, found))
+
+
+def _most(both: BothStacks, summary: DriftSummary, moves: Sequence[Moved]) -> Table:
+    """The heads whose attention differs most, beside rounding and unrelated heads."""
+    beside = [(name, part) for name, part in (
+        ("rounding", summary.floor), ("another head", summary.ceiling),
+    ) if part is not None]  # fmt: skip
+    part = summary.part
+    types = [head_types(each) for each in (both.a, both.b)]
+    rows = []
+    for place in descending(summary.value)[:MAX_DRIFT_ROWS]:
+        cells: list[Content] = [
+            nats(float(summary.value[place])),
+            nats_interval(float(summary.low[place]), float(summary.high[place])),
+            *(nats(float(each[place])) for _, each in beside),
+        ]
+        if part is not None:
+            cells.append(percent(max(float(part[place]), 0.0)))
+        cells += moved_cells(moves, place)
+        cells += [kind.name if (kind := each.get(place)) else MISSING for each in types]
+        rows.append(Row(head_link(HeadName(both.pair.a.name, *place)), tuple(cells)))
+    columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
+    way = ("of the way to an unrelated head",) if part is not None else ()
+    columns = (*columns, *way, *(each.title for each in moves))
+    return Table((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
+
+
+def _depths(metrics: Sequence[MetricPairPage]) -> Iterator[DepthSection]:
+    """Metrics of prime importance over relative depth, of the first kind of attention."""
+    by_id = {page.metric.id: page for page in metrics}
+    for name in DEPTHS:
+        if name in by_id and by_id[name].depths:
+            yield by_id[name].depths[0]
+
+
+def _links(
+    metrics: Sequence[MetricPairPage],
+) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
+    """All metrics by section, with what differs in the first kind of attention."""
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for page in metrics:
+        groups.setdefault(page.metric.section, []).append((page.path, page.title, page.short))
+    yield from ((section, tuple(links)) for section, links in groups.items())

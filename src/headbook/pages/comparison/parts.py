@@ -1,0 +1,229 @@
+"""One kind of attention in both models; divergences in nats; drift of weights and outputs."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats
+from headbook.comparison.comparison import Comparison, DepthMedians
+from headbook.comparison.differences import HeadDifferences, LayerDifferences
+from headbook.comparison.drift import (
+    OUTPUT_DRIFT,
+    QUERY_KEY,
+    VALUE_OUTPUT,
+    WEIGHT_DRIFT,
+    DriftSummary,
+    by_layer,
+    rounded,
+)
+from headbook.comparison.matching import MatchedHeads
+from headbook.comparison.study_pair import StackPair
+from headbook.pages.parts.table import Content, Row, Table
+from headbook.report.findings.finding import Parts, head_link
+from headbook.report.results import StackResults, results
+from headbook.report.wording import MISSING, STACKS, THIN, head_name, percent, tie_note, tied_places
+from headbook.study.sentence_data import HeadName
+
+LEAST = 1e-4  # nats; smaller ones are not told apart
+
+
+def nats(value: float) -> str:
+    """A divergence: two digits behind the point, or two that count."""
+    if math.isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if value < LEAST:
+        return f"<{THIN}{LEAST:.4f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def nats_interval(low: float, high: float) -> str:
+    """Its interval; empty where there is none."""
+    return "" if math.isnan(low) or math.isnan(high) else f"[{nats(low)}, {nats(high)}]"
+
+
+@dataclass(frozen=True, eq=False)
+class BothStacks:
+    """One kind of attention in both models.
+
+    Attributes:
+        pair: the two stacks.
+        names: of the models.
+        a, b: all numbers of each.
+        found: differences of corresponding heads; None where heads do not correspond.
+        matched: which heads attend alike; None of cross-attention.
+        layers: differences of the tokens of corresponding layers; None likewise, and where a study
+            has no sums for them.
+        medians: over all heads or layers of each model, where they do not correspond.
+    """
+
+    pair: StackPair
+    names: tuple[str, str]
+    a: StackResults
+    b: StackResults
+    found: HeadDifferences | None
+    matched: MatchedHeads | None
+    layers: LayerDifferences | None
+    medians: DepthMedians
+
+    @property
+    def stack(self) -> str:
+        """The pair's name in files."""
+        return self.pair.name
+
+    @property
+    def title(self) -> str:
+        """The kind of attention as pages call it."""
+        names = dict.fromkeys(STACKS[stack.name] for stack in (self.pair.a, self.pair.b))
+        return " and ".join(names)
+
+    @property
+    def heads(self) -> int:
+        """How many heads the first model has of it."""
+        return len(self.pair.a.attention_layers) * self.pair.a.n_heads
+
+
+def both_stacks(comparison: Comparison) -> tuple[BothStacks, ...]:
+    """All kinds of attention that are compared."""
+    return tuple(_both(comparison))
+
+
+def _both(comparison: Comparison) -> Iterator[BothStacks]:
+    sides = comparison.sides
+    mine, theirs = results(sides.a), results(sides.b)
+    for pair in sides.stacks:
+        yield BothStacks(
+            pair,
+            sides.names,
+            mine[pair.a.name],
+            theirs[pair.b.name],
+            comparison.heads.get(pair.name),
+            comparison.matched.get(pair.name),
+            comparison.layers.get(pair.name),
+            comparison.depths.get(pair.name, {}),
+        )
+
+
+KINDS = (  # metric, label, how pages call it, how they write it
+    (WEIGHT_DRIFT, QUERY_KEY, "W_Q\u00a0W_Kᵀ", percent),
+    (WEIGHT_DRIFT, VALUE_OUTPUT, "W_V\u00a0W_O", percent),
+    (OUTPUT_DRIFT, "", "outputs", nats),
+)
+METRICS = frozenset({WEIGHT_DRIFT, OUTPUT_DRIFT})
+ABOUT = (
+    "W_Q W_Kᵀ and W_V W_O: change of the product of weights, as part of its size (Frobenius norm). "
+    "Outputs: 1 − cosine of what a head writes, mean over tokens."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """One of these numbers.
+
+    Attributes:
+        title: as pages call it.
+        value: of each head; NaN without. *Shape:* ``(layer, head)``.
+        floor: of the first model and itself in bfloat16; None where that is not known.
+        written: a value in few digits.
+    """
+
+    title: str
+    value: Floats
+    floor: Floats | None
+    written: Callable[[float], str]
+
+    def text(self, place: tuple[int, int]) -> str:
+        """A head's number."""
+        return _text(self.written, float(self.value[place]))
+
+    def rounding(self, place: tuple[int, int]) -> str:
+        """What rounding does in the same head; empty where that is not known."""
+        return "" if self.floor is None else _text(self.written, float(self.floor[place]))
+
+
+def _text(written: Callable[[float], str], value: float) -> str:
+    return MISSING if np.isnan(value) else written(value)
+
+
+def moved(found: HeadDifferences) -> tuple[Moved, ...]:
+    """Those that are known of a stack."""
+    return tuple(_moved(found))
+
+
+def _moved(found: HeadDifferences) -> Iterator[Moved]:
+    for metric, label, title, written in KINDS:
+        place, floor = (found.column(metric, "", x) for x in (label, rounded(label)))
+        if place is not None and not np.isnan(found.value[..., place]).all():
+            below = None if floor is None else found.value[..., floor]
+            yield Moved(title, found.value[..., place], below, written)
+
+
+def moved_lead(both: BothStacks, every: Sequence[Moved]) -> Iterator[Parts]:
+    """Where each moved most, beside rounding, as one sentence; nothing where nothing is known."""
+    if not every:
+        return
+    if not any(np.nan_to_num(each.value).any() for each in every):
+        names = ", ".join(each.title for each in every)
+        yield (f"Exactly equal in all heads: {names}.",)
+        return
+    parts: list[Parts] = []
+    for each in every:
+        heads = [HeadName(both.pair.a.name, *at) for at in tied_places(each.value, each.written)]
+        first, *others = heads
+        by = f"by {_beside(each, (first.layer, first.head))}"
+        note = tie_note([head_name(head) for head in others])
+        parts.append((f"{each.title} in ", head_link(first), f"{note} {by}"))
+    joined = [piece for n, part in enumerate(parts) for piece in (("; ",) * bool(n) + part)]
+    yield ("Largest changes of weights and outputs: ", *joined, ".")
+
+
+def moved_words(every: Sequence[Moved], place: tuple[int, int]) -> str:
+    """The numbers of one head, as a sentence; empty where nothing is known."""
+    there = [each for each in every if not np.isnan(each.value[place])]
+    texts = [f"{each.title} by {_beside(each, place)}" for each in there]
+    return f"Change of its weights and outputs: {', '.join(texts)}." if texts else ""
+
+
+def _beside(each: Moved, place: tuple[int, int]) -> str:
+    below = each.rounding(place)
+    return each.text(place) + (f" (rounding {below})" if below else "")
+
+
+def moved_cells(every: Sequence[Moved], place: tuple[int, int]) -> Iterator[Content]:
+    """The numbers of one head, as cells, without rounding, which is much the same in all."""
+    yield from (each.text(place) for each in every)
+
+
+def layer_moves(summary: DriftSummary | None, every: Sequence[Moved]) -> Table | None:
+    """The median head of each layer; None where nothing is known, or nothing moved."""
+    if not any(np.nan_to_num(each.value).any() for each in every):
+        return None
+    attention = [] if summary is None else [Moved("attention", summary.value, summary.floor, nats)]
+    parts = [*attention, *every]
+    medians = [
+        Moved(each.title, _medians(each.value), each.floor if each.floor is None else
+              _medians(each.floor), each.written)
+        for each in parts
+    ]  # fmt: skip
+    known = ~np.isnan(np.hstack([each.value for each in medians])).all(1)
+    layers = np.flatnonzero(known).tolist()
+    rows = (Row(f"layer {layer}", tuple(_layer(medians, layer))) for layer in layers)
+    titles = (x for each in parts for x in (each.title, "rounding")[: 1 + (each.floor is not None)])
+    return Table(("Layer", *titles), tuple(rows))
+
+
+def _layer(medians: Sequence[Moved], layer: int) -> Iterator[Content]:
+    """Each number, and after it what rounding does, where that is known."""
+    for each in medians:
+        yield each.text((layer, 0))
+        if each.floor is not None:
+            yield each.rounding((layer, 0))
+
+
+def _medians(values: Floats) -> Floats:
+    """*Shape:* ``(layer, head)`` to ``(layer, 1)``."""
+    found: Floats = by_layer(values)[1][:, None]
+    return found

@@ -1,0 +1,193 @@
+"""The pages of single numbers: every head over all steps, and when each changed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimate
+from headbook.charts import Drawing, Figure
+from headbook.charts.film import NAMED, head_steps
+from headbook.comparison.film_steps import FilmColumn
+from headbook.metrics import all_metrics
+from headbook.pages.film.parts import DrawnFilm, Turn, head_link, head_row, measure_page
+from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.table import Mark, Row, Table, Words, words
+from headbook.report.results import descending
+from headbook.report.wording import VIEWS, head_name, interval, is_share, number
+from headbook.schema import Stack
+from headbook.study.sentence_data import HeadName, heads_of
+
+MOST_LINES = 200  # of a chart
+
+
+@dataclass(frozen=True)
+class SparkCell:
+    """A head in the table of small lines."""
+
+    name: str
+    href: str
+    picture: Drawing
+    last: str
+    turn: Turn
+
+
+@dataclass(frozen=True)
+class MeasureSection(StackSection):
+    """One stack.
+
+    Attributes:
+        figure: all heads in one chart.
+        heads: numbers of the columns.
+        rows: layers with their heads.
+        table: heads that changed, by half-rise step.
+        others: those that did not change clearly.
+    """
+
+    figure: Figure
+    heads: tuple[int, ...]
+    rows: tuple[tuple[int, tuple[SparkCell, ...]], ...]
+    table: Table
+    others: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurePage(Page):
+    """One number of every head.
+
+    Attributes:
+        about: which keys, and of what.
+        sections: by stack.
+    """
+
+    template: ClassVar[str] = "film/filmmeasure.html"
+    about: str
+    sections: tuple[MeasureSection, ...]
+
+
+def measure_pages(reel: DrawnFilm) -> Iterator[MeasurePage]:
+    """A page for each headline of any stack."""
+    columns: dict[str, dict[str, FilmColumn]] = {}
+    for stack in reel.film.stacks:
+        for column in reel.film.columns(stack.name):
+            columns.setdefault(column.key, {})[stack.name] = column
+    stacks = {stack.name: stack for stack in reel.film.stacks}
+    for by_stack in columns.values():
+        first = next(iter(by_stack.values()))
+        yield MeasurePage(
+            path=measure_page(first),
+            title=first.name,
+            description=f"{first.name} of every head at every step, and the step at which it "
+            "changed.",
+            about=_about(reel, first),
+            sections=tuple(
+                _section(reel, stacks[name], column) for name, column in by_stack.items()
+            ),
+        )
+
+
+def _about(reel: DrawnFilm, column: FilmColumn) -> str:
+    known = all_metrics()[column.metric]
+    source = known.reference
+    stack = next(s.name for s in reel.film.stacks if column in reel.film.columns(s.name))
+    random = reel.film.numbers(stack, column)[0].random
+    keys = "random sequences, each repeated once" if random else f"keys: {VIEWS[column.view]}"
+    return f"{known.title}, {keys}. {source}."
+
+
+def _section(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> MeasureSection:
+    heads = tuple(range(stack.n_heads))
+    changed, others = _tables(reel, stack, column)
+    return MeasureSection(
+        stack=stack.name,
+        figure=_figure(reel, stack, column),
+        heads=heads,
+        rows=tuple(
+            (layer, tuple(_cell(reel, stack.name, column, (layer, head)) for head in heads))
+            for layer in stack.attention_layers
+        ),
+        table=changed,
+        others=others,
+    )
+
+
+def _cell(reel: DrawnFilm, stack: str, column: FilmColumn, place: tuple[int, int]) -> SparkCell:
+    head = HeadName(stack, *place)
+    return SparkCell(
+        head_name(head),
+        head_row(head),
+        reel.spark(stack, column, place),
+        reel.last(stack, column, place),
+        reel.turn(stack, column, place),
+    )
+
+
+def _figure(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> Figure:
+    numbers = reel.film.numbers(stack.name, column)
+    drawn = _changed_most(reel, stack, column)
+    rows = [
+        (head_name(HeadName(stack.name, *place)), place[0], reel.film.step(n),
+         round(reel.axis.places[n], 4), *each.heads.at(*place)[:3])
+        for n, each in enumerate(numbers)
+        for place in drawn
+    ]  # fmt: skip
+    names = ["head", "layer", "step", "place", "value", "low", "high"]
+    highest = [place for place in descending(numbers[-1].heads.value) if place in drawn]
+    named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
+    total = len(heads_of(stack))
+    which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
+    apart = " Step 0 stands apart: a logarithmic axis has no 0." * reel.axis.apart
+    return head_steps(
+        f"steps-{column.key}-{stack.name}",
+        f"{column.name}: each line is a head, each point a checkpoint. Coloured: the highest at "
+        f"the last step.{which}{apart}",
+        pd.DataFrame(rows, columns=names).dropna(subset="value"),
+        title=column.name,
+        axis=reel.axis,
+        share=is_share(all_metrics()[column.metric]),
+        named=named,
+    )
+
+
+def _changed_most(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> list[tuple[int, int]]:
+    """The heads that the chart has, in the order of layers."""
+    values = reel.film.values(stack.name, column)
+    change = np.nan_to_num(np.abs(values[-1] - values[0]))
+    places = [(head.layer, head.head) for head in heads_of(stack)]
+    return sorted(sorted(places, key=lambda place: -change[place])[:MOST_LINES])
+
+
+def _tables(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
+    """Heads that rose beyond noise, the earliest first, then those that fell; and the others."""
+    places = [(head.layer, head.head) for head in heads_of(stack)]
+    turns = {place: reel.turn(stack.name, column, place) for place in places}
+    numbers = reel.film.numbers(stack.name, column)
+    ends = numbers[0], numbers[-1]
+
+    def rank(place: tuple[int, int]) -> tuple[float, ...]:
+        first, last = (float(np.nan_to_num(each.heads.value[place])) for each in ends)
+        turn = turns[place].place
+        return (2, 0, -last) if turn is None else (last < first, turn, -last)
+
+    rows: tuple[list[Row], list[Row]] = ([], [])
+    for place in sorted(places, key=rank):
+        cells = (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends))
+        still = turns[place].place is None
+        rows[still].append(Row(head_link(HeadName(stack.name, *place)), cells))
+    titles = "Head", "Half-rise step", reel.at(0).capitalize(), reel.at(-1).capitalize()
+    return Table(titles, tuple(rows[0])), Table(titles, tuple(rows[1]))
+
+
+def _when(turn: Turn) -> Words:
+    """The step, where it lies, and its interval."""
+    between = f" {turn.between}" if turn.between else ""
+    return words(turn.text, Mark(between, "small"), f" [{turn.ends}]" if turn.ends else "")
+
+
+def _number(column: FilmColumn, value: Estimate) -> Words:
+    share = is_share(all_metrics()[column.metric])
+    ends = interval(value.low, value.high, share=share)
+    text = number(value.value, share=share)
+    return words(text, Mark(f" {ends}" if ends else "", "small"), style="number")

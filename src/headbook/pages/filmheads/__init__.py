@@ -1,1 +1,0 @@
-"""The page of all heads of a film."""

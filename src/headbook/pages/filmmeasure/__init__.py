@@ -1,1 +1,0 @@
-"""Pages of single numbers of a film."""

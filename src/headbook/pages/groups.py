@@ -1,0 +1,306 @@
+"""Groups of sentences and minimal pairs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimate
+from headbook.charts import Figure, layer_curve
+from headbook.metrics import all_metrics
+from headbook.pages.parts.groups import (
+    Headline,
+    difference_cell,
+    groups_of,
+    numbers_of,
+    pair_cells,
+    stack_headlines,
+)
+from headbook.pages.parts.page import Page, StackSection, across, gap_text
+from headbook.pages.parts.table import Cell, Content, Mark, Row, Table, layer_frame, words
+from headbook.report.findings.finding import head_link
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import STACKS, VIEWS, counted, is_share, label_name, p_text, visible
+from headbook.study.contrasts import PairDifferences, contrast
+from headbook.study.groups import Group
+from headbook.study.manifest import Lack, Manifest
+from headbook.study.sentence_data import HeadName
+
+MOST_ROWS = 15  # of a table
+SMALL = 0.05  # a p below it is counted
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Heads with the smallest p, of how many comparisons, and how many have a small one."""
+
+    table: Table
+    family: int
+    below: int
+
+
+@dataclass(frozen=True)
+class PairSection:
+    """Pairs of sentences.
+
+    Attributes:
+        pairs, left_out: how many have two members, and how many identifiers have not.
+        member_column: the column that tells members apart; empty where their order does.
+        members: what it says of them.
+        table: heads with the smallest p.
+        family: heads and numbers that were compared.
+        below: how many of them have a p below 0.05.
+    """
+
+    pairs: str
+    left_out: int
+    member_column: str
+    members: tuple[str, str]
+    table: Table
+    family: int
+    below: int
+
+
+class _Found(NamedTuple):
+    """The p of one comparison, and where it stands."""
+
+    p: float
+    layer: int
+    head: int
+    headline: Headline
+    groups: tuple[Group, Group]
+
+
+def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
+    """Compare every two groups by every head and headline."""
+    found: list[_Found] = []
+    layers = [*results.stack.attention_layers]
+    for pair in combinations(groups, 2):
+        for headline in results.once(stack_headlines):
+            one, other = (group.heads[..., headline.place] for group in pair)
+            p = contrast(one, other, headline.metric.limits).p[layers]
+            found += [
+                _Found(float(p[place]), layers[place[0]], int(place[1]), headline, pair)
+                for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
+            ]
+    first = sorted(found, key=lambda each: each.p)[:MOST_ROWS]
+    two = tuple(group.value for group in groups) if len(groups) == 2 else ()
+    between = two or ("first", "its value", "second", "its value")
+    rows = tuple(_contrast(results, each, len(found), named=not two) for each in first)
+    return Contrasts(
+        table=Table(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
+        family=len(found),
+        below=sum(each.p * len(found) < SMALL for each in found),
+    )
+
+
+def _contrast(results: StackResults, found: _Found, family: int, *, named: bool) -> Row:
+    """The first group minus the second; the p of this comparison, times the number of all."""
+    headline, (layer, head) = found.headline, (found.layer, found.head)
+    one, other = (group.heads[layer, head, headline.place] for group in found.groups)
+    apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
+    value = Estimate(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
+    even = [group.uniform[layer, headline.place].value for group in found.groups]
+    name = HeadName(results.stack.name, layer, head)
+    # Most are equal but for rounding.
+    uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
+    values: list[Content] = []
+    for group in found.groups:
+        values += [words(Mark(group.value, "bdi"))] if named else []
+        values.append(Cell.of(numbers_of(group, headline).at(layer, head), headline.metric))
+    cells = (
+        words(headline.link, style="what"),
+        *values,
+        difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
+        difference_cell(uniform, share=share, behind="").text,
+        p_text(min(1.0, found.p * family)),
+    )
+    return Row(head_link(name), cells)
+
+
+def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
+    """Heads and numbers with the smallest p; of equal ones the largest in standard errors."""
+    places = [*zip(*np.nonzero(~np.isnan(found.p)), strict=True)]
+    places.sort(key=lambda place: (found.p[place], -_size(found, place)))
+    return PairSection(
+        pairs=counted(found.pairs, "pair"),
+        left_out=found.left_out,
+        member_column=found.member_column,
+        members=found.members,
+        table=Table(
+            ("Head", "Metric", *found.members, "difference", "p"),
+            tuple(_pair_row(results, found, *map(int, place)) for place in places[:MOST_ROWS]),
+        ),
+        family=found.family,
+        below=int((found.p < SMALL).sum()),
+    )
+
+
+def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
+    """A difference in standard errors."""
+    one = found.difference[place]
+    error = float(np.sqrt(one.variance()))
+    return abs(float(one.value)) / error if error else 0.0
+
+
+def _pair_row(
+    results: StackResults, found: PairDifferences, layer: int, head: int, column: int
+) -> Row:
+    headline, cells = pair_cells(found, layer, head, column)
+    return Row(head_link(HeadName(results.stack.name, layer, head)), (headline.link, *cells))
+
+
+FEW_SENTENCES = 10  # groups with fewer are not compared
+MOST_LINES = 6  # groups of a figure
+MOST_FIGURES = 8  # of the page
+LETTERS = 24  # of a group's name in a figure
+
+
+@dataclass(frozen=True)
+class ColumnSection:
+    """One metadata column.
+
+    Attributes:
+        title: the column's name.
+        table: its groups.
+        figures: curves over layers.
+        contrasts: heads that differ most between two of its groups.
+        heads, numbers, pairs: how many were compared of each.
+        small: groups with too few sentences to compare.
+    """
+
+    title: str
+    table: Table
+    figures: tuple[Figure, ...]
+    contrasts: Contrasts
+    heads: int
+    numbers: int
+    pairs: int
+    small: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupsSection(StackSection):
+    """One kind of attention: its columns and its pairs."""
+
+    columns: tuple[ColumnSection, ...]
+    pairs: PairSection | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsPage(Page):
+    """Groups and pairs in all stacks.
+
+    Attributes:
+        sections: by stack.
+        few: sentences below which a group is not compared.
+        remarks: columns that were left out, and why.
+    """
+
+    template: ClassVar[str] = "groups.html"
+    sections: tuple[GroupsSection, ...]
+    few: int
+    remarks: tuple[str, ...]
+
+
+def _there(results: Mapping[str, StackResults]) -> bool:
+    """Whether there are groups, or pairs."""
+    pairs = study_of(results).pair_differences
+    return any(groups_of(r) for r in results.values()) or bool(pairs)
+
+
+@across("groups.html", _there)
+def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
+    """The page of groups and of pairs."""
+    each = [*results.values()]
+    study = study_of(results)
+    room = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
+    return GroupsPage(
+        path="groups.html",
+        title="Groups of sentences",
+        description=f"How heads of {study.manifest.model.name} differ between groups of sentences, "
+        "and within pairs of them.",
+        sections=tuple(_section(r, max(1, room)) for r in each),
+        few=FEW_SENTENCES,
+        remarks=tuple(_remarks(study.manifest)),
+    )
+
+
+def _remarks(manifest: Manifest) -> Iterator[str]:
+    for gap in manifest.gaps:
+        if gap.key == Lack.GROUPS:
+            yield gap_text(gap)
+
+
+def _section(results: StackResults, room: int) -> GroupsSection:
+    by_column = groupby(groups_of(results), key=lambda group: group.column)
+    pair_differences = results.study.pair_differences.get(results.stack.name)
+    return GroupsSection(
+        stack=results.stack.name,
+        columns=tuple(
+            _column(results, number, [*groups], room)
+            for number, (_, groups) in enumerate(by_column)
+        ),
+        pairs=pair_section(results, pair_differences) if pair_differences is not None else None,
+    )
+
+
+def _column(
+    results: StackResults, number: int, groups: Sequence[Group], room: int
+) -> ColumnSection:
+    headlines = results.once(stack_headlines)
+    compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
+    figures = number * room < MOST_FIGURES
+    return ColumnSection(
+        title=groups[0].column,
+        table=Table(("Group", "sentences"), tuple(map(_row, groups))),
+        figures=tuple(_figure(results, number, groups, h) for h in headlines[:room] if figures),
+        contrasts=head_contrasts(results, compared),
+        heads=len(results.stack.attention_layers) * results.stack.n_heads,
+        numbers=len(headlines),
+        pairs=len(compared) * (len(compared) - 1) // 2,
+        small=tuple(group.value for group in groups if group not in compared),
+    )
+
+
+def _row(group: Group) -> Row:
+    return Row(words(group.value, foreign=True), (f"{group.sentences:,}",))
+
+
+def _figure(
+    results: StackResults, number: int, groups: Sequence[Group], headline: Headline
+) -> Figure:
+    """A line for each group, the largest ones."""
+    there = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
+    largest = sorted(there, key=lambda group: -group.sentences)[:MOST_LINES]
+    layers = [*results.stack.attention_layers]
+    frames = []
+    for name, group in zip(_names(largest), largest, strict=True):
+        frame = layer_frame(numbers_of(group, headline, "layers"), name)
+        frames.append(frame.iloc[layers])
+    column = headline.column
+    rows = pd.concat(frames, ignore_index=True).assign(view=str(column.view), label=column.label)
+    which = f", the {len(largest)} largest groups" if len(largest) < len(groups) else ""
+    stack = results.stack.name
+    return layer_curve(
+        f"groups-{stack}-{number + 1}-{column.metric}",
+        f"{headline.title} of each layer, all heads, by {visible(groups[0].column)}{which}; "
+        f"{VIEWS[column.view]}; bands: 95 % intervals. {STACKS[stack].capitalize()}.",
+        rows.dropna(subset=["value"], ignore_index=True),
+        title=label_name(column.label) or headline.title,
+        show={"view": str(column.view), "label": column.label},
+        share=is_share(all_metrics()[column.metric]),
+    )
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    """Names short enough for a figure, no two alike."""
+    names: list[str] = []
+    for group in groups:
+        whole = visible(group.value)
+        name = whole if len(whole) <= LETTERS else f"{whole[: LETTERS - 1]}…"
+        names.append(f"{name} ({len(names) + 1})" if name in names else name)
+    return names

@@ -1,1 +1,0 @@
-"""The page of two heads that correspond, or that attend alike."""

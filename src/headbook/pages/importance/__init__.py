@@ -1,1 +1,0 @@
-"""What the model loses without each head."""

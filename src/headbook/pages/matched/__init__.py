@@ -1,1 +1,0 @@
-"""Heads of two models that attend alike."""

@@ -1,0 +1,223 @@
+"""How the numbers of a site were made, what was checked, and what papers print for the model."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headbook.metrics import all_metrics
+from headbook.metrics.base import Metric
+from headbook.pages.parts.page import Page, gap_texts
+from headbook.pages.parts.table import Cell, Mark, Part, Row, Table, words
+from headbook.report.findings.finding import metric_link
+from headbook.report.published import GROUPS, Group, Published
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import (
+    MISSING,
+    SPACES,
+    STACKS,
+    VIEWS,
+    counted,
+    interval,
+    label_name,
+    percent,
+    unbroken,
+)
+from headbook.schema import Space, View
+from headbook.study.manifest import Check, Manifest, Rounding
+
+
+@dataclass(frozen=True)
+class PublishedFigures:
+    """Figures that one paper prints about the model of the study.
+
+    Attributes:
+        title: what the figures are about.
+        source: the paper with its identifier.
+        differs: what differs between the setting of the paper and that of the study.
+        table: the figures for which the study has a value, with that value.
+    """
+
+    title: str
+    source: str
+    differs: tuple[str, ...]
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsPage(Page):
+    """How the numbers were made.
+
+    Attributes:
+        model, run: facts as terms and values.
+        checks: the self-checks with their largest differences; ``passed``: whether all hold.
+        checked_sentences: on how many sentences they ran.
+        gaps: what is missing, and why.
+        set_aside: sentences that could not be measured, and why.
+        fallbacks: what was measured in another way than planned.
+        roundings: what a coarser product with the vocabulary did to ranks.
+        views: the three treatments of the sink, as names and explanations.
+        metrics: all metrics with formula and source.
+        published: figures of papers beside values of the study; empty if the study has none.
+        versions: of libraries.
+        causal: whether some stack is causal.
+    """
+
+    template: ClassVar[str] = "methods.html"
+    model: tuple[tuple[str, str], ...]
+    run: tuple[tuple[str, str], ...]
+    checks: Table
+    passed: bool
+    checked_sentences: int
+    gaps: tuple[str, ...]
+    set_aside: tuple[str, ...]
+    fallbacks: tuple[str, ...]
+    roundings: tuple[str, ...]
+    views: tuple[tuple[str, str], ...]
+    metrics: tuple[Metric, ...]
+    published: tuple[PublishedFigures, ...]
+    versions: tuple[tuple[str, str], ...]
+    causal: bool
+
+
+KEYS = {
+    View.RAW: "weights as the model computes them",
+    View.NOSINK: "keys of the sink removed, other weights unchanged",
+    View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
+}
+CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
+LISTED = 8  # sentences that are named
+DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
+PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
+
+
+def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> MethodsPage:
+    """Return the page that says how a study's numbers were made.
+
+    Args:
+        results: by stack.
+        metrics: those that the page lists.
+    """
+    manifest = study_of(results).manifest
+    return MethodsPage(
+        path="methods.html",
+        title="Methods",
+        description="Definitions, self-checks, model and versions behind every number.",
+        model=tuple(_model(manifest)),
+        run=tuple(
+            (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
+        ),
+        checks=Table(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
+        passed=all(check.passed for check in manifest.checks),
+        checked_sentences=manifest.checked_sentences,
+        gaps=tuple(gap_texts(manifest.gaps)),
+        set_aside=tuple(_set_aside(manifest)),
+        fallbacks=manifest.fallbacks,
+        roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
+        views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
+        metrics=tuple(metrics),
+        published=tuple(published_figures(results)),
+        versions=tuple(sorted(manifest.versions.items())),
+        causal=any(stack.causal for stack in manifest.stacks),
+    )
+
+
+def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    model = manifest.model
+    yield "Name", model.name
+    yield "Revision", model.revision
+    yield "Architecture", f"{model.architecture} ({model.kind})"
+    for stack in manifest.stacks:
+        shape = (
+            f"{stack.n_layers} layers, {stack.n_heads} query heads, {stack.n_key_heads} key heads "
+            f"of width {stack.head_width}, {'causal' if stack.causal else 'bidirectional'}"
+        )
+        yield STACKS[stack.name].capitalize(), shape
+    yield "Parameters", f"{model.parameters:,}"
+    yield "Numbers", f"{model.dtype} on {model.device}"
+    if model.stored:
+        yield "Weights", model.stored + (", dequantised" if model.bits else "")
+    yield "Attention", model.attention
+    yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
+    yield "Special tokens", model.special_tokens or "none"
+    yield "Longest text", f"{model.limit:,} tokens"
+
+
+def _set_aside(manifest: Manifest) -> Iterator[str]:
+    for each in manifest.set_aside:
+        ids, more = each.sentences[:LISTED], len(each.sentences) - LISTED
+        beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
+        twin = f" with {each.twin}" if each.twin else ""
+        yield f"Not measured{twin}: {', '.join(ids)}{beyond}. {each.why}"
+
+
+def _rounding(found: Rounding, manifest: Manifest) -> str:
+    share = percent(found.changed / found.states) if found.states else MISSING
+    return (
+        "States are multiplied with the vocabulary in "
+        f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
+        f"of the self-checks ({found.side} side, {SPACES[Space(found.space)]}), {share} differ "
+        f"from an exact product; largest difference: {found.largest:,}."
+    )
+
+
+def _option(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _check(check: Check) -> Row:
+    where = STACKS[check.stack] if check.stack else "whole model"
+    numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
+    return Row(check.name, (words(where), *numbers, words("yes" if check.passed else "NO")))
+
+
+def published_figures(results: Mapping[str, StackResults]) -> Iterator[PublishedFigures]:
+    """Yield the papers with figures about the study's model for which the study has a value."""
+    name = study_of(results).manifest.model.name
+    for group in GROUPS:
+        if name not in group.names or "self" not in results:
+            continue
+        if rows := tuple(_rows(group, results["self"])):
+            table = Table(PUBLISHED, rows, style="numbers published")
+            yield PublishedFigures(group.title, group.source, group.differs, table)
+
+
+def _rows(group: Group, results: StackResults) -> Iterator[Row]:
+    measured = {metric.id for metric in results.metrics}
+    for figure in group.figures:
+        estimate, quantity = figure.quantity.number(results), figure.quantity
+        if math.isnan(estimate.value):
+            continue
+        own = Cell(
+            quantity.written(estimate.value),
+            interval(estimate.low, estimate.high, share=quantity.share),
+            counted(estimate.sentences, "sentence"),
+            thin=False,
+        )
+        differs = unbroken(figure.differs)
+        yield Row(
+            words(figure.what, differs and " ", Mark(differs, "small")),
+            (figure.value, own, words(*computed_from(figure, measured)), words(figure.where)),
+        )
+
+
+def computed_from(figure: Published, measured: set[str]) -> Iterator[Part]:
+    """Yield what a figure is computed from: each metric with its view and label, then how.
+
+    Args:
+        measured: metrics that have a page to link.
+    """
+    labels: dict[tuple[str, str], list[str]] = {}
+    for column in figure.quantity.columns:
+        labels.setdefault((column.metric, column.view), []).append(column.label)
+    for n, ((metric, view), names) in enumerate(labels.items()):
+        written = label_name(names[0]) if len(names) == 1 else "every tag"
+        about = VIEWS[View(view)] + (f", {written}" if written else "")
+        title = all_metrics()[metric].title
+        yield " and " if n else ""
+        yield metric_link(metric, title) if metric in measured else title
+        yield " "
+        yield Mark(f"({about})", "small")
+    if labels:
+        yield ": "
+    yield figure.quantity.how

@@ -1,1 +1,0 @@
-"""A metric in two models: side by side, as differences, and as points."""

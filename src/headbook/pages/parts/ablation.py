@@ -1,0 +1,101 @@
+"""Heads that were replaced together, as rows of a table."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from headbook.pages.parts.table import Cell, Row, Table, words
+from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, scale, unit, verdict_text
+from headbook.report.head_types import Rest
+from headbook.report.wording import MISSING, STACKS, interval, number
+from headbook.study.ablation import Removals
+from headbook.study.ablation_tables import GROUP
+from headbook.study.ablation_tests import ranked_target
+
+TYPES = ("sink", HEAVY_NAME, *map(str, Rest))
+
+
+def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> Table | None:
+    """Three lines for each type of heads; None where no heads were replaced together.
+
+    Args:
+        groups: `Study.head_groups`.
+        stack: whose heads; those of all stacks without it.
+    """
+    rows = tuple(_rows(removals, groups[groups["stack"] == stack] if stack else groups))
+    titles = (
+        "Heads", "Number", "Replaced by", f"Change, {unit(removals)}", "Verdict",
+        f"Sum of single changes, {unit(removals)}",
+        f"Random sets, {unit(removals)}", "Rank among them",
+    )  # fmt: skip
+    return Table(titles, rows, "Heads replaced together.") if rows else None
+
+
+def layers_table(removals: Removals, groups: pd.DataFrame) -> Table | None:
+    """A line for each layer without all of its heads; None where none was replaced."""
+    some = _judged(removals, groups)
+    some = some[some["group"].str.fullmatch(r"layer \d+")]
+    several, by = some["stack"].nunique() > 1, scale(removals)
+    rows = tuple(
+        Row(
+            each["group"] + (f" ({STACKS[each['stack']]})" if several else ""),
+            (
+                str(int(each["heads"])),
+                effect_cell(each, by),
+                words(verdict_text(each, "layers and groups")),
+                number(each["singles"] * by),
+            ),
+        )
+        for each in some.to_dict("records")
+    )
+    titles = (
+        "Layer", "Heads", f"Change, {unit(removals)}", "Verdict",
+        f"Sum of single changes, {unit(removals)}",
+    )  # fmt: skip
+    return Table(titles, rows, "All heads of a layer replaced by their means.") if rows else None
+
+
+def _judged(removals: Removals, groups: pd.DataFrame) -> pd.DataFrame:
+    """Groups by the target whose verdicts pages show."""
+    target = groups["target"] == ranked_target(removals)
+    return groups[target & (groups["metric"] == GROUP)]
+
+
+def _rows(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
+    by = scale(removals)
+    rows = _judged(removals, groups)
+    rows = rows[rows["group"].isin(TYPES)]
+    several = groups["stack"].nunique() > 1
+    rows = rows.assign(
+        type=rows["group"].map([*TYPES].index),
+        order=rows["replacement"].map([*map(str, REPLACEMENTS)].index),
+    ).sort_values(["stack", "type", "order"], kind="stable")
+    for each in rows.to_dict("records"):
+        where = f" ({STACKS[each['stack']]})" if several else ""
+        low, high, sets = (
+            each["random_low"] * by,
+            each["random_high"] * by,
+            int(each["random_sets"]),
+        )
+        cells = (
+            str(int(each["heads"])),
+            words(str(each["replacement"]).replace("_", " ")),
+            effect_cell(each, by),
+            words(verdict_text(each, "layers and groups")),
+            number(each["singles"] * by),
+            f"{sets:,}: {number(low, like=high)} to {number(high)}" if sets else MISSING,
+            f"{int(each['rank'])} of {sets + 1:,}" if sets else MISSING,
+        )
+        yield Row(f"{each['group']}{where}", cells)
+
+
+def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> Cell:
+    """A change with its interval.
+
+    Args:
+        row: ``value``, ``low`` and ``high``.
+        by: what brings them into the page's unit.
+    """
+    ends = interval(row["low"] * by, row["high"] * by)
+    return Cell(number(row["value"] * by), ends, note="", thin=False)

@@ -1,0 +1,83 @@
+"""A share beside its baseline, and a head's number beside its controls."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimate
+from headbook.charts import Drawing
+from headbook.charts.drawing import interval_dot
+from headbook.metrics.base import HeadMetric
+from headbook.report.findings.finding import Link, head_link
+from headbook.report.results import StackResults
+from headbook.report.roles import value_and_interval
+from headbook.report.wording import in_hundred, is_share, number
+from headbook.schema import Baseline
+from headbook.study.sentence_data import HeadName
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A share of a head beside its baseline.
+
+    Attributes:
+        text: what is measured.
+        baseline: what it is set against, and whether it was tested.
+        behind: what it rests on, or the head where the page is not its own; may be empty.
+        value, interval: the share; the interval is empty without one.
+        dot: the same as a picture.
+        supported: whether it differs from the baseline as a test has it.
+    """
+
+    text: str
+    baseline: str
+    behind: str | Link
+    value: str
+    interval: str
+    dot: Drawing
+    supported: bool
+
+
+def measured(
+    text: str,
+    baseline: str,
+    value: Estimate,
+    other: float,
+    *,
+    behind: str | HeadName = "",
+    supported: bool,
+) -> Measured:
+    """A share with its picture; ``other`` is NaN where there is no baseline."""
+    dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
+    link = behind if isinstance(behind, str) else head_link(behind)
+    name = f"dot-{text}" if isinstance(link, str) else f"dot-{link.text}-{text}"
+    picture = Drawing(name, text, dot)
+    return Measured(text, baseline, link, *value_and_interval(value), picture, supported)
+
+
+def baseline_title(results: StackResults, baseline: Baseline) -> str:
+    """A control as pages call it, with the number of seeds."""
+    seeds = len(results.twins[baseline])
+    if baseline is Baseline.SHUFFLED:
+        return "shuffled words"
+    return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
+
+
+def beside(
+    results: StackResults, baseline: Baseline, metric: HeadMetric, label: str, cell: tuple[int, int]
+) -> str:
+    """A control's number beside that of one head.
+
+    Heads of an untrained twin are all alike, so that the number of the whole layer stands for
+    each, with the smallest and the largest over seeds. With shuffled words it is the head's own.
+    """
+    view, share = results.view(metric, label), is_share(metric)
+    if baseline is Baseline.SHUFFLED:
+        twin = results.twins[baseline][0]
+        return number(twin.heads(metric.id, view, label).at(*cell).value, share=share)
+    estimate = results.band(baseline, metric.id, view, label).at(cell[0])
+    text = number(estimate.value, share=share)
+    if len(results.twins[baseline]) == 1 or np.isnan(estimate.value):
+        return text
+    low, high = map(in_hundred if share else number, (estimate.low, estimate.high))
+    return f"{text} ({low}–{high})"

@@ -1,0 +1,244 @@
+"""Sentences with one head's attention, for its page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headbook.charts import Drawing, images
+from headbook.charts.heads import ranking_histogram
+from headbook.charts.theme import ink
+from headbook.pages.parts.sentence_maps import traced
+from headbook.pages.parts.text import WINDOW, Token, running_text
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    MISSING,
+    THIN,
+    counted,
+    head_file,
+    head_name,
+    number,
+    percent,
+    sentence_page,
+)
+from headbook.study.exemplars import weights_of
+from headbook.study.sentence_data import (
+    UINT8_STEPS,
+    Exemplar,
+    HeadName,
+    Ranking,
+    StoredSentence,
+)
+
+LINKS = 6  # strongest links listed under an exemplar
+COLOURS = 16  # of a preview; a picture carries its palette
+AT_ONCE = 3  # of the strongest, at the top of the page
+NARROW = 28  # tokens of a long text further down
+
+GROUPS = {
+    Ranking.STRONGEST: ("Strongest, from the fourth on", ""),
+    Ranking.Q90: ("Near the 90th percentile", "A tenth of the sentences are stronger."),
+    Ranking.Q75: ("Near the 75th percentile", "A quarter of the sentences are stronger."),
+    Ranking.MEDIAN: ("Median", "Half of the sentences are stronger."),
+    Ranking.MASS: (
+        "Most attention off the sink",
+        "Ranked by the mean share of attention that queries give to other keys than the sink.",
+    ),
+    Ranking.VARIABILITY: (
+        "Largest contribution to attention variability",
+        "Ranked by the part of the head's attention variability, sink masked, that the sentence "
+        "makes.",
+    ),
+}
+RANGE = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
+NAMES = {
+    Ranking.STRONGEST: "strongest",
+    Ranking.Q90: f"90{THIN}%",
+    Ranking.Q75: f"75{THIN}%",
+    Ranking.MEDIAN: "median",
+}
+
+
+@dataclass(frozen=True)
+class StrongLink:
+    """One attention weight: from a token to a token."""
+
+    query: str
+    key: str
+    weight: str
+
+
+@dataclass(frozen=True)
+class ExemplarFigure:
+    """A sentence with this head's attention.
+
+    Attributes:
+        rank: place in its ranking.
+        sentence: number of the sentence.
+        href: page of the sentence.
+        traced: whether that page shows how weights come about.
+        score: what the ranking is by, in words, where that is not the largest weight.
+        weight: the largest single weight off the sink.
+        query, key: the tokens it runs from and to.
+        position, looked: positions of the query and of the key.
+        looking: the text of the queries, where it is another one than that of the keys.
+        tokens: the text of the keys, shaded by the attention of ``query``.
+        links: the strongest weights, and ``preview``, the whole map as an image address, of the
+            first ones; scripts show those of the others. Else empty.
+        size: queries, keys.
+        place: key of the map in the page's data file.
+    """
+
+    rank: int
+    sentence: int
+    href: str
+    traced: bool
+    score: str
+    weight: str
+    query: str
+    key: str
+    position: int
+    looked: int
+    looking: tuple[Token, ...]
+    tokens: tuple[Token, ...]
+    links: tuple[StrongLink, ...]
+    preview: str
+    size: tuple[int, int]
+    place: str
+
+
+@dataclass(frozen=True)
+class ExemplarGroup:
+    """Exemplars of one ranking, with its heading and explanation."""
+
+    title: str
+    note: str
+    exemplars: tuple[ExemplarFigure, ...]
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """All exemplars of a head.
+
+    Attributes:
+        first: the strongest.
+        range: the others of the same ranking, from strong to median.
+        others: by other rankings.
+        histogram: the value of the ranking over sentences; None where it was not kept.
+    """
+
+    first: tuple[ExemplarFigure, ...]
+    range: tuple[ExemplarGroup, ...]
+    others: tuple[ExemplarGroup, ...]
+    histogram: Drawing | None
+
+
+def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]) -> Exemplars:
+    """A head's exemplars by ranking, with what the rankings mean.
+
+    A sentence that stands among the strongest stands there alone, but for the median ones: nobody
+    should see only extremes.
+    """
+    strongest = {e.index for e in exemplars if e.ranking is Ranking.STRONGEST}
+    kept = []
+    for e in exemplars:
+        if e.ranking in {Ranking.Q90, Ranking.Q75}:
+            if e.index in strongest:
+                continue
+            strongest.add(e.index)
+        kept.append(e)
+    first = [e for e in kept if e.ranking is Ranking.STRONGEST and e.rank <= AT_ONCE]
+    rest = [e for e in kept if e.ranking is not Ranking.STRONGEST or e.rank > AT_ONCE]
+    groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
+    made = {
+        ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))
+        for ranking, group in groups.items()
+        if group
+    }
+    return Exemplars(
+        tuple(_with_map(results, e, _exemplar(results, e, WINDOW)) for e in first),
+        tuple(group for ranking, group in made.items() if ranking in RANGE),
+        tuple(group for ranking, group in made.items() if ranking not in RANGE),
+        _histogram(results, head, exemplars),
+    )
+
+
+def _histogram(
+    results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
+) -> Drawing | None:
+    scores = weights_of(results.study.corpus_sums.heads[head.stack].sample, head).score
+    if not len(scores):
+        return None
+    best = [e.score for e in exemplars if e.ranking is Ranking.STRONGEST]
+    at = {Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
+    values = {ranking: float(np.quantile(scores, part)) for ranking, part in at.items()}
+    values[Ranking.STRONGEST] = max([float(scores[0]), *best])
+    marks = [(f"{NAMES[ranking]} {number(value)}", value) for ranking, value in values.items()]
+    caption = (
+        f"Sentences (bars) by the largest weight of head {head_name(head)} off the sink "
+        f"(horizontal, 0 to 1): {counted(len(scores), 'sentence')}, equal ones counted once."
+    )
+    return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
+
+
+def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> ExemplarFigure:
+    stack, sentence = results.stack, results.study.sentence_data.sentences[exemplar.index]
+    queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
+    row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
+    if stack.crosses:
+        looking = running_text(queries, looks=query, around=[query], most=most)
+        looked = running_text(keys, weights=row, key=key, around=[key], most=most)
+    else:
+        around = [query, key]
+        looking = ()
+        looked = running_text(keys, weights=row, looks=query, key=key, around=around, most=most)
+    weight = int(row[key]) / UINT8_STEPS
+    return ExemplarFigure(
+        rank=exemplar.rank,
+        sentence=sentence.number,
+        href=sentence_page(sentence.number),
+        traced=sentence.listed and traced(results.study, stack, sentence),
+        score=_score(exemplar),
+        weight=number(exemplar.score if exemplar.ranking in RANGE else weight),
+        query=queries.pieces[exemplar.query],
+        key=keys.pieces[exemplar.key],
+        position=exemplar.query,
+        looked=exemplar.key,
+        looking=looking,
+        tokens=looked,
+        links=(),
+        preview="",
+        size=(len(queries.pieces), len(keys.pieces)),
+        place=f"{exemplar.ranking}-{exemplar.rank}",
+    )
+
+
+def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -> ExemplarFigure:
+    """With what readers without scripts see of its map."""
+    sentence = results.study.sentence_data.sentences[exemplar.index]
+    picture = images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS))
+    return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)
+
+
+def _score(exemplar: Exemplar) -> str:
+    if exemplar.ranking is Ranking.MASS:
+        return f"{percent(exemplar.score)} off the sink"
+    if exemplar.ranking is Ranking.VARIABILITY:
+        return f"{percent(exemplar.score)} of its attention variability"
+    return ""
+
+
+def _links(
+    exemplar: Exemplar, sentence: StoredSentence, results: StackResults
+) -> Iterator[StrongLink]:
+    queries = sentence.texts[results.stack.queries]
+    keys = sentence.texts[results.stack.keys]
+    flat = exemplar.attention.ravel().astype(int)
+    for place in np.argsort(-flat, kind="stable")[:LINKS]:
+        query, key = divmod(int(place), exemplar.attention.shape[1])
+        weight = flat[place] / UINT8_STEPS
+        yield StrongLink(
+            f"{query} {queries.pieces[query]}",
+            f"{key} {keys.pieces[key]}",
+            number(weight) if weight else MISSING,
+        )

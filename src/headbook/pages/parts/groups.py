@@ -1,0 +1,150 @@
+"""Numbers of groups of sentences and of pairs, as the pages of groups and of heads print them."""
+
+import math
+from dataclasses import dataclass
+
+from headbook.analysis.accumulators import Estimate, Estimates
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.pages.parts.table import Cell, Content, Mark, Row, Table, Title, words
+from headbook.report.findings.finding import Link, metric_link
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    MISSING,
+    THIN,
+    counted,
+    is_share,
+    label_name,
+    number,
+    p_text,
+)
+from headbook.schema import HeadColumn
+from headbook.study.contrasts import PairDifferences
+from headbook.study.groups import Group, headlines
+
+MOST_GROUPS = 8  # of a head's page
+MOST_DIGITS = 6  # behind the point
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number that groups and pairs are compared by.
+
+    Attributes:
+        metric: whose number it is.
+        column: which of its numbers; ``place`` among those of a stack.
+        title: how pages call it, with the unit.
+    """
+
+    metric: HeadMetric
+    column: HeadColumn
+    place: int
+    title: str
+
+    @property
+    def link(self) -> Link:
+        """The metric's page."""
+        return metric_link(self.metric.id, self.title)
+
+
+def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
+    """The numbers that the groups of a stack are compared by, those that it has."""
+    columns = results.study.corpus_sums.heads[results.stack.name].table.columns
+    return tuple(
+        _headline(columns[headline], headline)
+        for headline in headlines(results.metrics, columns, results.stack)
+        if results.has(*columns[headline])
+    )
+
+
+def _headline(column: HeadColumn, place: int) -> Headline:
+    metric = all_metrics()[column.metric]
+    assert isinstance(metric, HeadMetric)
+    label = f": {label_name(column.label)}" if column.label else ""
+    unit = f" ({metric.unit})" if metric.unit else ""
+    return Headline(metric, column, place, f"{metric.title}{label}{unit}")
+
+
+def groups_of(results: StackResults) -> tuple[Group, ...]:
+    """The groups of a stack, by column and value."""
+    return results.study.corpus_sums.heads[results.stack.name].groups
+
+
+def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Estimates:
+    """Numbers of the heads of a group, or of what else it has."""
+    ratios, metric = getattr(group, what)[..., headline.place], headline.metric
+    return Estimates.of(ratios, metric.limits, metric.spread(headline.column.label))
+
+
+def group_table(results: StackResults, layer: int, head: int) -> Table | None:
+    """The numbers of one head by group, the largest groups; None without groups."""
+    headlines = results.once(stack_headlines)
+    groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
+    rows = []
+    for group in sorted(groups, key=lambda group: (group.column, group.value)):
+        cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
+        name = words(Mark(group.column, "bdi"), ": ", Mark(group.value, "bdi"))
+        rows.append(Row(name, (f"{group.sentences:,}", *cells)))
+    columns: tuple[Title, ...] = ("Group", "sentences", *(headline.link for headline in headlines))
+    return Table(columns, tuple(rows)) if rows else None
+
+
+def pair_table(results: StackResults, layer: int, head: int) -> Table | None:
+    """What one head does otherwise in one member of pairs than in the other; None without any."""
+    found = results.study.pair_differences.get(results.stack.name)
+    if found is None:
+        return None
+    rows = tuple(
+        Row(headline.link, cells)
+        for index in range(len(found.columns))
+        if found.difference[layer, head, index].sentences
+        for headline, cells in [pair_cells(found, layer, head, index)]
+    )
+    return Table(("Metric", *found.members, "difference", "p"), rows) if rows else None
+
+
+def pair_cells(
+    found: PairDifferences, layer: int, head: int, index: int
+) -> tuple[Headline, tuple[Content, ...]]:
+    """What differs within pairs: the means of both members, the difference, and a family-wise p."""
+    at, column = (layer, head, index), found.columns[index]
+    pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
+    low, high = (float(end[at]) for end in found.ends)
+    behind = int(pairs.sentences), float(pairs.events), float(pairs.effective)
+    value = Estimate(float(pairs.value), low, high, *behind)
+    return _headline(column, index), (
+        number(float(found.first[at]), share=share),
+        number(float(found.second[at]), share=share),
+        difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
+        p_text(float(found.p[at])),
+    )
+
+
+def difference_cell(value: Estimate, *, share: bool, behind: str) -> Cell:
+    """A difference with its interval; of shares in points.
+
+    The interval has two digits that count, and a value that is not nothing at least one.
+    """
+    if math.isnan(value.value):
+        return Cell(MISSING, "", "no data", thin=False)
+    times, unit = (100, " points") if share else (1, "")
+    parts = [times * part for part in (value.value, value.low, value.high)]
+    reach = (parts[2] - parts[1]) / 2
+    places = [1 - _power(reach), -_power(parts[0])]
+    digits = min(max(0, *places), MOST_DIGITS)
+    middle, low, high = (_signed(part, digits) for part in parts)
+    ends = "" if math.isnan(reach) else f"[{low}, {high}]"
+    return Cell(f"{middle}{unit}", ends, behind, thin=False)
+
+
+def _power(size: float) -> int:
+    """The power of ten of a number's first digit; that of 1 for 0 and for what is missing."""
+    return math.floor(math.log10(abs(size))) if size and not math.isnan(size) else 0
+
+
+def _signed(value: float, digits: int) -> str:
+    text = f"{abs(value):,.{digits}f}"
+    least = 10.0**-digits
+    if value and float(text.replace(",", "")) == 0:
+        text = f"<{THIN}{least:.{digits}f}"
+    return f"{'−' if value < 0 else '+' if value > 0 else ''}{text}"

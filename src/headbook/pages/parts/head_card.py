@@ -1,0 +1,178 @@
+"""The card beside the atlas: what one head does, its map, its sink, its strongest exemplar."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headbook.metrics import ids
+from headbook.pages.parts.atlas import mean_maps
+from headbook.pages.parts.text import Token, running_text
+from headbook.report.head_types import Place, share, style_of
+from headbook.report.results import StackResults
+from headbook.report.roles import Role, roles_of, sink_words
+from headbook.report.wording import capital, head_name, head_page, number, visible
+from headbook.schema import View
+from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of
+
+REACH = 12  # tokens to either side of query and key that the card shows
+STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the card says of a head.
+
+    Attributes:
+        name, href: the head and its page.
+        type, style: its type, and the classes of its colours; empty without one.
+        border: what it is near the border of; may be empty.
+        summary: what it does, in a few words.
+        evidence: the sentence with the numbers behind that.
+        given, brought: shares of the sink of attention and of the output norm; – without one.
+        what: the sink in words.
+        caption: query, key and weight of the strongest exemplar; empty without one.
+        text: that exemplar, as classes and letters.
+    """
+
+    name: str
+    href: str
+    type: str
+    style: str
+    border: str
+    summary: str
+    evidence: str
+    given: str
+    brought: str
+    what: str
+    caption: str
+    text: tuple[tuple[str, str], ...]
+
+    @property
+    def data(self) -> list[Any]:
+        """The same for the page's script, what the tile has left out."""
+        return [self.name, self.href, self.type, self.style, self.border, self.summary,
+                self.evidence, self.given, self.brought, self.what, self.caption,
+                [list(part) for part in self.text]]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """The card that stands there before any script runs: of which tile, and its map."""
+
+    stack: str
+    place: Place
+    card: Card
+    picture: str
+
+
+def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
+    """The strongest exemplar of every head that has one."""
+    return results.once(_strongest)
+
+
+def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
+    exemplars: dict[HeadName, Exemplar] = {}
+    for exemplar in results.study.sentence_data.exemplars:
+        if exemplar.head.stack == results.stack.name and exemplar.ranking is Ranking.STRONGEST:
+            known = exemplars.setdefault(exemplar.head, exemplar)
+            exemplars[exemplar.head] = min(known, exemplar, key=lambda e: e.rank)
+    return exemplars
+
+
+def card(results: StackResults, head: HeadName) -> Card:
+    """The card of one head."""
+    known, exemplar = roles_of(results)[head], strongest_of(results).get(head)
+    head_type, cell = known.type, (head.layer, head.head)
+    claim = known.claim("relation") or next(iter(known.claims), None)
+    summary = known.short or "no role by these rules"
+    given, brought = (
+        number(share(results, metric, View.RAW, "", cell).value, share=True)
+        for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
+    )
+    return Card(
+        name=head_name(head),
+        href=head_page(head),
+        type=head_type.name if head_type else "",
+        style=style_of(head_type) if head_type else "",
+        border=head_type.near if head_type else "",
+        summary=f"{capital(summary)}.",
+        evidence=claim.text if claim and claim.kind != "sink" else "",
+        given=given,
+        brought=brought,
+        what=sink_words(results),
+        caption=_caption(results, exemplar) if exemplar else "",
+        text=tuple(_text(results, exemplar)) if exemplar else (),
+    )
+
+
+def _caption(results: StackResults, exemplar: Exemplar) -> str:
+    texts = results.study.sentence_data.sentences[exemplar.index].texts
+    query = texts[results.stack.queries].pieces[exemplar.query]
+    key = texts[results.stack.keys].pieces[exemplar.key]
+    return visible(f"Strongest: {query} → {key}, {number(exemplar.score)}")
+
+
+def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]]:
+    """The text around query and key; across two texts that of the keys."""
+    stack = results.stack
+    text = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
+    looks = None if stack.crosses else exemplar.query
+    centres = [exemplar.key] if looks is None else [looks, exemplar.key]
+    row = exemplar.attention[exemplar.query]
+    tokens = running_text(text, weights=row, looks=looks, around=centres)
+    near = [t for t in tokens if min(abs(t.position - c) for c in centres) <= REACH]
+    last = near[0].position - 1 if near else 0
+    if near and near[0].position > 0:
+        yield "", "… "
+    for token in near:
+        gap = "" if token.position == last + 1 else " … "
+        last = token.position
+        if token.special and (token.shade or 0) < 1 and token.position != exemplar.key:
+            continue
+        before = token.before if gap or token is not near[0] else ""
+        if gap or before:
+            yield "", visible(gap + before)
+        yield _kind(token, exemplar), visible(token.text)
+    if near and near[-1].position < len(text.pieces) - 1:
+        yield "", " …"
+
+
+def _kind(token: Token, exemplar: Exemplar) -> str:
+    """The class of a token: query, strongest key, or how much attention it gets."""
+    if token.looks:
+        return "query"
+    if token.position == exemplar.key:
+        return "key"
+    step = sum((token.shade or 0) >= least for least in STEPS)
+    return f"w{step}" if step else ""
+
+
+def notable(results: Mapping[str, StackResults]) -> Inspected | None:
+    """The head that the page begins with: one of a supported relation, else a positional one."""
+    best: tuple[int, float] = (-1, 0.0)
+    chosen: tuple[StackResults, HeadName] | None = None
+    for r in results.values():
+        for head, known in roles_of(r).items():
+            rank = _rank(known)
+            if chosen is None or rank > best:
+                best, chosen = rank, (r, head)
+    if chosen is None:
+        return None
+    r, head = chosen
+    picture = r.once(mean_maps).picture((head.layer, head.head))
+    return Inspected(r.stack.name, (head.layer, head.head), card(r, head), picture)
+
+
+def _rank(known: Role) -> tuple[int, float]:
+    """What makes a head worth a look: a relation, repetition, position, and how much of it."""
+    for rank, kind in ((3, "relation"), (2, "repetition"), (1, "position")):
+        claim = known.claim(kind)
+        if claim is not None:
+            above = claim.value.value - (claim.baseline if claim.baseline == claim.baseline else 0)
+            return rank, above
+    return 0, 0.0
+
+
+def atlas_data(results: StackResults) -> list[list[Any]]:
+    """The cards of all heads, row by row."""
+    return [card(results, head).data for head in heads_of(results.stack)]

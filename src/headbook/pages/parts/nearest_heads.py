@@ -1,0 +1,66 @@
+"""The heads nearest to a head."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.pages.parts.table import Cell, Row, Table
+from headbook.report.findings.finding import head_link
+from headbook.report.results import StackResults
+from headbook.report.similar_heads import Likeness, likeness
+from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName
+
+NEAREST = 5
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The heads nearest to one in a view, with their distances in each."""
+
+    view: View
+    table: Table
+
+
+def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
+    """For every head the nearest ones, by view; empty where distances were not measured."""
+    found = results.once(likeness)
+    heads = next(iter(found.values())).heads if found else ()
+    return {
+        head: tuple(
+            Neighbours(
+                view,
+                Table(
+                    ("Head", *(VIEWS[each] for each in found)),
+                    tuple(
+                        Row(head_link(heads[other]), distances(found, index, other))
+                        for other in near
+                    ),
+                    f"Most similar, {VIEWS[view]}.",
+                ),
+            )
+            for view, each in found.items()
+            if (near := each.nearest(index, NEAREST))
+        )
+        for index, head in enumerate(heads)
+    }
+
+
+def distances(found: Mapping[View, Likeness], one: int, other: int) -> tuple[Cell, ...]:
+    """How far two heads are from each other in each view; thin where few rows are behind it."""
+    return tuple(_distance(each, one, other) for each in found.values())
+
+
+def _distance(found: Likeness, one: int, other: int) -> Cell:
+    value, rows = found.value[one, other], int(found.rows[one, other])
+    behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
+    return Cell(nats(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
+
+
+def nats(value: float) -> str:
+    """A divergence in three decimals; what is not nothing never becomes 0 by rounding."""
+    if np.isnan(value):
+        return MISSING
+    return f"<{THIN}0.001" if 0 < value < 0.0005 else f"{value:.3f}"

@@ -1,0 +1,111 @@
+"""Where the sentences of a passage end, and where rules say they do."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.pages.parts.text import Token, running_text
+from headbook.report.findings.states import best_layer
+from headbook.report.results import StackResults
+from headbook.report.wording import percent
+from headbook.schema import HEAD_RULES, RULES
+from headbook.study.sentence_data import StoredText
+
+TITLES = {
+    "similarity": "Similarity of head outputs",
+    "attention": "Attention to ., ! and ?",
+    "punctuation": "Every . ! ?",
+    "even": "Even distances",
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some text, and what is said of its end.
+
+    Attributes:
+        tokens: the text.
+        end: right, wrong, missed, or empty where there is none.
+    """
+
+    tokens: tuple[Token, ...]
+    end: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A passage as one rule divides it.
+
+    Attributes:
+        rule: its name, with its layer where it has one.
+        pieces: the text.
+        right, wrong, missed: how many ends of each kind.
+    """
+
+    rule: str
+    pieces: tuple[Piece, ...]
+    right: int
+    wrong: int
+    missed: int
+
+
+def proposals(
+    results: StackResults, text: StoredText, marks: NDArray[np.uint8] | None
+) -> tuple[Proposal, ...]:
+    """A passage as each rule divides it; none for a single sentence.
+
+    Args:
+        marks: as in `headbook.study.sentence_data.SentenceData.ends`.
+    """
+    if marks is None or len(text.parts) < 2:
+        return ()
+    counted = [i for i, special in enumerate(text.special) if not special]
+    if results.stack.causal:
+        counted = [i for i in counted if i > 0]
+    true = {a for a, b in pairwise(counted) if _part(text, a) != _part(text, b)}
+    tokens = running_text(text)
+    return tuple(_proposals(results, marks, true, tokens))
+
+
+def _proposals(
+    results: StackResults, marks: NDArray[np.uint8], true: set[int], tokens: Sequence[Token]
+) -> Iterator[Proposal]:
+    for number, rule in enumerate(RULES):
+        layer = results.stack.attention_layers[0]
+        title = TITLES[rule]
+        if rule in HEAD_RULES:
+            layer, f1 = best_layer(results, rule)
+            title = f"{title}, layer {layer} (F1 {percent(f1.value)} over all passages)"
+        proposed = {int(place) for place in np.flatnonzero(marks[layer, number])}
+        yield Proposal(
+            title,
+            tuple(_pieces(tokens, proposed, true)),
+            len(proposed & true),
+            len(proposed - true),
+            len(true - proposed),
+        )
+
+
+def _part(text: StoredText, token: int) -> int:
+    """Which sentence of its passage a token belongs to."""
+    return sum(text.spans[token][0] >= start for start, _ in text.parts)
+
+
+def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[Piece]:
+    """The text, cut wherever there is an end or one is proposed."""
+    piece: list[Token] = []
+    for token in tokens:
+        piece.append(token)
+        position = token.position
+        if position in proposed | true:
+            yield Piece(tuple(piece), _kind(proposed=position in proposed, true=position in true))
+            piece = []
+    if piece:
+        yield Piece(tuple(piece), "")
+
+
+def _kind(*, proposed: bool, true: bool) -> str:
+    return "missed" if not proposed else "right" if true else "wrong"

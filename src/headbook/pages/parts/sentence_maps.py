@@ -1,0 +1,159 @@
+"""Attention of one sentence as scripts read it: maps, tokens and words, queries and keys."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.charts import images
+from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.report.results import StackResults
+from headbook.report.word_attention import word_names
+from headbook.report.wording import sentence_file, written
+from headbook.schema import Stack
+from headbook.study.manifest import Lack
+from headbook.study.sentence_data import (
+    MAX_QUERY_KEY_BYTES,
+    UINT8_STEPS,
+    QueriesAndKeys,
+    StoredSentence,
+    StoredText,
+    size,
+)
+from headbook.study.study import Study
+
+DIGITS = 4  # of lengths of values
+MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
+
+
+def exact(maps: NDArray[np.uint8] | None) -> bool:
+    """Whether a sentence's page has the numbers of its maps, too."""
+    return maps is not None and maps.size <= MOST_BYTES
+
+
+def weight_picture(steps: NDArray[np.uint8]) -> str:
+    """A map as an image address; colours run with the square root of the weight.
+
+    Args:
+        steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
+    """
+    small = images.shrunk(steps, images.PREVIEW)
+    return images.small(coarse(ink_steps(small / UINT8_STEPS)), ink())
+
+
+def attention_data(
+    stack: Stack,
+    sentence: StoredSentence,
+    maps: NDArray[np.uint8],
+    norms: NDArray[np.float32] | None,
+) -> dict[str, Any]:
+    """Maps of one sentence, with what views and words need.
+
+    Args:
+        maps: weights before any view, in steps of 1/255. *Shape:* ``(..., query, key)``.
+        norms: length of each key's value after the head's part of W_O; None, or empty, where it is
+            not known. *Shape:* ``(..., key)``.
+
+    Returns:
+        ``queries`` and ``keys`` (see `text_data`; the former only where they are another text),
+        ``causal``, ``weights`` (bytes, row by row), ``norms`` (in the order of the maps).
+    """
+    found: dict[str, Any] = {
+        "keys": text_data(sentence.texts[stack.keys]),
+        "causal": stack.causal,
+        "weights": maps.tobytes(),
+        "norms": [] if norms is None else [float(f"{n:.{DIGITS}g}") for n in norms.ravel()],
+    }
+    if stack.crosses:
+        found["queries"] = text_data(sentence.texts[stack.queries])
+    return found
+
+
+def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
+    """The tokens of a text, and its words: runs of tokens that pages can add up.
+
+    Returns:
+        ``pieces``; ``special`` (0 or 1); ``units``: the number of each token's word; ``names`` of
+        those words, in the text's own letters. A token without a word is one by itself.
+    """
+    names = word_names(text)
+    numbers: dict[int, int] = {}
+    units: list[int] = []
+    spelled: list[str] = []
+    for index, (piece, word) in enumerate(zip(text.pieces, text.words, strict=True)):
+        own = word if word >= 0 else -1 - index
+        if own not in numbers:
+            numbers[own] = len(numbers)
+            spelled.append((names[word] if word >= 0 else "") or piece)
+        units.append(numbers[own])
+    return {
+        "pieces": text.pieces,
+        "special": [int(special) for special in text.special],
+        "units": units,
+        "names": spelled,
+    }
+
+
+FOLDER = "data/neurons"
+
+
+def traced(study: Study, stack: Stack, sentence: StoredSentence) -> bool:
+    """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
+    place = stack.name, sentence.index
+    kept = any(name[:2] == place for name in study.sentence_data.queries_and_keys)
+    return kept and exact(study.sentence_data.maps.get(place))
+
+
+def neuron_files(stack: Stack, sentence: StoredSentence) -> str:
+    """Where the files of a sentence's layers are, up to the layer's number."""
+    return f"{FOLDER}/{sentence_file(sentence.number)}-{stack.name}-L"
+
+
+def reason(results: StackResults, sentence: StoredSentence) -> str:
+    """Why pages cannot show how the weights of a sentence come about; empty where they can.
+
+    A whole sentence without its full stop.
+    """
+    study, stack = results.study, results.stack
+    if traced(study, stack, sentence):
+        return ""
+    if not exact(study.sentence_data.maps.get((stack.name, sentence.index))):
+        return "its weights are not shown one by one"
+    for gap in study.manifest.gaps:
+        if gap.key in {Lack.QUERIES, Lack.WEIGHTS} and gap.stack in {"", stack.name}:
+            return gap.why
+    queries, keys = (len(sentence.texts[side].pieces) for side in (stack.queries, stack.keys))
+    needed = size(stack, queries, keys)
+    if needed > MAX_QUERY_KEY_BYTES:
+        return (
+            f"its queries and keys take {written(needed)}; expected at most "
+            f"{written(MAX_QUERY_KEY_BYTES)}"
+        )
+    kept = int(study.manifest.options.get("neuron_sentences", 0))
+    first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
+    return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
+
+
+def neurons_data(study: Study, stack: Stack, sentence: StoredSentence) -> Iterator[tuple[int, Any]]:
+    """What each layer's file holds, by layer; nothing where pages do not have it."""
+    if not traced(study, stack, sentence):
+        return
+    for (name, index, layer), queries_and_keys in study.sentence_data.queries_and_keys.items():
+        if (name, index) == (stack.name, sentence.index):
+            yield layer, _data(queries_and_keys)
+
+
+def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
+    """Numbers of one layer; arrays as bytes, row by row, lowest byte first."""
+    single = np.dtype("<f4")
+    return {
+        "heads": queries_and_keys.queries.shape[0],
+        "keyHeads": queries_and_keys.keys.shape[0],
+        "width": queries_and_keys.queries.shape[2],
+        "scaling": float(queries_and_keys.scaling),
+        "queries": queries_and_keys.queries.astype(single).tobytes(),
+        "keys": queries_and_keys.keys.astype(single).tobytes(),
+        "added": queries_and_keys.added.astype(single).tobytes(),
+        "seen": queries_and_keys.seen.tobytes(),
+    }

@@ -1,0 +1,638 @@
+"""The page of one sentence: texts and trees, all maps, the work panel, nearest tokens."""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.charts import Arc, Drawing, arc_diagram
+from headbook.pages.parts.exemplars import GROUPS
+from headbook.pages.parts.page import EVERY, Page
+from headbook.pages.parts.passages import Proposal, proposals
+from headbook.pages.parts.rollout import Sources, sources
+from headbook.pages.parts.sentence_maps import exact, neuron_files, reason, weight_picture
+from headbook.pages.parts.table import Mark, Row, Table, Words, words
+from headbook.pages.parts.text import Token, running_text
+from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
+from headbook.report.results import StackResults, study_of
+from headbook.report.roles import roles_of
+from headbook.report.word_attention import n_words, word_names
+from headbook.report.wording import (
+    MISSING,
+    SPACES,
+    STACKS,
+    STATES,
+    counted,
+    head_name,
+    head_page,
+    number,
+    ordinal,
+    percent,
+    sentence_file,
+    sentence_page,
+    visible,
+)
+from headbook.schema import Rollout, Space, Stack, State, known_relation
+from headbook.study.sentence_data import (
+    LOGITS,
+    UINT8_STEPS,
+    Exemplar,
+    HeadName,
+    Ranking,
+    StoredSentence,
+    StoredText,
+    rows_of,
+)
+from headbook.study.study import Study
+
+ENTRIES = 5  # that a row names; the files have ten
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The vocabulary tokens nearest to one token, layer by layer; a reader chooses another.
+
+    Attributes:
+        token: the one that the page begins with.
+        choices: states and spaces; keys of the data. The first is shown.
+        table: a row for each layer: the entries nearest to the token after it, with numbers.
+    """
+
+    token: str
+    choices: tuple[str, ...]
+    table: Table
+
+
+def entries(near: pd.DataFrame, position: int) -> Entries | None:
+    """What is nearest to one token of a sentence; None without entries.
+
+    Args:
+        near: rows of `headbook.study.sentence_data.NEAREST`, of one stack and sentence.
+        position: of the token; another one where it has no entries.
+    """
+    if near.empty:
+        return None
+    choices = _choices(near)
+    places = set(near["position"])
+    chosen = position if position in places else min(places)
+    first = next(iter(choices.values()))
+    mine = first[(first["position"] == chosen) & (first["rank"] <= ENTRIES)]
+    shares = bool(mine["space"].iloc[0] == LOGITS)
+    rows = []
+    for layer in sorted({int(layer) for layer in mine["layer"]}):
+        named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares)
+        cells = (Words((Mark(entry, "bdi"), " ", Mark(value, "small"))) for entry, value in named)
+        rows.append(Row(str(layer), tuple(cells)))
+    table = Table(("Layer", *map(ordinal, range(1, ENTRIES + 1))), tuple(rows), style="nearest")
+    return Entries(str(mine["token"].iloc[0]), tuple(choices), table)
+
+
+def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
+    """By stack and choice, the layers, and for each token and layer its entries, nearest first.
+
+    An entry is its text and its number; a token has as many in a layer as a page shows.
+
+    Args:
+        near: rows of `headbook.study.sentence_data.NEAREST`, of one sentence.
+    """
+    return {
+        str(stack): {choice: _cells(rows) for choice, rows in _choices(of_stack).items()}
+        for stack, of_stack in near.groupby("stack", sort=False)
+    }
+
+
+def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Rows by state and space, with their names."""
+    choices = {}
+    for space in dict.fromkeys(near["space"]):
+        for state in sorted(set(near["state"]), key=lambda name: name != State.OUT):
+            rows = near[(near["space"] == space) & (near["state"] == state)]
+            if len(rows):
+                name = "logit lens" if space == LOGITS else SPACES[Space(space)]
+                choices[f"{name}, {STATES[State(state)]}"] = rows
+    return choices
+
+
+def _cells(rows: pd.DataFrame) -> dict[str, Any]:
+    rows = rows[rows["rank"] <= ENTRIES].sort_values(["position", "layer", "rank"])
+    shares = rows["space"].iloc[0] == LOGITS
+    layers = [int(layer) for layer in dict.fromkeys(rows["layer"])]
+    texts = _entries(rows, shares)
+    sizes = rows.groupby(["position", "layer"]).size()
+    cells = [list(islice(texts, size)) for size in sizes]
+    per_token = range(0, len(cells), len(layers))
+    return {"layers": layers, "cells": [cells[i : i + len(layers)] for i in per_token]}
+
+
+def _entries(rows: pd.DataFrame, shares: bool) -> Iterator[tuple[str, str]]:
+    written = percent if shares else number
+    for entry, value in zip(rows["neighbour"], rows["cosine"], strict=True):
+        yield visible(entry), written(value)
+
+
+MOST_WORDS = 60  # of a text that are drawn
+COLUMNS = ("Word", "part of speech", "relation", "head")
+
+
+@dataclass(frozen=True)
+class SentenceTree:
+    """The tree of a text.
+
+    Attributes:
+        drawing: arcs over the words.
+        table: the same word by word: its place and letters, part of speech, relation to its head,
+            place and letters of that.
+        cut: how many words at the end are left out.
+    """
+
+    drawing: Drawing
+    table: Table
+    cut: int
+
+
+def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
+    """The tree of a text as it was annotated; None without one.
+
+    Args:
+        name: of the drawing, unique on its page.
+    """
+    if not text.heads:
+        return None
+    names = word_names(text)
+    cut = max(0, len(names) - MOST_WORDS)
+    names = names[:MOST_WORDS]
+    caption = "Dependency tree: arrows from head to dependent, with the relation."
+    table = Table(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
+    return SentenceTree(_drawn(text, name, caption, names), table, cut)
+
+
+def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
+    """Arcs over words in the direction in which the text is read."""
+    n = len(words)
+    turned = _right_to_left(text.text)
+    place = [n - 1 - word if turned else word for word in range(n)]
+    arcs = [
+        Arc(place[head], place[word], label=known_relation(relation))
+        for word, (head, relation) in enumerate(zip(text.heads[:n], text.relations, strict=False))
+        if 0 <= head < n and head != word
+    ]
+    return arc_diagram(name, caption, words[::-1] if turned else words, arcs, ())
+
+
+def _right_to_left(text: str) -> bool:
+    """Whether the first letter that has a direction runs from right to left."""
+    kinds = (unicodedata.bidirectional(letter) for letter in text)
+    return next((kind for kind in kinds if kind in {"L", "R", "AL"}), "L") != "L"
+
+
+def _rows(text: StoredText, names: tuple[str, ...]) -> Iterator[Row]:
+    tags = dict(zip(text.words, text.tags, strict=True))
+    for word, name in enumerate(names):
+        head = text.heads[word]
+        inside = 0 <= head < n_words(text) and head != word
+        yield Row(
+            words(f"{word + 1} ", Mark(name or MISSING, "bdi")),
+            (
+                words(tags.get(word, "") or MISSING),
+                words(text.relations[word] or MISSING),
+                words(Mark(f"{head + 1} {word_names(text)[head]}" if inside else MISSING, "bdi")),
+            ),
+        )
+
+
+RANKED = 12  # rows of each list
+MOST_CITED = 60_000  # weights of the maps on the page of a sentence that has not those of all heads
+
+
+@dataclass(frozen=True)
+class CitedMap:
+    """A head that has a sentence among its exemplars.
+
+    Attributes:
+        name, href: the head and its page.
+        head: layer and number, as scripts write them.
+        why: rankings and ranks.
+        picture: its map as an image address.
+    """
+
+    name: str
+    href: str
+    head: str
+    why: str
+    picture: str
+
+
+@dataclass(frozen=True)
+class RankedLine:
+    """A line of a ranked list: a head or none, its token, the weight."""
+
+    name: str
+    href: str
+    token: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """A head in a sentence, and the token that the lists are of.
+
+    Attributes:
+        stack, head: as scripts write them.
+        name, href, summary: the head, its page, and what it does.
+        query: position of the token.
+        token: the same in letters.
+        picture: the head's map as an image address.
+        ranked: the keys of that query, the largest weights first.
+        others: heads by the largest weight between that query and another word.
+    """
+
+    stack: str
+    head: str
+    name: str
+    href: str
+    summary: str
+    query: int
+    token: str
+    picture: str
+    ranked: tuple[RankedLine, ...]
+    others: tuple[RankedLine, ...]
+
+
+def cited_maps(
+    results: StackResults, sentence: StoredSentence
+) -> Mapping[HeadName, list[Exemplar]]:
+    """The exemplars that a sentence is, by head, in the order of heads.
+
+    Where there are more than a page has room for, those of the best ranks.
+    """
+    found: dict[HeadName, list[Exemplar]] = {}
+    for each in results.once(_by_sentence).get(sentence.index, ()):
+        found.setdefault(each.head, []).append(each)
+    best = sorted(found, key=lambda head: (_best(found[head]), head))
+    size = next((exemplars[0].attention.size for exemplars in found.values()), 1)
+    return {head: found[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
+
+
+def citing(results: StackResults, sentence: StoredSentence) -> int:
+    """How many heads cite a sentence, with or without a map on its page."""
+    return len({exemplar.head for exemplar in results.once(_by_sentence).get(sentence.index, ())})
+
+
+def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:
+    return min((exemplar.ranking is not Ranking.STRONGEST, exemplar.rank) for exemplar in exemplars)
+
+
+def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
+    found: dict[int, list[Exemplar]] = {}
+    for exemplar in results.study.sentence_data.exemplars:
+        if exemplar.head.stack == results.stack.name:
+            found.setdefault(exemplar.index, []).append(exemplar)
+    return found
+
+
+def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
+    """The same for pages."""
+    for head, exemplars in found.items():
+        ranks = (f"{_ranking(exemplar.ranking)}, rank {exemplar.rank}" for exemplar in exemplars)
+        yield CitedMap(
+            name=head_name(head),
+            href=head_page(head),
+            head=f"{head.layer}.{head.head}",
+            why="; ".join(ranks),
+            picture=weight_picture(exemplars[0].attention),
+        )
+
+
+def start(
+    results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
+) -> Start | None:
+    """The head and the query that a page begins with; None without maps.
+
+    The strongest exemplar that the sentence is, else the largest weight between two words.
+
+    Args:
+        maps: as in `headbook.study.sentence_data.SentenceData`.
+    """
+    found = cited_maps(results, sentence)
+    known = {head: each[0].attention for head, each in found.items()}
+    if maps is not None:
+        stack = results.stack
+        places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
+        known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
+    if not known:
+        return None
+    exemplars = [exemplar for group in found.values() for exemplar in group]
+    if exemplars:
+        best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
+        return _start(results, sentence, known, best.head, best.query)
+    keys = sentence.texts[results.stack.keys].sink(causal=results.stack.causal)
+    largest = {head: np.where(keys, 0, cells) for head, cells in known.items()}
+    head = max(largest, key=lambda each: int(largest[each].max()))
+    query, _ = divmod(int(largest[head].argmax()), len(keys))
+    return _start(results, sentence, known, head, query)
+
+
+def _start(
+    results: StackResults,
+    sentence: StoredSentence,
+    known: Mapping[HeadName, NDArray[np.uint8]],
+    head: HeadName,
+    query: int,
+) -> Start:
+    stack = results.stack
+    token = sentence.texts[stack.queries].pieces[query]
+    row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
+    keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
+    summary = roles_of(results)[head].short
+    return Start(
+        stack=stack.name,
+        head=f"{head.layer}.{head.head}",
+        name=head_name(head),
+        href=head_page(head),
+        summary=summary,
+        query=query,
+        token=token,
+        picture=weight_picture(known[head]),
+        ranked=tuple(RankedLine("", "", pieces[key], weight(int(row[key]))) for key in keys),
+        others=tuple(_others(results, sentence, known, query)),
+    )
+
+
+def _others(
+    results: StackResults,
+    sentence: StoredSentence,
+    known: Mapping[HeadName, NDArray[np.uint8]],
+    query: int,
+) -> Iterator[RankedLine]:
+    text = sentence.texts[results.stack.keys]
+    left_out = text.sink(causal=results.stack.causal)
+    if not results.stack.crosses:
+        left_out[query] = True
+    best = []
+    for head, cells in known.items():
+        row = np.where(left_out, 0, cells[query]).astype(int)
+        best.append((-int(row.max()), head, int(row.argmax())))
+    for steps, head, key in sorted(best)[:RANKED]:
+        if steps:
+            yield RankedLine(head_name(head), head_page(head), text.pieces[key], weight(-steps))
+
+
+def weight(steps: int) -> str:
+    """Return a stored weight in two digits, as many as 8 bits hold."""
+    return f"{steps / UINT8_STEPS:.2f}"
+
+
+def _ranking(ranking: Ranking) -> str:
+    """A ranking as pages call it; the strongest have no heading of their own."""
+    name = "strongest" if ranking is Ranking.STRONGEST else GROUPS[ranking][0]
+    return name[:1].lower() + name[1:]
+
+
+WIDEST = 1344  # pixels of the grid of maps on the widest page
+LARGEST = 112  # from one map to the next
+SMALLEST = 24  # the same, as small as a target may be
+
+
+@dataclass(frozen=True)
+class StackOfSentence:
+    """One stack in a sentence.
+
+    Attributes:
+        stack, title: the kind of attention, as files and as pages call it.
+        layers: layer numbers from the top of the grid of maps.
+        heads: how many heads a layer has.
+        sheet: picture with all maps, ``width`` and ``height`` on the widest page; empty where the
+            page has only the maps of the heads that cite the sentence.
+        cited: those maps.
+        uncited: how many more heads cite it, for whose maps there is no room.
+        few: whether the picture has few shades, since scripts draw it with all of them.
+        exact: whether the data file holds the maps' numbers, too.
+        start: what the work panel begins with; None without numbers.
+        carried: whether the data file holds the lengths of values, too.
+        neurons: where the files with queries and keys are, up to the layer's number; empty without.
+        untraced: why there are none.
+        paths: titles of the metrics whose paths a script draws.
+        cut: how many tokens it leaves out.
+        entries: the vocabulary tokens nearest to the first chosen token; None without any.
+        sources: what last states are made of; None where it was not measured.
+        proposals: the passage as rules divide it into sentences; none for a single sentence.
+    """
+
+    stack: str
+    title: str
+    layers: tuple[int, ...]
+    heads: int
+    sheet: str
+    width: int
+    height: int
+    cited: tuple[CitedMap, ...]
+    uncited: int
+    few: bool
+    exact: bool
+    start: Start | None
+    carried: bool
+    neurons: str
+    untraced: str
+    paths: tuple[str, ...]
+    cut: int
+    entries: Entries | None
+    sources: Sources | None
+    proposals: tuple[Proposal, ...]
+
+
+def stack_of(
+    results: StackResults, sentence: StoredSentence, tokens: pd.DataFrame, near: pd.DataFrame
+) -> StackOfSentence:
+    """A sentence in a stack.
+
+    Args:
+        tokens: its rows of `headbook.study.sentence_data.TOKENS`.
+        near: its rows of `headbook.study.sentence_data.NEAREST`.
+    """
+    study, stack = results.study, results.stack
+    queries = sentence.texts[stack.queries]
+    place = stack.name, sentence.index
+    maps = study.sentence_data.maps.get(place)
+    some = maps is None  # of its heads
+    near = near[near["stack"] == stack.name]
+    if stack.crosses:
+        near = near.iloc[:0]  # the layers' outputs are those of the decoder
+    untraced = reason(results, sentence)
+    begun = start(results, sentence, maps)
+    found = cited_maps(results, sentence)
+    width, height = _size(stack, maps)
+    norms = study.sentence_data.norms
+    return StackOfSentence(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        layers=stack.attention_layers,
+        heads=stack.n_heads,
+        sheet="" if some else sheet_file(sentence, stack),
+        width=width,
+        height=height,
+        cited=tuple(cited(found)) if some else (),
+        uncited=citing(results, sentence) - len(found) if some else 0,
+        few=few_shades(stack, maps),
+        exact=bool(found) if some else exact(maps),
+        start=begun if some or exact(maps) else None,
+        carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
+        if some
+        else place in norms,
+        neurons="" if untraced else neuron_files(stack, sentence),
+        untraced="" if some else untraced,
+        paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
+        cut=max(0, len(queries.pieces) - MOST_TOKENS),
+        entries=entries(near, begun.query if begun else 0),
+        sources=sources(_rollouts(study, stack, sentence), queries),
+        proposals=proposals(results, queries, study.sentence_data.ends.get(place)),
+    )
+
+
+def sheet_file(sentence: StoredSentence, stack: Stack) -> str:
+    """Where the picture with all maps of a sentence stands."""
+    return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
+
+
+def pitch(stack: Stack) -> int:
+    """Pixels from one map to the next on the widest page."""
+    return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
+
+
+def few_shades(stack: Stack, maps: NDArray[np.uint8] | None) -> bool:
+    """Whether scripts draw all maps of a sentence anew: they know them, and no map is shrunk."""
+    return maps is not None and exact(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
+
+
+def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
+    """Width and height of the grid of maps."""
+    if maps is None:
+        return 0, 0
+    rows, columns = (n + 1 for n in maps.shape[2:])
+    width = pitch(stack) * stack.n_heads
+    height = pitch(stack) * len(stack.attention_layers) * rows / columns
+    return width, round(height)
+
+
+def _rollouts(study: Study, stack: Stack, sentence: StoredSentence) -> dict[str, NDArray[np.uint8]]:
+    """What a sentence's last states are made of, by kind of rollout."""
+    places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in Rollout}
+    found = study.sentence_data.rollouts
+    return {kind: found[place] for kind, place in places.items() if place in found}
+
+
+ALL_HEADS = (
+    "Attention maps of all heads, the paths of its tokens through the layers, and their nearest "
+    "vocabulary tokens."
+)
+SOME_HEADS = "Attention maps of the heads that have it among their exemplars."
+
+
+@dataclass(frozen=True)
+class TextOfSentence:
+    """One side of a sentence.
+
+    Attributes:
+        side: source or target; empty where there is one text only.
+        tokens: the text, token by token.
+        remarks: what became of it: cut, or written by the model.
+        tree: its dependency tree; None where it is not annotated.
+    """
+
+    side: str
+    tokens: tuple[Token, ...]
+    remarks: tuple[str, ...]
+    tree: SentenceTree | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentencePage(Page):
+    """One sentence.
+
+    Attributes:
+        number: its number in the input, counted from 1.
+        listed: whether all heads are shown, not only those that cite it.
+        previous, next: addresses of its neighbours, or None.
+        metadata: other columns of the input.
+        texts: its texts in tokens.
+        stacks: what happens to its tokens, by stack.
+        name: of its data; what follows from it is named ``0001-paths``.
+        data: script with the maps' numbers.
+        paths, entries: scripts with the paths of its tokens and what is nearest to them.
+    """
+
+    template: ClassVar[str] = "sentence.html"
+    number: int
+    listed: bool
+    previous: str | None
+    next: str | None
+    metadata: tuple[tuple[str, str], ...]
+    texts: tuple[TextOfSentence, ...]
+    stacks: tuple[StackOfSentence, ...]
+    name: str
+    data: str
+    paths: str
+    entries: str
+
+
+def sentence_pages(
+    results: Mapping[str, StackResults], share: slice = EVERY
+) -> Iterator[SentencePage]:
+    """A page for each listed sentence, and for each that exemplars cite.
+
+    Args:
+        share: of these sentences, those whose pages are made.
+    """
+    study = study_of(results)
+    chosen = study.sentence_data.paged
+    tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
+    for position, sentence in [*enumerate(chosen)][share]:
+        before = chosen[position - 1].number if position else None
+        after = chosen[position + 1].number if position + 1 < len(chosen) else None
+        rows, near = tokens(sentence.number), nearest(sentence.number)
+        stacks = (stack_of(result, sentence, rows, near) for result in results.values())
+        name = sentence_file(sentence.number)
+        yield SentencePage(
+            path=sentence_page(sentence.number),
+            title=f"Sentence {sentence.number}",
+            description=ALL_HEADS if sentence.listed else SOME_HEADS,
+            number=sentence.number,
+            listed=sentence.listed,
+            previous=sentence_page(before) if before else None,
+            next=sentence_page(after) if after else None,
+            metadata=tuple(_metadata(sentence)),
+            texts=tuple(_texts(sentence)),
+            stacks=tuple(stacks),
+            name=name,
+            data=f"data/sentences/{name}.js",
+            paths=f"data/sentences/{name}-paths.js",
+            entries=f"data/sentences/{name}-entries.js",
+        )
+
+
+def _metadata(sentence: StoredSentence) -> Iterator[tuple[str, str]]:
+    if sentence.id and sentence.id != str(sentence.number):
+        yield "id", sentence.id
+    yield from sentence.metadata.items()
+
+
+def _texts(sentence: StoredSentence) -> Iterator[TextOfSentence]:
+    for side, text in sentence.texts.items():
+        remarks = []
+        if text.lost:
+            behind = (
+                f", and {counted(text.left_out, 'character')} after them" if text.left_out else ""
+            )
+            remarks.append(
+                f"Longer than the model takes: {counted(text.lost, 'token')} at the end{behind} "
+                "were cut."
+            )
+        if text.generated:
+            remarks.append("Written by the model itself (greedy decoding).")
+        name = str(side) if len(sentence.texts) > 1 else ""
+        tree = sentence_tree(text, f"tree-{side}")
+        yield TextOfSentence(name, running_text(text), tuple(remarks), tree)

@@ -1,1 +1,0 @@
-"""One sentence in two models."""

@@ -1,0 +1,380 @@
+"""From ratios of a batch to float64 sums.
+
+Side by side, by hash bucket, by class of tokens, by token type.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
+from headbook.analysis.arrays import Floats, divide
+from headbook.attention import map_sums
+from headbook.attention.token_states import classes
+from headbook.metrics.base import HeadMetric, LayerwiseMetric, Ratio
+from headbook.model.load import Names
+from headbook.schema import CLASSES, COMPARED_CLASSES, HeadColumn, Space, Stack, State, TokenColumn
+from headbook.study.buckets import FEWER, MANY_HEADS, MOST, Buckets, TokenBuckets, bucket_of
+from headbook.study.corpus_sums import CorpusSums, TokenSums
+from headbook.study.token_sums import STATES, TypeSums
+from headbook.text.batch import Batch
+
+
+class TypeTable:
+    """Filled state by state.
+
+    Args:
+        names: how types are printed.
+    """
+
+    def __init__(self, stack: Stack, batch: Batch, names: Names) -> None:
+        texts = batch.texts[stack.queries]
+        self._chosen = texts.ordinary
+        ids = texts.ids[self._chosen].cpu().numpy()
+        self._ids, self._place = np.unique(ids, return_inverse=True)
+        self._names = tuple(names.of(self._ids))
+        rows = self._chosen.nonzero()[:, 0].cpu().numpy()
+        once = np.unique(np.stack([rows, self._place]), axis=1)[1]
+        self._sentences = np.bincount(once, minlength=len(self._ids))
+        shape = (len(self._ids), stack.n_layers, len(STATES))
+        self._total, self._squares = np.full(shape, np.nan), np.full(shape, np.nan)
+
+    def add(self, layer: int, state: State, values: torch.Tensor) -> None:
+        """Take in one state: ``(sentence, token)``."""
+        found = values[self._chosen].double().cpu().numpy()
+        size, at = len(self._ids), (slice(None), layer, STATES.index(state))
+        self._total[at] = np.bincount(self._place, found, size)
+        self._squares[at] = np.bincount(self._place, found * found, size)
+
+    def sums(self) -> TypeSums:
+        """What survives."""
+        count = np.bincount(self._place, minlength=len(self._ids))
+        return TypeSums(self._names, self._ids, count, self._sentences, self._total, self._squares)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Many measures side by side.
+
+    Labels of one measure often share a denominator, measures theirs, and most are the same for all
+    heads; each is kept once.
+
+    Attributes:
+        n: numerators, a column for each label that is given. *Shape:* ``(sentence, head, given)``.
+        shared: denominators and events that are the same for all heads; the last column is 0.
+            *Shape:* ``(sentence, column)``.
+        own: those of each head. *Shape:* ``(sentence, head, column)``.
+        given: where the columns of ``n`` stand among all labels.
+        d_of, events_of: the column that each label takes of ``shared`` and, after it, ``own``.
+    """
+
+    n: NDArray[np.floating]
+    shared: Floats
+    own: Floats
+    given: NDArray[np.int64]
+    d_of: NDArray[np.int64]
+    events_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ratios: Sequence[Ratio], n_labels: Sequence[int], n_heads: int) -> "Parts":
+        """Put ratios side by side.
+
+        Args:
+            n_labels: how many labels each has, given or not.
+        """
+        numerators = [_columns(ratio.numerator, n_heads) for ratio in ratios]
+        events = [r.denominator if r.events is None else r.events for r in ratios]
+        below = [[ratio.denominator for ratio in ratios], events]
+        known = {id(part): part for parts in below for part in parts}
+        shared = {key: part for key, part in known.items() if part.shape[1] == 1}
+        own = {key: part for key, part in known.items() if key not in shared}
+        tables = [[_columns(part, size) for part in parts.values()]
+                  for parts, size in ((shared, 1), (own, n_heads))]  # fmt: skip
+        nothing = numerators[0].new_zeros(len(numerators[0]), 1, 1)
+        kept = _beside([*tables[0], nothing]).squeeze(1)
+        widths = [part.shape[2] for table in tables for part in table]
+        widths.insert(len(shared), 1)
+        places = dict(zip([*shared, None, *own], _spans(widths), strict=True))
+        labels = [
+            np.arange(count) if ratio.labels is None else np.asarray(ratio.labels, np.int64)
+            for ratio, count in zip(ratios, n_labels, strict=True)
+        ]
+        starts = [span.start for span in _spans(n_labels)]
+        taken = [[places[id(part)] for part in parts] for parts in below]
+        return cls(
+            torch.cat(numerators, -1).cpu().numpy(),
+            kept,
+            _beside(tables[1]) if own else np.zeros((len(kept), n_heads, 0)),
+            np.concatenate([start + label for start, label in zip(starts, labels, strict=True)]),
+            *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
+        )
+
+    def of_some(self, sentences: Sequence[int]) -> "Parts":
+        """The same of some of the sentences."""
+        taken = [*sentences]
+        return replace(self, n=self.n[taken], shared=self.shared[taken], own=self.own[taken])
+
+    def values(self, sentences: Sequence[int], labels: Sequence[int]) -> Floats:
+        """Ratios of single sentences; NaN where a sentence takes no part.
+
+        *Shape:* ``(sentence, head, label)``.
+        """
+        some, found = self.of_some(sentences), []
+        n_shared = self.shared.shape[1]
+        for label in labels:
+            place = self.d_of[label]
+            one_of_own = place >= n_shared
+            d = some.own[..., place - n_shared] if one_of_own else some.shared[:, place, None]
+            given = np.flatnonzero(self.given == label)
+            n = some.n[..., given].sum(-1, dtype=np.float64)
+            found.append(divide(n, d) if len(given) else np.full(n.shape, np.nan))
+        return np.stack(found, -1)
+
+    def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
+        """What `Ratios` keeps of a batch; a sentence with denominator 0 takes no part.
+
+        Args:
+            half: the half, 0 or 1, of each sentence.
+            starts: the first head of each layer, and the number of heads; by default one layer.
+
+        Returns:
+            Of each head, *Shape:* ``(8, 2, head, label)``, and of the heads of each layer added
+            up, as one, ``(8, 2, layer, label)``.
+        """
+        n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES)
+        ends = np.array(starts or (0, n_heads))
+        found = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
+        taken = self.d_of[self.given]
+        above = map_sums.label_sums(self.n, self.shared, self.own, taken, half, ends)
+        for room, sums in zip(found, above, strict=True):
+            for field, part in zip((0, 2, 4, 7), sums, strict=True):
+                room[field][..., self.given] = part
+        for room, sums in zip(found, self._below(half, ends), strict=True):
+            for field, part in zip((1, 3, 5), sums, strict=True):
+                room[field] = part[..., self.d_of]
+            room[6] = sums[0][..., self.events_of]
+        return found[0], found[1]
+
+    def _below(self, half: NDArray[np.int64], starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Sums of denominators, of their squares, and how many are not 0.
+
+        *Shape:* ``(3, 2, head, column)``, and of each layer's heads added up
+        ``(3, 2, layer, column)``.
+        """
+        shared = map_sums.power_sums(self.shared[:, None], half)
+        own = map_sums.power_sums(self.own, half)
+        heads = np.concatenate([np.repeat(shared, self.n.shape[1], 2), own], -1)
+        of_layers = self.shared[:, None] * np.diff(starts)[:, None]
+        added = np.stack([self.own[:, a:b].sum(1) for a, b in pairwise(starts)], 1)
+        both = [map_sums.power_sums(part, half) for part in (of_layers, added)]
+        return heads, np.concatenate(both, -1)
+
+
+def _taken(
+    places: Sequence[slice],
+    labels: Sequence[NDArray[np.int64]],
+    n_labels: Sequence[int],
+    nothing: int,
+) -> NDArray[np.int64]:
+    """For each label the column that it takes; ``nothing`` where it is not given."""
+    found = []
+    for place, given, count in zip(places, labels, n_labels, strict=True):
+        width = place.stop - place.start
+        own = np.full(count, place.start if width == 1 else nothing)
+        if width > 1:
+            own[given] = np.arange(place.start, place.stop)
+        found.append(own)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _columns(part: torch.Tensor, n_heads: int) -> torch.Tensor:
+    """``(sentence, head, label)``, whatever the measure left out."""
+    part = part.unsqueeze(-1) if part.ndim == 2 else part
+    return part.expand(-1, n_heads, -1)
+
+
+def _beside(tables: Iterable[torch.Tensor]) -> Floats:
+    """Tables side by side, in float64."""
+    return torch.cat([*tables], -1).double().cpu().numpy()
+
+
+def _spans(widths: Sequence[int]) -> list[slice]:
+    """Where each part's columns stand, side by side."""
+    ends = [*accumulate(widths)]
+    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+
+
+def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
+    """The numbers of each head, in the order in which they are measured."""
+    return [
+        HeadColumn(metric.id, view, label)
+        for metric in metrics
+        for view in metric.views
+        for label in metric.labels
+    ]
+
+
+class BucketTable:
+    """The sums of one stack, filled layer by layer, batch by batch.
+
+    Sums over batches are made here and not by adding tables, which would copy all of them for
+    every batch.
+
+    Args:
+        once: whether the sentences are random sequences, the same in every study.
+    """
+
+    def __init__(self, stack: Stack, metrics: Sequence[HeadMetric], *, once: bool = False) -> None:
+        asked = [metric for metric in metrics if metric.applies(stack)]
+        labels = {metric.id: metric.compared for metric in asked}
+        columns = head_columns(asked)
+        self._kept = np.array(
+            [place for place, c in enumerate(columns) if c.label in labels[c.metric]], np.int64
+        )
+        self._columns = [columns[place] for place in self._kept]
+        self._once = once
+        self._size = MOST if stack.n_layers * stack.n_heads <= MANY_HEADS else FEWER
+        shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
+        self._n = np.zeros(shape)
+        self._shared = np.zeros((*shape[:2], 1, shape[3]))
+        self._own = np.zeros(shape)  # denominators that each head has for itself
+        self._is_own = np.zeros(len(self._kept), bool)
+        self._there = np.zeros(self._size, bool)
+
+    def add(self, layers: Mapping[int, slice], parts: Parts, hashes: NDArray[np.uint64]) -> None:
+        """Take in layers of one batch.
+
+        Args:
+            layers: where the heads of each layer stand in ``parts``.
+            hashes: of the sentences' texts.
+        """
+        given, columns = self._given(parts)
+        d_of, width = parts.d_of[self._kept], parts.shared.shape[1]
+        own = np.flatnonzero(d_of >= width)
+        self._is_own[own] = True
+        buckets = bucket_of(hashes, self._size)
+        self._there[buckets] = True
+        shared = np.where(d_of < width, parts.shared[:, np.minimum(d_of, width - 1)], 0)
+        for layer, heads in layers.items():
+            size = heads.stop - heads.start
+            d = np.zeros((len(buckets), size, len(self._kept)))
+            d[..., own] = parts.own[:, heads][..., d_of[own] - width]
+            n = np.zeros(d.shape)
+            known = (d + shared[:, None])[..., columns] > 0
+            n[..., columns] = parts.n[:, heads][..., given] * known
+            for sentence, bucket in enumerate(buckets):
+                self._shared[bucket, layer, 0] += shared[sentence]
+                self._own[bucket, layer, :size] += d[sentence]
+                self._n[bucket, layer, :size] += n[sentence]
+
+    def _given(self, parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numerators that are kept: where they stand among those given, and their columns."""
+        place = np.full(len(parts.d_of), -1)
+        place[self._kept] = np.arange(len(self._kept))
+        column = place[parts.given]
+        given = np.flatnonzero(column >= 0)
+        return given, column[given]
+
+    def sums(self) -> tuple[Buckets, ...]:
+        """What survives: columns whose denominators all heads share, and the others."""
+        keys = np.flatnonzero(self._there)
+        shared = self._part(keys, np.flatnonzero(~self._is_own), self._shared)
+        if not self._is_own.any():
+            return (shared,)
+        return shared, self._part(keys, np.flatnonzero(self._is_own), self._own)
+
+    def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> Buckets:
+        return Buckets(
+            self._size,
+            keys,
+            self._n[keys][..., columns],
+            d[keys][..., columns],
+            self._once,
+            tuple(self._columns[column] for column in columns),
+        )
+
+
+def sums_of(tables: Mapping[str, BucketTable]) -> CorpusSums:
+    """What tables hold, by stack."""
+    return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})
+
+
+def spaces_of(metric: LayerwiseMetric, there: Sequence[Space]) -> Sequence[Space | None]:
+    """The spaces in which a metric is taken; None alone for one that needs no vocabulary.
+
+    Args:
+        there: the spaces that the model has.
+    """
+    return [space for space in there if space in metric.spaces] if metric.spaces else [None]
+
+
+class TokenTable:
+    """Filled state by state.
+
+    Args:
+        spaces: the vocabulary spaces that there are.
+        members: sentences that count, by their place in the batch; by default all.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        metrics: Sequence[LayerwiseMetric],
+        batch: Batch,
+        spaces: Sequence[Space] = (),
+        members: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._half, self._hashes = batch.half, batch.text_hash
+        self._classes = classes(batch.texts[stack.queries])
+        if members is not None:
+            self._classes = (
+                self._classes * torch.from_numpy(members).to(self._classes)[:, None, None]
+            )
+        self.columns = [
+            TokenColumn(metric.id, state, space, label)
+            for metric in metrics
+            for state in metric.states
+            for space in spaces_of(metric, spaces)
+            for label in CLASSES
+        ]
+        cells = (len(batch.items), stack.n_layers, len(self.columns))
+        self._n, self._d = np.zeros(cells), np.zeros(cells)
+
+    def add(
+        self,
+        metric: LayerwiseMetric,
+        layer: int,
+        state: State,
+        space: Space | None,
+        values: torch.Tensor,
+    ) -> None:
+        """Sum values by class of token.
+
+        Args:
+            values: *Shape:* ``(sentence, token)``; NaN in the padding, and where there is none.
+        """
+        start = self.columns.index(TokenColumn(metric.id, state, space, CLASSES[0]))
+        place = slice(start, start + len(CLASSES))
+        values = metric.averaged.transform(values)
+        members = self._classes.to(values.dtype) * ~values.isnan().unsqueeze(-1)
+        values = values.nan_to_num()
+        self._n[:, layer, place] = (values.unsqueeze(1) @ members).squeeze(1).cpu().numpy()
+        self._d[:, layer, place] = members.sum(1).cpu().numpy()
+
+    def sums(self) -> TokenSums:
+        """What survives."""
+        n, d = torch.from_numpy(self._n), torch.from_numpy(self._d)
+        parts = Parts.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
+        return TokenSums(tuple(self.columns), Ratios(parts.sums(self._half)[0]))
+
+    def buckets(self) -> tuple[TokenBuckets, ...]:
+        """The same by groups of sentences, for comparisons; nothing where there are no columns."""
+        kept = [n for n, column in enumerate(self.columns) if column.label in COMPARED_CLASSES]
+        if not kept:
+            return ()
+        columns = tuple(self.columns[n] for n in kept)
+        return (TokenBuckets.of(columns, self._hashes, self._n[..., kept], self._d[..., kept]),)

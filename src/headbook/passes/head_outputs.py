@@ -1,0 +1,265 @@
+"""What heads write, on the sample: once to find which pairs are similar, and once to measure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios
+from headbook.attention.head_outputs import HeadOutputs
+from headbook.attention.maps import Maps
+from headbook.attention.masks import Frame, Scope
+from headbook.attention.token_pairs import thresholds
+from headbook.attention.views import LayerAttention, Scopes, layer_attentions
+from headbook.metrics.base import AnchorMetric, ContextMetric
+from headbook.model import attention_hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.load import Model
+from headbook.passes.batch_sums import BucketTable, Parts, head_columns
+from headbook.passes.head_sums import uniform
+from headbook.passes.observers import PassResults, Watch
+from headbook.schema import Stack, View
+from headbook.study.corpus_sums import CorpusSums, HeadTable
+from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Anchors
+from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
+
+PAIRS = 100_000  # of each head, from which thresholds are taken: about as many at most
+ROOM = 2**26  # similarities of all heads and views that are held for that
+
+Place = tuple[str, int, View]  # stack, layer, view
+Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
+
+
+@dataclass(frozen=True)
+class ContextSampler:
+    """Measures what heads write over batches; what to measure is fixed for a run."""
+
+    model: Model
+    architecture: Architecture
+    metrics: tuple[ContextMetric, ...]
+    anchors: tuple[AnchorMetric, ...]
+    seed: int
+
+    def step(self, items: Iterable[Encoded]) -> int:
+        """Of how many pairs of tokens one is taken to find the top shares."""
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
+        most = min(PAIRS, ROOM // (heads * len(self._views)))
+        pairs = sum(item.length * (item.length - 1) // 2 for item in items)
+        return max(1, -(-pairs // most))
+
+    @property
+    def _views(self) -> list[View]:
+        asked = {view for m in self.metrics for view in m.views}
+        asked |= {view for m in self.anchors for view in m.views}
+        return [view for view in View if view in asked]
+
+    def heads(
+        self, place: Call, views: Mapping[View, LayerAttention], known: Thresholds
+    ) -> dict[View, HeadOutputs]:
+        """What the heads of one layer write, in the views that are asked for."""
+        least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
+        return {view: HeadOutputs(views[view], least[view]) for view in self._views}
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLook:
+    """Finds from which similarity on a pair is among the top shares of its head.
+
+    Attributes:
+        step: of how many pairs of tokens one is taken.
+    """
+
+    sampler: ContextSampler
+    step: int
+    _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
+
+    def watch(self, _: Batch) -> Watch:
+        """Keep similarities of one batch."""
+
+        def attend(call: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+            heads = self.sampler.heads(call, scopes.views(call.stack, attention), {})
+            for view, head in heads.items():
+                if head.outputs is not None:
+                    place = call.stack, call.layer, view
+                    self._found.setdefault(place, []).append(head.collected(self.step))
+
+        return Watch(PassResults, attend)
+
+    def thresholds(self) -> Thresholds:
+        """What was found."""
+        return {place: thresholds(np.concatenate(parts, 1)) for place, parts in self._found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class SecondLook:
+    """Measures what heads write, now that it is known which pairs are similar."""
+
+    sampler: ContextSampler
+    known: Thresholds
+    buckets: Mapping[str, BucketTable] = field(default_factory=dict)
+
+    def watch(self, batch: Batch) -> Watch:
+        """The sums of one batch."""
+        stacks = self.sampler.architecture.stacks
+        metrics = self.sampler.metrics
+        tables = {
+            name: _Table(stack, metrics, batch, self.buckets.get(name))
+            for name, stack in stacks.items()
+        }
+        ends = {name: _Ends(self.sampler, stack, batch) for name, stack in stacks.items()}
+
+        def attend(call: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+            views = scopes.views(call.stack, attention)
+            heads = self.sampler.heads(call, views, self.known)
+            tables[call.stack].add(call.layer, heads)
+            ends[call.stack].add(call.layer, heads)
+
+        def found() -> PassResults:
+            return PassResults(
+                CorpusSums(
+                    context={n: table.found() for n, table in tables.items() if table.columns},
+                    anchors={name: end.found() for name, end in ends.items() if end.any},
+                )
+            )
+
+        return Watch(found, attend)
+
+
+class _Table:
+    """The measures of one stack over one batch, filled layer by layer."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        metrics: Sequence[ContextMetric],
+        batch: Batch,
+        buckets: BucketTable | None = None,
+    ) -> None:
+        self._half, self._text_hash = batch.half, batch.text_hash
+        self._buckets = buckets
+        self._metrics = [metric for metric in metrics if metric.applies(stack)]
+        self.columns = head_columns([*self._metrics])
+        self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
+        cells = (stack.n_layers, stack.n_heads, len(self.columns))
+        self._heads = Ratios.zero(*cells).sums
+        self._layers = Ratios.zero(cells[0], cells[2]).sums
+        self._uniform = Ratios.zero(cells[0], cells[2]).sums
+        self._known: dict[Frame, NDArray[np.float64]] = {}
+
+    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+        """Measure one layer."""
+        if not self._metrics:
+            return
+        n_heads = heads[self._metrics[0].views[0]].layer.attention.shape[1]
+        each, together = self._sums(heads, n_heads, layer)
+        self._heads[:, :, layer, :n_heads] = each
+        self._layers[:, :, layer] = together
+        self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
+
+    def _even(self, frame: Frame) -> NDArray[np.float64]:
+        """A layer with attention that looks everywhere alike; it has no values.
+
+        The same for all layers with one mask.
+        """
+        if frame not in self._known:
+            scopes = {view: Scope(frame, view) for view in View}
+            views = layer_attentions(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            heads = {view: HeadOutputs(layer) for view, layer in views.items()}
+            self._known[frame] = self._sums(heads, 1)[1]
+        return self._known[frame]
+
+    def _sums(
+        self, heads: Mapping[View, HeadOutputs], n_heads: int, layer: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of heads, and of the layer, whose heads some metrics put together in their own way.
+
+        Args:
+            layer: of the model; None for the control.
+        """
+        asked = [(metric, view) for metric in self._metrics for view in metric.views]
+        ratios = [metric.measure(heads[view]) for metric, view in asked]
+        parts = Parts.of(ratios, self._n_labels, n_heads)
+        if self._buckets is not None and layer is not None:
+            self._buckets.add({layer: slice(0, n_heads)}, parts, self._text_hash)
+        found, layers = parts.sums(self._half)
+        together = layers[:, :, 0]
+        start = 0
+        for (metric, view), width in zip(asked, self._n_labels, strict=True):
+            if metric.layer is not None:
+                part = Parts.of([metric.layer(heads[view])], [width], 1)
+                together[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
+            start += width
+        return found, together
+
+    def found(self) -> HeadTable:
+        """What survives."""
+        sums = (Ratios(each) for each in (self._heads, self._layers, self._uniform))
+        return HeadTable(tuple(self.columns), *sums)
+
+
+class _Ends:
+    """Ends of pairs of high similarity by token: one stack over one batch, layer by layer."""
+
+    def __init__(self, sampler: ContextSampler, stack: Stack, batch: Batch) -> None:
+        self._sampler, self._batch, self._name = sampler, batch, stack.name
+        texts = batch.texts[stack.queries]
+        self._ids, self._place = np.unique(texts.ids.cpu().numpy(), return_inverse=True)
+        self._place = self._place.reshape(texts.ids.shape)
+        self.columns = tuple(
+            AnchorColumn(metric.id, view, label)
+            for metric in sampler.anchors
+            for view in metric.views
+            for label in metric.labels
+        )
+        shape = (len(self.columns), 2, stack.n_layers, stack.n_heads, len(self._ids))
+        self._counts = np.zeros(shape, np.int64)
+        self.any = False
+
+    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+        """Count one layer."""
+        for metric in self._sampler.anchors:
+            for view in metric.views:
+                ends = metric.measure(heads[view])
+                if ends is None:
+                    return
+                self.any = True
+                counted = heads[view].frame.counted.cpu().numpy()
+                n_heads = ends.shape[1]
+                place = np.broadcast_to(self._place[:, None], ends.shape[:3])
+                orders = {TRUE: place, SHUFFLED: self._shuffled(layer, n_heads, counted)}
+                for number, label in enumerate(metric.labels):
+                    column = self.columns.index(AnchorColumn(metric.id, view, label))
+                    each = ends[..., number].cpu().numpy()
+                    for order, tokens in orders.items():
+                        room = self._counts[column, order, layer]
+                        room[:n_heads] = _by_token(each, tokens, len(self._ids))
+
+    def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The tokens that count, mixed in each sentence for each head by itself.
+
+        The order depends on the seed, the sentence, the layer and the head alone.
+        """
+        found = np.repeat(self._place[:, None], n_heads, 1)
+        for row, key in enumerate(self._batch.content_hash):
+            draw = np.random.default_rng([self._sampler.seed, int(key), layer])
+            mine = found[row][:, counted[row]]
+            found[row][:, counted[row]] = draw.permuted(mine, axis=1)
+        return found
+
+    def found(self) -> Anchors:
+        """What survives."""
+        names = self._sampler.model.names
+        known = {str(token): names[token] for token in self._ids.tolist()}
+        return Anchors.of(self.columns, known, self._ids, self._counts)
+
+
+def _by_token(
+    ends: NDArray[np.floating], tokens: NDArray[np.int64], n_tokens: int
+) -> NDArray[np.int64]:
+    """Ends added up by head and token; both ``(sentence, head, place)``."""
+    heads = np.arange(ends.shape[1])[None, :, None]
+    cells = (heads * n_tokens + tokens).ravel()
+    sums = np.bincount(cells, ends.ravel(), ends.shape[1] * n_tokens)
+    return sums.round().astype(np.int64).reshape(ends.shape[1], n_tokens)

@@ -1,0 +1,291 @@
+"""Before a run: whether the attention that is read is the model's own.
+
+And whether a device computes what the processor does.
+
+Accelerators have computed wrong numbers without an error: torch before 2.9 on Apple's MPS does
+(TransformerLens, pull request 1271). A copy of the model on the processor reads the same texts,
+alone and in one padded batch, for a fault may concern masks alone.
+
+A few texts go through the model in one padded batch and each alone, both as a run reads them and
+by the model's own eager attention with ``output_attentions``. Where these differ the run changes
+its way, if another one is right, or stops in one line.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from headbook.errors import ModelError
+from headbook.model import attention_hook
+from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.forward import check_shape, forward, inputs, returned
+from headbook.model.load import Model
+from headbook.model.probe import first, own_code
+from headbook.schema import Side
+from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
+
+PROCESSOR = torch.device("cpu")
+# Largest difference of last states that rounding explains, relative to their length. Sums are taken
+# in another order on each device, and every layer passes on what the one before has rounded.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
+COARSE_TOLERANCE = 0.1  # half precision
+
+
+def check_accelerator(model: Model, items: Sequence[Encoded]) -> None:
+    """Stop if the model gives other states on its device than on the processor.
+
+    A model whose weights are loaded layer by layer (``--offload``) is not checked: it has no copy.
+
+    Args:
+        items: short texts of several lengths.
+
+    Raises:
+        ModelError: a difference is larger than rounding explains.
+    """
+    if model.device == PROCESSOR or any(weight.is_meta for weight in model.network.parameters()):
+        return
+    dtype = next(model.network.parameters()).dtype
+    tolerance = TOLERANCES.get(dtype, COARSE_TOLERANCE)
+    pairs = zip(_states(model, items), _states(on_processor(model), items), strict=True)
+    for own, known in pairs:
+        error = float((own - known).norm() / known.norm())
+        if not error <= tolerance:  # nor where it is not a number
+            raise ModelError(
+                f"device '{model.device}': it computes other numbers than the processor; states of "
+                f"the last layer differ by {error:.2g} of their length, and rounding to "
+                f"{str(dtype).removeprefix('torch.')} explains {tolerance:g}; expected a device or "
+                "a version of torch that computes right, or --device cpu"
+            )
+
+
+def on_processor(model: Model) -> Model:
+    """Return a copy of a model whose weights are on the processor, in the same number format."""
+    network = copy.deepcopy(model.network).to(PROCESSOR)
+    return replace(model, network=network, device=PROCESSOR)
+
+
+def _states(model: Model, items: Sequence[Encoded]) -> Iterator[torch.Tensor]:
+    """Yield the last states of each text: alone, then in one padded batch, without padding."""
+    groups = [[item] for item in items] + [[*items]]
+    for group in groups:
+        batch = Batch.of(group, model.device)
+        with own_code(model), torch.inference_mode():
+            states = first(model.body(**inputs(batch))).to(PROCESSOR, torch.float64)
+        side = Side.TARGET if Side.TARGET in batch.texts else Side.SOURCE
+        for row, item in zip(states, group, strict=True):
+            yield row[: len(item.tokens[side])]
+
+
+CLOSE = 1e-4  # of weights, in float32 and float64; many models take their softmax in float32
+COARSE = 0.05  # half precision
+
+Weights = dict[Call, torch.Tensor]
+Seen = dict[Call, attention_hook.Attention]
+
+
+def settle(model: Model, architecture: Architecture, items: Sequence[Encoded]) -> Architecture:
+    """The architecture with the way of reading that gives the model's own attention.
+
+    Args:
+        items: texts of different lengths, and among them several of one length.
+
+    Raises:
+        ModelError: none does; with the layer, and what came. Or an accelerator computes other
+            numbers than the processor.
+    """
+    check_accelerator(model, items)
+    batches = [Batch.of([item], model.device) for item in items]
+    alone = [_seen(model, architecture, batch) for batch in batches]
+    if architecture.hooked:
+        why = _unlike(model, architecture, batches, alone)
+        if why:
+            architecture = examine(model, instead=why)
+            alone = [_seen(model, architecture, batch) for batch in batches]
+    learned = _learned(model, architecture, alone)
+    architecture = replace(
+        architecture,
+        stacks={n: replace(s, learned_sink=n in learned) for n, s in architecture.stacks.items()},
+    )
+    padded = _apart(model, architecture, items, alone)
+    if not padded:
+        return architecture
+    same = [i for i, item in enumerate(items) if item.lengths == items[-1].lengths]
+    text = _apart(model, architecture, [items[i] for i in same], [alone[i] for i in same])
+    if text:
+        raise ModelError(
+            f"model '{model.name}': {text}, even without padding; such attention cannot be read "
+            "in batches: give one sentence a batch with --batch-tokens 1"
+        )
+    return replace(architecture, padded=False)
+
+
+def tolerance(model: Model) -> float:
+    """How far weights of attention may be apart."""
+    wide = next(model.network.parameters()).dtype in {torch.float32, torch.float64}
+    return CLOSE if wide else COARSE
+
+
+def apart(
+    architecture: Architecture, batch: Batch, seen: Seen, alone: Sequence[Seen]
+) -> Iterator[tuple[Call, float]]:
+    """Largest difference of the weights of a batch from those of its texts alone, by place.
+
+    Args:
+        alone: of each text of the batch, in its order.
+    """
+    for call, attention in seen.items():
+        stack = architecture.stacks[call.stack]
+        queries = batch.texts[stack.queries].valid.sum(1).tolist()
+        keys = batch.texts[stack.keys].valid.sum(1).tolist()
+        pairs = zip(
+            attention.weights,
+            (attentions[call].weights[0] for attentions in alone),
+            queries,
+            keys,
+            strict=True,
+        )
+        yield call, max(difference(a[:, :n, :m], b[:, :n, :m]) for a, b, n, m in pairs)
+
+
+def read(
+    model: Model, architecture: Architecture, batch: Batch
+) -> dict[Call, attention_hook.Attention]:
+    """All attention of a batch, as a run reads it."""
+    attentions: dict[Call, attention_hook.Attention] = {}
+    forward(model, architecture, batch, attentions.__setitem__)
+    return attentions
+
+
+@contextmanager
+def eager(model: Model, architecture: Architecture) -> Iterator[None]:
+    """Let the model compute its attention by itself, without the hook, inside the block."""
+    by_hook = architecture.hooked and not architecture.products
+    model.network.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        # By name: the parts of a model may each have an implementation of their own.
+        if by_hook:
+            model.network.set_attn_implementation(attention_hook.NAME)
+
+
+def own(model: Model, architecture: Architecture, batch: Batch) -> Weights:
+    """What the model's own eager attention returns, for the layers where it returns something."""
+    with eager(model, architecture), torch.inference_mode():
+        output = model.body(**inputs(batch), output_attentions=True)
+    found: Weights = {}
+    for name in architecture.stacks:
+        calls = [call for call in architecture.calls if call.stack == name]
+        given = returned(output, name)
+        if len(given) == len(calls):
+            found |= dict(zip(calls, given, strict=True))
+    return found
+
+
+def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
+    """What `read` gives; a fault of the model's own code, or another size, becomes one line."""
+    with own_code(model):
+        attentions = read(model, architecture, batch)
+    for call, attention in attentions.items():
+        check_shape(model, architecture.stacks[call.stack], call, attention.weights, batch)
+    return attentions
+
+
+def _unlike(
+    model: Model, architecture: Architecture, batches: Sequence[Batch], alone: Sequence[Seen]
+) -> str:
+    """Why the hook does not serve, where the model itself returns other weights."""
+    for batch, seen in zip(batches, alone, strict=True):
+        with own_code(model):
+            returned = own(model, architecture, batch)
+        for call, weights in returned.items():
+            if weights.shape != seen[call].weights.shape:
+                continue  # what it returns is no map, and what it applies is one
+            error = difference(seen[call].weights, weights)
+            if not error <= tolerance(model):
+                return (
+                    f"in {_place(call)} what transformers' attention interface computes differs "
+                    f"by {error:.2g} from what the model returns"
+                )
+    return ""
+
+
+def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) -> set[str]:
+    """The stacks whose softmax has a sink of its own.
+
+    Raises:
+        ModelError: rows are no shares, or they are not what the model applies to its values.
+    """
+    found, close = set(), tolerance(model)
+    for call, attention in (pair for seen in alone for pair in seen.items()):
+        if not attention.weights.isfinite().all():
+            raise ModelError(
+                f"model '{model.name}': weights of attention in {_place(call)} are NaN; expected "
+                "numbers: see that the model's weights are whole, or try --dtype float32"
+            )
+        sums = attention.weights.double().sum(-1)
+        worst = float(sums.flatten()[(sums - 1).abs().argmax()])
+        mixed, given = applied(attention), attention.output
+        far = False
+        if mixed is not None and given is not None:
+            far = not difference(mixed, given) <= close * float(given.abs().max().clamp(1))
+        if far or not float(attention.weights.min()) >= -close:
+            raise ModelError(_message(model, call, "are not what it applies to its values"))
+        if abs(worst - 1) <= close:
+            continue
+        if not (worst < 1 and mixed is not None):  # what is missing must bring nothing
+            raise ModelError(_message(model, call, f"add up to {worst:.3g} in a row, not 1"))
+        found.add(call.stack)
+    return found
+
+
+def applied(attention: attention_hook.Attention) -> torch.Tensor | None:
+    """Weights times values; None where values are out of reach, or are not mixed key by key.
+
+    *Shape:* that of the output.
+    """
+    weights, value, output = attention.weights, attention.value, attention.output
+    if value is None or output is None or value.ndim != 4 or output.ndim != 4:
+        return None
+    groups = weights.shape[1] // value.shape[1]
+    mixed = (weights.to(value.dtype) @ value.repeat_interleave(groups, 1)).transpose(1, 2)
+    return mixed if mixed.shape == output.shape else None
+
+
+def _message(model: Model, call: Call, what: str) -> str:
+    return (
+        f"model '{model.name}': the weights of attention that '{model.config.model_type}' gives in "
+        f"{_place(call)} {what}; expected the shares of each query's attention, so Headbook cannot "
+        "show this model"
+    )
+
+
+def _apart(
+    model: Model, architecture: Architecture, items: Sequence[Encoded], alone: Sequence[Seen]
+) -> str:
+    """Where weights in one batch are not those of each text alone; empty where they are."""
+    batch = Batch.of(items, model.device)
+    place = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
+    seen = _seen(model, architecture, batch)
+    pairs = apart(architecture, batch, seen, [place[id(item)] for item in batch.items])
+    for call, error in pairs:
+        if not error <= tolerance(model):
+            return (
+                f"attention in {_place(call)} changes by {error:.2g} with the other sentences of "
+                "its batch"
+            )
+    return ""
+
+
+def _place(call: Call) -> str:
+    return f"stack {call.stack}, layer {call.layer}"
+
+
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Largest difference; infinite where a number is missing on one side."""
+    found = (a.double() - b.double()).abs().nan_to_num(torch.inf)
+    return float(found.max()) if found.numel() else 0.0

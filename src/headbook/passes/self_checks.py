@@ -1,0 +1,384 @@
+"""During a run: identities that must hold, with their largest errors.
+
+Ranks under a coarser product.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from headbook.attention.flow import blocks, split
+from headbook.model import attention_hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.block_match import first_states
+from headbook.model.devices import parameter
+from headbook.model.embedding import Embedding
+from headbook.model.forward import forward, tapped
+from headbook.model.load import Model
+from headbook.model.logit_lens import Lens, NoLens
+from headbook.model.vocabulary import Vocabulary
+from headbook.passes.model_checks import applied, difference, eager, own
+from headbook.schema import Side, State
+from headbook.study.manifest import Check, Rounding
+from headbook.text.batch import Batch
+
+
+def learned_share(attention: attention_hook.Attention) -> torch.Tensor:
+    """What the softmax gives to its learned sink, from its logit where the module has one.
+
+    A weight is exp(score) over the sum of all exponentials: the row's strongest key tells that sum.
+    Where there is no logit by that name it is what a row lacks; another check shows that this
+    brings nothing.
+
+    Returns:
+        *Shape:* ``(sentence, head, query)``.
+    """
+    sinks, (query, key) = parameter(attention.module, "sinks"), (attention.query, attention.key)
+    if sinks is None or query is None or key is None:
+        return 1 - attention.weights.sum(-1)
+    best, place = attention.weights.max(-1)
+    keys = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    mine = keys.gather(2, place.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1]))
+    scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
+    scores = (query * mine).sum(-1) * scaling
+    if attention.mask is not None:
+        mask = attention.mask.expand_as(attention.weights)
+        scores = scores + mask.gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    share: torch.Tensor = (sinks.reshape(1, -1, 1) - scores).exp() * best
+    return share
+
+
+ROWS = "rows of attention sum to 1"
+WITH_SINK = "rows of attention + share of the learned sink = 1"
+APPLIED = "weights times values = what heads give, the learned sink nothing"
+OWN = "attention = the model's own, each text alone"
+ALONE = 4  # sentences run without the hook
+Found = Iterator[tuple[str, str, float]]  # what should hold, in which stack, largest difference
+
+
+def relative(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Largest difference, relative to the largest value of ``b``."""
+    scale = b.abs().max().clamp_min(torch.finfo(b.dtype).tiny)
+    return float((a - b).abs().max() / scale)
+
+
+def largest(errors: Iterable[float]) -> float:
+    """The largest; NaN, which `max` would pass over, where there is one."""
+    return float(torch.tensor([*errors], dtype=torch.float64).max())
+
+
+def rows(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+) -> Found:
+    """What a query gives is all that there is, the share of a learned sink included."""
+    for name, stack in architecture.stacks.items():
+        valid = batch.texts[stack.queries].valid
+        sums = [
+            (a.weights.sum(-1) + (learned_share(a) if stack.learned_sink else 0)).movedim(1, -1)
+            for c, a in attention.items()
+            if c.stack == name
+        ]
+        yield (
+            WITH_SINK if stack.learned_sink else ROWS,
+            name,
+            largest(float((each[valid] - 1).abs().max()) for each in sums),
+        )
+
+
+def nothing_lost(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+) -> Found:
+    """What rows lack goes to a sink that brings nothing."""
+    for name, stack in architecture.stacks.items():
+        if stack.learned_sink:
+            valid = batch.texts[stack.queries].valid
+            pairs = [(applied(a), a.output) for c, a in attention.items() if c.stack == name]
+            yield (
+                APPLIED,
+                name,
+                largest(
+                    torch.nan if mixed is None or given is None
+                    else relative(mixed[valid], given[valid])
+                    for mixed, given in pairs
+                ),
+            )  # fmt: skip
+
+
+def as_returned(
+    model: Model,
+    architecture: Architecture,
+    batch: Batch,
+    attention: Mapping[Call, attention_hook.Attention],
+) -> Found:
+    """What was read in a batch against what the model returns for some of its texts alone."""
+    few = range(min(ALONE, len(batch.items)))
+    alone = [own(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few]
+    errors: dict[str, list[float]] = defaultdict(list)
+    for call, seen in attention.items():
+        stack = architecture.stacks[call.stack]
+        for i, theirs in enumerate(each.get(call) for each in alone):
+            if theirs is not None and theirs.ndim == seen.weights.ndim:
+                n, m = (int(batch.texts[s].valid[i].sum()) for s in (stack.queries, stack.keys))
+                mine = seen.weights[i, :, :n, :m]
+                errors[call.stack].append(difference(mine, theirs[0, :, :n, :m]))
+    for name, error in errors.items():
+        yield OWN, name, largest(error)
+
+
+def triangles(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+) -> Found:
+    """In causal stacks nothing goes to what comes later."""
+    for name, stack in architecture.stacks.items():
+        if stack.causal:
+            # Rows of padding may see no key at all, and then look everywhere alike.
+            valid = batch.texts[stack.queries].valid
+            maps = [a.weights.triu(1) for c, a in attention.items() if c.stack == name]
+            later = largest(float(each.movedim(1, -1)[valid].max()) for each in maps)
+            yield "no attention to later positions", name, later
+
+
+def roundings(
+    model: Model, architecture: Architecture, batch: Batch, embeddings: Mapping[Side, Embedding]
+) -> tuple[Rounding, ...]:
+    """Ranks of every state of a batch, both ways; nothing where the product is exact."""
+    coarse = {
+        side: embedding.vocabulary
+        for side, embedding in embeddings.items()
+        if embedding.vocabulary is not None and embedding.vocabulary.coarse is not None
+    }
+    if not coarse:
+        return ()
+    found: dict[tuple[str, str], Rounding] = {}
+
+    def on_state(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
+        side = architecture.stacks[stack].queries
+        if side in coarse and state is not State.INPUT:
+            for rounding in _compared(coarse[side], vectors, batch, side):
+                place = rounding.side, rounding.space
+                found[place] = found[place] + rounding if place in found else rounding
+
+    with tapped(model, architecture, on_state):
+        forward(model, architecture, batch)
+    return tuple(found.values())
+
+
+def _compared(
+    vocabulary: Vocabulary, vectors: torch.Tensor, batch: Batch, side: Side
+) -> Iterator[Rounding]:
+    """One state of all tokens, ``(sentence, token, width)``, in every space."""
+    texts = batch.texts[side]
+    states, exact = vectors.to(texts.share.dtype)[None], replace(vocabulary, coarse=None)
+    for space in vocabulary.spaces:
+        both = (each.compare(states, texts, space, 1).ranks for each in (vocabulary, exact))
+        coarse, wanted = (ranks[0][texts.valid] for ranks in both)
+        apart = (coarse - wanted).abs()
+        yield Rounding(
+            str(side),
+            str(space),
+            states=len(apart),
+            changed=int((apart > 0).sum()),
+            largest=int(apart.max()) if len(apart) else 0,
+        )
+
+
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
+COARSE = 0.05  # half precision
+PARTS = "other tokens' part + own part + biases = state after attention"
+LOOSE = {ROWS, WITH_SINK, APPLIED, OWN, PARTS}
+
+
+def self_checks(
+    model: Model,
+    architecture: Architecture,
+    batch: Batch,
+    embeddings: Mapping[Side, Embedding],
+    lens: Lens | NoLens,
+) -> tuple[Check, ...]:
+    """Run every check that applies to a model, on one batch."""
+    tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
+    attention: dict[Call, attention_hook.Attention] = {}
+    entered: dict[str, torch.Tensor] = {}
+
+    def enter(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
+        if state is State.INPUT:
+            entered[stack] = vectors
+
+    with _Record(architecture) as record, tapped(model, architecture, enter):
+        forward(model, architecture, batch, attention.__setitem__)
+    found: list[tuple[str, str, float]] = [
+        *rows(architecture, batch, attention),
+        *nothing_lost(architecture, batch, attention),
+        *as_returned(model, architecture, batch, attention),
+        *triangles(architecture, batch, attention),
+        *_blocks(record, attention),
+        *_mids(record),
+        *_parts(record, attention, architecture),
+        *_starts(architecture, batch, embeddings, entered),
+        *_lens(lens, batch),
+        (
+            "final output = output of the model without the hook",
+            "",
+            _bare(model, architecture, batch),
+        ),
+    ]
+    # Many models in float64 still take their softmax, or a norm, in float32.
+    single = max(tolerance, ROUNDING[torch.float32])
+    return tuple(
+        Check(name, stack, error, single if name in LOOSE else tolerance)
+        for name, stack, error in found
+    )
+
+
+class _Record:
+    """What the modules around each attention block took and gave in one pass."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self.sites = architecture.ends.sites
+        self.projections = architecture.ends.projections
+        self._layers = architecture.layers
+        self._calls: dict[torch.nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]
+        self._calls = defaultdict(list)
+        self._handles: list[Any] = []
+
+    def layers(self, stack: str) -> tuple[torch.nn.Module, ...]:
+        """The layers in which a stack's attention stands."""
+        return self._layers["decoder" if stack == "cross" else stack]
+
+    def of(self, stack: str, layer: int, path: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a module inside a layer took and gave; the layer itself for an empty path."""
+        layers = self.layers(stack)
+        # A module that several layers share was called once for each.
+        earlier = layers[:layer].count(layers[layer])
+        return self._calls[layers[layer].get_submodule(path)][earlier]
+
+    def projected(self, place: tuple[str, int]) -> torch.Tensor:
+        """What the output projection gave."""
+        module = self.projections[place].module
+        places = [p for p, each in self.projections.items() if each.module is module]
+        return self._calls[module][places.index(place)][1]
+
+    def residual(self, stack: str, layer: int) -> torch.Tensor:
+        """What the block's output is added to."""
+        site = self.sites[stack, layer]
+        return self.of(stack, layer, site.residual)[int(bool(site.residual) and not site.enters)]
+
+    def mid(self, stack: str, layer: int) -> torch.Tensor:
+        """The state after attention, as the sum that it is."""
+        site, residual = self.sites[stack, layer], self.residual(stack, layer)
+        block = self.of(stack, layer, site.block)[1]
+        return site.total(residual, block.reshape(residual.shape))
+
+    def __enter__(self) -> "_Record":
+        modules = {
+            self.layers(stack)[layer].get_submodule(path)
+            for (stack, layer), site in self.sites.items()
+            for path in ("", site.block, site.residual, site.after, site.parallel)
+            if path is not None
+        } | {projection.module for projection in self.projections.values()}
+        self._handles = [m.register_forward_hook(self._keep, with_kwargs=True) for m in modules]
+        return self
+
+    def _keep(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        taken, given = first_states((args, kwargs)), first_states(output)
+        assert taken is not None
+        assert given is not None
+        # Some models add to them in place.
+        self._calls[module].append((taken.clone(), given.clone()))
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
+    for stack, error in errors.items():
+        yield name, stack, largest(error)
+
+
+def _blocks(record: _Record, attention: Mapping[Call, attention_hook.Attention]) -> Found:
+    """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), projection in record.projections.items():
+        call = attention[Call(stack, layer)]
+        assert call.output is not None
+        output = call.gated(call.output)
+        slices = projection.slices(output.shape[-1])
+        total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
+        block = record.projected((stack, layer))
+        errors[stack].append(relative((total + projection.bias).reshape(block.shape), block))
+    yield from _by_stack(errors, "head outputs + bias = attention block output")
+
+
+def _mids(record: _Record) -> Found:
+    """Block output plus residual, put through the model's own next step."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), site in record.sites.items():
+        mid = record.mid(stack, layer)
+        if site.after is None:
+            left = record.of(stack, layer, "")[1]
+            beside = record.of(stack, layer, site.parallel)[1] if site.parallel else 0
+            errors[stack].append(relative(mid + beside, left))
+            continue
+        read, given = record.of(stack, layer, site.after)
+        after = record.layers(stack)[layer].get_submodule(site.after)
+        with torch.inference_mode():
+            step = first_states(after(mid.reshape(read.shape).to(read.dtype)))
+        assert step is not None
+        errors[stack].append(relative(step, given))
+    yield from _by_stack(errors, "mid state through the model's own next step = its next state")
+
+
+def _parts(
+    record: _Record, attention: Mapping[Call, attention_hook.Attention], architecture: Architecture
+) -> Found:
+    """What tokens bring and what they keep add up to the state after attention, norm included."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), block in blocks(architecture).items():
+        site, call = record.sites[stack, layer], attention[Call(stack, layer)]
+        state = record.mid(stack, layer)
+        if site.closed and site.after is not None:
+            state = record.of(stack, layer, site.after)[1].reshape(state.shape)
+        parts = split(call, record.residual(stack, layer), block)
+        errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
+    yield from _by_stack(errors, PARTS)
+
+
+def _starts(
+    architecture: Architecture,
+    batch: Batch,
+    embeddings: Mapping[Side, Embedding],
+    entered: Mapping[str, torch.Tensor],
+) -> Found:
+    """A token's original encoding at its own position is what enters layer 0."""
+    for name, stack in architecture.stacks.items():
+        vocabulary = embeddings[stack.queries].vocabulary
+        if name in entered and vocabulary is not None and vocabulary.positions is not None:
+            texts = batch.texts[stack.queries]
+            own = vocabulary.encode(texts.ids)
+            error = relative(own[texts.valid], entered[name].to(own)[texts.valid])
+            yield "original encoding of a token = what enters layer 0", name, error
+
+
+def _lens(lens: Lens | NoLens, batch: Batch) -> Found:
+    """The last layer's output through norm and head gives what the model itself says."""
+    if isinstance(lens, Lens):
+        one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
+        states, own = lens.final(one)[0], lens.model_logits(one)[0]
+        error = relative(lens.logits(states), own)
+        yield "last layer through norm and head = the model's logits", lens.stack, error
+
+
+def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
+    """The same pass with the model's own attention.
+
+    Each sentence alone: without padding both passes must agree to the last bit.
+    """
+    alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
+    seen = [forward(model, architecture, each, lambda *_: None)[0] for each in alone]
+    with eager(model, architecture):
+        bare = [forward(model, architecture, each)[0] for each in alone]
+    return largest(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))

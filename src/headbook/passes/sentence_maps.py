@@ -1,0 +1,419 @@
+"""Maps, exemplars, queries and keys of the sentences that pages show, and maps for comparisons.
+
+What the model adds to scaled products is not guessed: it is the difference between them and what
+its own softmax was given, whatever the model does with masks, position biases or soft caps. Where
+the weights do not come out again, nothing is kept.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
+
+from headbook.analysis.arrays import Floats
+from headbook.attention.head_outputs import HeadOutputs
+from headbook.attention.masks import Frame
+from headbook.attention.views import Scopes
+from headbook.model import attention_hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.attention_hook import Attention
+from headbook.passes.observers import PassResults, Watch
+from headbook.schema import Stack, View
+from headbook.study.exemplars import Choice
+from headbook.study.manifest import Gap, Lack
+from headbook.study.sentence_data import (
+    MAX_QUERY_KEY_BYTES,
+    MOST_BYTES,
+    SENTENCES,
+    Exemplar,
+    MappedSentence,
+    MapSample,
+    Place,
+    QueriesAndKeys,
+    Ranking,
+    SentenceData,
+    StoredSentence,
+    StoredText,
+    complete,
+    size,
+    to_steps,
+)
+from headbook.text.batch import Batch, text_hash
+from headbook.text.tokens import Encoded
+
+HALF = 2  # bytes of a weight
+
+
+class MapSampler:
+    """Keeps whole maps of chosen sentences, over all batches of a pass.
+
+    Args:
+        items: the sentences that may be chosen; those with the smallest hashes are, as many as
+            there is room for.
+    """
+
+    def __init__(self, stacks: Mapping[str, Stack], items: Iterable[Encoded]) -> None:
+        self._stacks = stacks
+        by_key = {text_hash(item.texts): item for item in items}
+        self._keys: dict[int, int] = {}  # by index
+        self._maps: dict[tuple[int, str], NDArray[np.float16]] = {}
+        self._items: dict[int, Encoded] = {}
+        room = MOST_BYTES
+        for key in sorted(by_key)[:SENTENCES]:
+            item = by_key[key]
+            room -= sum(HALF * int(np.prod(self._shape(s, item))) for s in stacks.values())
+            if room < 0:
+                break
+            self._keys[item.sentence.index] = key
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """Places of the chosen sentences in the input."""
+        return frozenset(self._keys)
+
+    def watch(self, batch: Batch) -> Watch | None:
+        """Keep what a batch has of them."""
+        rows = {
+            row: item for row, item in enumerate(batch.items) if item.sentence.index in self._keys
+        }
+        self._items.update({item.sentence.index: item for item in rows.values()})
+
+        def attend(place: Call, attention: attention_hook.Attention, _: Scopes) -> None:
+            stack = self._stacks[place.stack]
+            weights = attention.weights.float().cpu().numpy()
+            for row, item in rows.items():
+                shape = self._shape(stack, item)
+                part = weights[row, :, : shape[2], : shape[3]]
+                name = item.sentence.index, place.stack
+                room = self._maps.setdefault(name, np.zeros(shape, np.float16))
+                room[place.layer, : len(part)] = part
+
+        return Watch(PassResults, attend) if rows else None
+
+    def sample(self) -> MapSample:
+        """What was kept."""
+        by_key = {key: index for index, key in self._keys.items()}
+        return MapSample({key: self._sentence(by_key[key]) for key in sorted(by_key)})
+
+    def _sentence(self, index: int) -> MappedSentence:
+        tokens = self._items[index].tokens
+        return MappedSentence(
+            index,
+            {side: StoredText.of(each) for side, each in tokens.items()},
+            {side: each.ids for side, each in tokens.items()},
+            {name: self._maps[index, name] for name in self._stacks if (index, name) in self._maps},
+        )
+
+    @staticmethod
+    def _shape(stack: Stack, item: Encoded) -> tuple[int, int, int, int]:
+        queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
+        return stack.n_layers, stack.n_heads, len(queries), len(keys)
+
+
+TOLERANCE = 1e-5  # of a weight that is computed again
+ROUNDING = 1e-5  # of a score, as a share of the largest; a smaller difference is not kept
+SOFTMAX = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
+
+
+class SoftmaxInput(TorchFunctionMode):
+    """Remembers what the last softmax inside the block was given.
+
+    Attributes:
+        last: the scores that it was given; None before the first.
+    """
+
+    last: torch.Tensor | None = None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
+    ) -> Any:
+        """Look at a call and let it happen."""
+        if func in SOFTMAX:
+            self.last = args[0] if args else (kwargs or {})["input"]
+        return func(*args, **(kwargs or {}))
+
+
+def fits(stack: Stack, n_queries: int, n_keys: int) -> bool:
+    """Whether the queries and keys of a sentence may be kept."""
+    return size(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
+
+
+def layer_queries_and_keys(
+    place: Call,
+    attention: Attention,
+    given: torch.Tensor | None,
+    frame: Frame,
+    batch: Batch,
+    *,
+    wanted: Collection[int],
+) -> Iterator[tuple[Place, QueriesAndKeys]]:
+    """Queries and keys of one layer, of those sentences of a batch that are wanted.
+
+    Args:
+        given: what the softmax of this layer was given; ``(sentence, head, query, key)``.
+    """
+    query, key, weights = attention.query, attention.key, attention.weights
+    if query is None or key is None or given is None or given.shape != weights.shape:
+        return
+    scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
+    for row, item in enumerate(batch.items):
+        index, n, m = item.sentence.index, *_lengths(frame.stack, item)
+        if index not in wanted or not fits(frame.stack, n, m):
+            continue
+        cells = row, slice(None), slice(n), slice(m)
+        queries_and_keys = _traced(
+            query[row, :, :n].float().cpu(),
+            key[row, :, :m].float().cpu(),
+            scaling,
+            scores=given[cells].cpu().double(),
+            weights=weights[cells].cpu().double(),
+            hidden=~frame.seen[row, :n, :m].cpu(),
+        )
+        if queries_and_keys is not None:
+            yield (place.stack, index, place.layer), queries_and_keys
+
+
+def _lengths(stack: Stack, item: Encoded) -> tuple[int, int]:
+    return len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
+
+
+def _traced(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    scaling: float,
+    *,
+    scores: torch.Tensor,
+    weights: torch.Tensor,
+    hidden: torch.Tensor,
+) -> QueriesAndKeys | None:
+    """One sentence of a batch; None where weights do not come out again."""
+    groups = query.shape[0] // key.shape[0]
+    products = query.double() @ key.double().repeat_interleave(groups, 0).mT * scaling
+    added = (scores - products).masked_fill(hidden, 0).float()
+    if added.abs().max() <= ROUNDING * max(1.0, float(products.abs().max())):
+        added = added[:0]
+    again = products + added.double() if len(added) else products
+    error = (again.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
+    if not error <= TOLERANCE:  # nor where it is not a number
+        return None
+    return QueriesAndKeys(
+        queries=query.numpy().copy(),
+        keys=key.numpy().copy(),
+        scaling=np.array(scaling, np.float64),
+        added=added.numpy().copy(),
+        seen=(~hidden).numpy().astype(np.uint8),
+    )
+
+
+def untraced(
+    architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
+) -> Iterator[Gap]:
+    """The stacks whose weights do not follow from queries and keys, though they are known."""
+    kept = {place[:2] for place in sentence_data.queries_and_keys}
+    asked = [sentence_data.sentences[index] for index in sorted(wanted)]
+    for name, stack in architecture.stacks.items() if architecture.hooked else ():
+        sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
+        if any(fits(stack, *n) and (name, index) not in kept for index, n in sizes.items()):
+            yield Gap(
+                "how weights come about", name,
+                f"weights computed again from queries and keys differ by more than {TOLERANCE:g}: "
+                "numbers are coarser than float32, or the softmax holds more than the keys",
+                Lack.WEIGHTS,
+            )  # fmt: skip
+
+
+def _sizes(stack: Stack, sentence: StoredSentence) -> tuple[int, int]:
+    return len(sentence.texts[stack.queries].pieces), len(sentence.texts[stack.keys].pieces)
+
+
+FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write
+
+
+class SentencePass:
+    """Keeps texts and attention maps of batches.
+
+    Args:
+        paged: indices of the sentences that pages show; others are passed over.
+        listed: indices of the sentences with a page of their own; all their maps are kept.
+        choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
+        alike: whether to keep for which tokens of its first exemplar a head writes the same.
+        traced: indices of the sentences whose queries and keys are kept.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        paged: Collection[int],
+        listed: Collection[int],
+        choices: Iterable[Choice],
+        *,
+        alike: bool = False,
+        traced: Collection[int] = (),
+    ) -> None:
+        self.architecture, self._paged, self.listed = architecture, paged, listed
+        self.alike, self.traced = alike, traced
+        self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
+        for choice in choices:
+            self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
+
+    def watch(self, batch: Batch) -> Watch | None:
+        """What pages show of a batch's attention."""
+        items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
+        if not items:
+            return None
+        seen = _Seen(self, batch, items)
+        return Watch(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
+
+    def kept(self, place: Call, index: int) -> Sequence[Choice]:
+        """The exemplars that heads of one layer have in a sentence."""
+        return self._choices.get((place.stack, place.layer, index), ())
+
+
+class _Seen:
+    """What pages show of one batch, filled layer by layer.
+
+    Attributes:
+        traced: whether queries and keys of a sentence are kept.
+        softmax: tells what the model's softmax was given.
+    """
+
+    def __init__(
+        self, sentence_pass: SentencePass, batch: Batch, items: Mapping[int, Encoded]
+    ) -> None:
+        self._sentence_pass, self._batch, self._items = sentence_pass, batch, items
+        self._stacks = sentence_pass.architecture.stacks
+        self._maps = self._empty_maps()
+        self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
+        self._exemplars: list[Exemplar] = []
+        self._queries_and_keys: dict[Place, QueriesAndKeys] = {}
+        self.traced = any(item.sentence.index in sentence_pass.traced for item in items.values())
+        self.softmax = SoftmaxInput()
+
+    def attend(self, place: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+        """Take in one layer."""
+        stack = self._stacks[place.stack]
+        views = scopes.views(place.stack, attention)
+        if self.traced:
+            given, frame = self.softmax.last, views[View.RAW].frame
+            wanted = self._sentence_pass.traced
+            self._queries_and_keys.update(
+                layer_queries_and_keys(place, attention, given, frame, self._batch, wanted=wanted)
+            )
+        outputs = HeadOutputs(views[View.RAW])
+        if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
+            self._mark_ends(place, outputs)
+        steps = to_steps(attention.weights.float().cpu().numpy())
+        for row, item in self._items.items():
+            n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
+            cells = steps[row, :, :n_queries, :n_keys]
+            # Behind a gate there is no one length for all queries.
+            norms = views[View.RAW].maps.value_norms if attention.factor is None else None
+            lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
+            self._keep_maps(place, item.sentence.index, cells, lengths)
+            self._keep_exemplars(place, row, cells, lengths, outputs)
+
+    def _keep_maps(
+        self, place: Call, index: int, cells: NDArray[np.uint8], lengths: Floats | None
+    ) -> None:
+        """All heads of a listed sentence."""
+        if (place.stack, index) not in self._maps:
+            return
+        maps = self._maps[place.stack, index]
+        maps[place.layer, : len(cells)] = cells
+        if lengths is not None:
+            empty = np.zeros((*maps.shape[:2], maps.shape[3]), np.float32)
+            room = self._norms.setdefault((place.stack, index), empty)
+            room[place.layer, : len(cells)] = lengths
+
+    def _keep_exemplars(
+        self,
+        place: Call,
+        row: int,
+        cells: NDArray[np.uint8],
+        lengths: Floats | None,
+        outputs: HeadOutputs,
+    ) -> None:
+        """The heads of a layer that chose a sentence."""
+        choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
+        first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
+        by_head: dict[int, Exemplar] = {}  # however many rankings chose one, its arrays are shared
+        for choice in choices:
+            head = choice.head.head
+            if head not in by_head:
+                exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
+                if lengths is not None:
+                    exemplar = replace(exemplar, norms=lengths[head].copy())
+                if self._sentence_pass.alike and head in first:
+                    alike = to_steps((outputs.alike(row, head) + 1) / 2)
+                    exemplar = replace(exemplar, written=alike)
+                by_head[head] = exemplar
+            self._exemplars.append(
+                replace(by_head[head], ranking=choice.ranking, rank=choice.rank, score=choice.score)
+            )
+
+    def _mark_ends(self, place: Call, outputs: HeadOutputs) -> None:
+        """Keep where the sentences of listed passages may end, by one layer."""
+        stack = self._stacks[place.stack]
+        joined = outputs.frame.queries.joined.squeeze(1).tolist()
+        if not any(joined):
+            return
+        marks = outputs.ends_by_token().cpu().numpy()
+        for row, item in self._items.items():
+            index, n = item.sentence.index, len(item.tokens[stack.queries])
+            if joined[row] and index in self._sentence_pass.listed:
+                empty = np.zeros((stack.n_layers, marks.shape[1], n), np.uint8)
+                self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
+
+    def _empty_maps(self) -> dict[tuple[str, int], NDArray[np.uint8]]:
+        """Room for all heads of the listed sentences."""
+        return {
+            (name, item.sentence.index): np.zeros(
+                (
+                    stack.n_layers,
+                    stack.n_heads,
+                    len(item.tokens[stack.queries]),
+                    len(item.tokens[stack.keys]),
+                ),
+                dtype=np.uint8,
+            )
+            for name, stack in self._stacks.items()
+            for item in self._items.values()
+            if item.sentence.index in self._sentence_pass.listed
+        }
+
+    def found(self) -> PassResults:
+        """All that is kept."""
+        listed = self._sentence_pass.listed
+        sentence_data = SentenceData(
+            sentences={
+                item.sentence.index: StoredSentence.of(item, listed=item.sentence.index in listed)
+                for item in self._items.values()
+            },
+            maps=self._maps,
+            norms=self._norms,
+            ends=self._ends,
+            exemplars=tuple(self._exemplars),
+            queries_and_keys=complete(self._queries_and_keys, self._stacks),
+        )
+        return PassResults(sentence_data_parts=(sentence_data,))
+
+
+def _exemplar(choice: Choice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
+    """Find the strongest pair of one head in one sentence."""
+    query, key = divmod(int(nosink.argmax()), nosink.shape[1])
+    return Exemplar(
+        head=choice.head,
+        ranking=choice.ranking,
+        rank=choice.rank,
+        index=choice.index,
+        score=choice.score,
+        query=query,
+        key=key,
+        attention=steps.copy(),
+    )

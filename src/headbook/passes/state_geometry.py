@@ -1,0 +1,191 @@
+"""The shape of the states: one pass over a sample of sentences, whose states are kept to its end.
+
+The sentences are those with the smallest hashes of their content, as many as have `TOKENS` tokens
+together; equal sentences count once. All that is measured needs tokens of all of them at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+from headbook.analysis.state_vectors import NO_KIND, Cloud, Sample
+from headbook.metrics.base import LayerMetric, LayerPairMetric
+from headbook.model.architecture import Architecture
+from headbook.model.intervention import width_of
+from headbook.model.load import Model
+from headbook.passes.observers import PassResults, Watch
+from headbook.schema import Stack, State
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.state_geometry import GeometrySums, StateColumn, kept
+from headbook.text.batch import Batch, Texts, content_hash
+from headbook.text.tokens import Encoded
+
+TOKENS = 4096  # of the sample, at most
+CELLS = 2**28  # numbers of states that are kept at a time; wide models take fewer tokens
+
+
+@dataclass(frozen=True)
+class Geometer:
+    """Measures the states of a sample; what to measure is fixed for a run.
+
+    Attributes:
+        seed: of random tokens, where a metric is compared with them.
+    """
+
+    model: Model
+    architecture: Architecture
+    metrics: tuple[LayerMetric, ...]
+    pairs: tuple[LayerPairMetric, ...]
+    seed: int
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """The stacks that have states of their own."""
+        return [self.architecture.stacks[name] for name in self.architecture.layers]
+
+    def within(self, items: Iterable[Encoded]) -> list[Encoded]:
+        """The sentences that are taken, of those of a sample."""
+        distinct = {content_hash(item): item for item in items}
+        items = [item for _, item in sorted(distinct.items())]
+        sizes = [sum(map(len, item.tokens.values())) for item in items]
+        return [
+            item
+            for number, (item, total) in enumerate(zip(items, accumulate(sizes), strict=True))
+            if total <= self._most_tokens or number == 0
+        ]
+
+    @cached_property
+    def _most_tokens(self) -> int:
+        states = sum(stack.n_layers + 1 for stack in self.stacks)
+        return min(TOKENS, CELLS // (states * width_of(self.model, self.architecture)))
+
+    def gathering(self, items: Iterable[Encoded]) -> "Gathering":
+        """Begin with a sample."""
+        stacks = {stack.name: _States(stack) for stack in self.stacks}
+        return Gathering(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
+
+    def sums(self, found: "Mapping[str, _States]") -> CorpusSums:
+        """The sums of the whole sample."""
+        return CorpusSums(
+            geometry={name: self._sums(states) for name, states in found.items() if states.tokens}
+        )
+
+    def _sums(self, states: "_States") -> GeometrySums:
+        sample, vectors = states.whole(self.seed)
+        sentences, estimates, dimensions = len(sample.counts), [], []
+        start = None
+        for each in vectors:
+            cloud = Cloud(sample, each.astype(np.float64), start)
+            start = start or cloud
+            found = [metric.measure(cloud) for metric in self.metrics]
+            estimates.append([estimate for each in found for estimate in each.values()])
+            dimensions.append(cloud.contributions)
+        added = np.stack(dimensions)
+        known: NDArray[np.bool_] = ~np.isnan(added.sum(1))
+        return GeometrySums(
+            columns=tuple(StateColumn(m.id, label) for m in self.metrics for label in m.labels),
+            states=kept(estimates, sentences),
+            products=self._products(sample, vectors),
+            minibatches=len(sample.minibatches),
+            dimensions=np.where(known[:, None], added, 0) * sentences,
+            weights=np.where(known, float(sentences), 0.0),
+            sentences=sentences,
+            tokens=len(sample.sentence),
+        )
+
+    def _products(self, sample: Sample, vectors: Sequence[NDArray[np.floating]]) -> Floats:
+        """How alike every two states are, added up over minibatches; see `GeometrySums`."""
+        n_states = len(vectors) if self.pairs else 0
+        products = np.zeros((n_states, n_states))
+        for metric in self.pairs:
+            for tokens in sample.minibatches:
+                products += metric.measure(
+                    [vector[tokens].astype(np.float64) for vector in vectors]
+                )
+        return products
+
+
+@dataclass(frozen=True, eq=False)
+class Gathering:
+    """The states of a sample, kept batch by batch.
+
+    Attributes:
+        wanted: indices of the sentences that are taken.
+        stacks: the states of each stack.
+    """
+
+    geometer: Geometer
+    wanted: frozenset[int]
+    stacks: "Mapping[str, _States]"
+
+    def watch(self, batch: Batch) -> Watch | None:
+        """Keep the states of one batch."""
+        rows = np.isin(batch.index, [*self.wanted])
+        if not rows.any():
+            return None
+        for stack in self.stacks.values():
+            stack.begin(batch, rows)
+
+        def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            if stack in self.stacks and state is not State.MID:
+                self.stacks[stack].add(0 if state is State.INPUT else layer + 1, vectors)
+
+        return Watch(PassResults, see=see)
+
+    def sums(self) -> CorpusSums:
+        """What the states of all batches say."""
+        return self.geometer.sums(self.stacks)
+
+
+class _States:
+    """The states of one stack, filled batch by batch."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._keys: list[NDArray[np.uint64]] = []
+        self._kinds: list[NDArray[np.int64]] = []
+        self._vectors: list[list[NDArray[np.floating]]] = [[] for _ in range(stack.n_layers + 1)]
+
+    @property
+    def tokens(self) -> int:
+        """How many there are so far."""
+        return sum(map(len, self._kinds))
+
+    def begin(self, batch: Batch, rows: NDArray[np.bool_]) -> None:
+        """Take in the tokens of some sentences of a batch."""
+        texts = batch.texts[self._stack.queries]
+        wanted = torch.from_numpy(rows).to(texts.ids.device)
+        self._texts, self._counting = texts, ordinary(texts, self._stack) & wanted[:, None]
+        counts = self._counting.sum(1).cpu().numpy()
+        kinds = texts.ids.masked_fill(texts.punctuation, NO_KIND)
+        self._keys.append(np.repeat(batch.content_hash, counts))
+        self._kinds.append(kinds[self._counting].cpu().numpy())
+
+    def add(self, state: int, vectors: torch.Tensor) -> None:
+        """Take in their vectors in one state."""
+        vectors = vectors[self._counting].to(self._texts.share.dtype)
+        self._vectors[state].append(vectors.cpu().numpy())
+
+    def whole(self, seed: int) -> tuple[Sample, list[NDArray[np.floating]]]:
+        """The sample, its sentences in the order of their hashes, and its vectors by state."""
+        keys = np.concatenate(self._keys)
+        order = np.argsort(keys, kind="stable")
+        sentence = np.unique(keys[order], return_inverse=True)[1]
+        vectors = []
+        while self._vectors:
+            vectors.append(np.concatenate(self._vectors.pop(0))[order])
+        return Sample(sentence, np.concatenate(self._kinds)[order], seed), vectors
+
+
+def ordinary(texts: Texts, stack: Stack) -> torch.Tensor:
+    """Tokens that stand for text; not the first of a causal stack, a sink whose states are huge.
+
+    *Shape:* ``(sentence, token)``, boolean.
+    """
+    return texts.ordinary & ~texts.first if stack.causal else texts.ordinary

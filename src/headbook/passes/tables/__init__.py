@@ -1,1 +1,0 @@
-"""Sums of one stack over one batch."""

@@ -1,0 +1,276 @@
+"""What taking heads away says, in sentences, each printed only where the numbers support it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.report.ablation import (
+    COSINES,
+    HEAVY_NAME,
+    REPLACEMENTS,
+    choice_text,
+    judged_by,
+    margin_text,
+    primary,
+    scale,
+    unit,
+    verdict_counts,
+    verdict_text,
+    with_unit,
+)
+from headbook.report.findings.finding import Finding, Link, Parts, head_link
+from headbook.report.wording import STACKS, counted, number, percent, small
+from headbook.schema import Replacement, Target
+from headbook.study import ablation_tests
+from headbook.study.ablation import Removals
+from headbook.study.ablation_tests import TOGETHER, Verdict
+from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
+
+HEAVY = (HEAVY_NAME, "sink")  # groups that rest on the sink, the heaviest first
+PAGE = "importance.html"
+NAMED = 5  # heads that a sentence names
+
+
+def needed(study: Study) -> Iterator[Finding]:
+    """What is worth saying about a whole model: how many heads can go, and what is lost most."""
+    removals = study.corpus_sums.removals
+    if removals is not None:
+        yield from _counts(removals)
+        yield from _heavy(removals, study.head_groups)
+        yield from _pruned(removals, study.pruning)
+        yield from _largest(removals)
+        yield from _harmful(removals)
+
+
+def message(removals: Removals, groups: pd.DataFrame, pruning: pd.DataFrame) -> Iterator[Finding]:
+    """One sentence a question."""
+    yield from _counts(removals)
+    yield from _largest(removals)
+    yield from _harmful(removals)
+    yield from _audit(removals)
+    yield from _pruned(removals, pruning)
+    yield from _heavy(removals, groups)
+
+
+def _found(removals: Removals, *parts: str | Link, half: bool = False) -> Finding:
+    """A sentence with how many sentences it rests on.
+
+    Args:
+        half: whether it rests on the second half alone.
+    """
+    sentences = int((removals.half == REPORT).sum()) if half else len(removals.content_hash)
+    return Finding(parts, sentences)
+
+
+def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[int, str, str]:
+    """Return how many heads were replaced alone, how they were chosen, and their verdicts.
+
+    Args:
+        heads: places in `Removals.heads` to look among; all without it.
+    """
+    target = ablation_tests.ranked_target(removals)
+    effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
+    found = {
+        int(place): verdict
+        for place, verdict in zip(effects.head, effects.verdict, strict=True)
+        if verdict and (heads is None or place in heads)
+    }
+    how = choice_text(removals, found)
+    return len(found), how and f" ({how})", verdict_counts(found.values())
+
+
+def _counts(removals: Removals) -> Iterator[Finding]:
+    heads, how, verdicts_of = replaced(removals)
+    if not heads:
+        return
+    yield _found(
+        removals,
+        f"Of {counted(heads, 'head')} ",
+        Link("replaced one at a time", f"{PAGE}#heads"),
+        f"{how}, {verdicts_of}: a sentence counts as changed from {margin_text(removals)} on, "
+        f"measured by {judged_by(removals)}.",
+    )
+
+
+def _largest(removals: Removals) -> Iterator[Finding]:
+    """The head of largest effect on one half of the sentences, with its effect on the other."""
+    target = primary(removals)
+    effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
+    if not len(effects.head):
+        return
+    sets = ablation_tests.places(removals, Replacement.MEAN)
+    ratios = removals.ratios(target, sets)
+    first = ratios.half(CHOICE).value
+    if np.isnan(first).all():
+        return
+    position = int(np.nanargmax(first))
+    value, low, high = ablation_tests.held_out(removals, target, int(sets[position]))
+    if low > ablation_tests.margin(removals, target):
+        head = HeadName(*removals.heads[effects.head[position]])
+        reported = with_unit(removals, value, low, high)
+        of = f" of {judged_by(removals)}" if target in COSINES else ""
+        yield _found(
+            removals,
+            f"Largest change{of}: {reported} without ",
+            head_link(head),
+            ", which was chosen on the other half of the sentences.",
+            half=True,
+        )
+
+
+def _harmful(removals: Removals) -> Iterator[Finding]:
+    effects = ablation_tests.head_effects(removals, primary(removals), Replacement.MEAN)
+    heads = [
+        head_link(HeadName(*removals.heads[place]))
+        for place, verdict in zip(effects.head, effects.verdict, strict=True)
+        if verdict == Verdict.HARMFUL
+    ]
+    if heads:
+        links = [part for head in heads[:NAMED] for part in (", ", head)][1:]
+        yield _found(removals, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
+
+
+def _audit(removals: Removals) -> Iterator[Finding]:
+    audit = ablation_tests.audit(removals, primary(removals))
+    if not audit.heads or not audit.rest or np.isnan(audit.pearson):
+        return
+    yield _found(
+        removals,
+        f"On {counted(audit.heads, 'head')} picked at random, estimates and exact changes "
+        f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
+    )
+    more = "exceeds" if audit.missed == 1 else "exceed"
+    rest = f"{counted(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
+    yield _found(
+        removals,
+        f"Of these, {small(audit.missed)} {more} the margin although the estimate does not; with "
+        f"95\u00a0% confidence, at most {percent(audit.share)} of the {rest}.",
+    )
+
+
+def allowed(removals: Removals) -> float:
+    """The change that many heads together may make: 1 % of the loss."""
+    return TOGETHER * ablation_tests.margin(removals, primary(removals), reported=True)
+
+
+def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Finding]:
+    steps = pruning[pruning["target"] == primary(removals)]
+    if steps.empty or steps["high"].isna().all():
+        return
+    most = allowed(removals)
+    shares = {
+        str(order): ablation_tests.can_go([*rows["share"]], [*rows["high"]], most)
+        for order, rows in steps.groupby("order", sort=False)
+    }
+    random = [share for order, share in shares.items() if order.startswith("random")]
+    share, chance = shares["ablation_effect"], percent(float(np.median(random)))
+    limit = f"{number(most * scale(removals))}\u00a0{unit(removals)}"
+    together = Link("removed together", f"{PAGE}#pruning")
+    if share > 0:
+        parts: Parts = (
+            f"Of all heads, {percent(share)} can be ", together,
+            f" before the change may exceed {limit} (random order: {chance}).",
+        )  # fmt: skip
+    else:
+        least = percent(float(steps[steps["share"] > 0]["share"].min()))
+        parts = (
+            f"Even the {least} of heads of smallest effect cannot be ", together,
+            f" with a change surely below {limit}.",
+        )  # fmt: skip
+    yield _found(removals, *parts, half=True)
+
+
+def _heavy(removals: Removals, groups: pd.DataFrame) -> Iterator[Finding]:
+    """Whether heads that rest on the sink are dead: all three replacements decide."""
+    for stack in dict.fromkeys(groups["stack"]):
+        there = {*groups[groups["stack"] == stack]["group"]}
+        heaviest = next((group for group in HEAVY if group in there), "")
+        yield from answer(removals, groups, stack, heaviest)
+
+
+def answer(
+    removals: Removals, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
+) -> Iterator[Finding]:
+    """Whether the heads of a group are dead; nothing where verdicts are undecided.
+
+    Args:
+        groups: `Study.head_groups`.
+        named: whether to name the stack where it is not the only one.
+    """
+    rows = group_rows(removals, groups, stack, group)
+    if len(rows) != len(REPLACEMENTS):
+        return
+    where = f" ({STACKS[stack]})" if named and stack != "self" else ""
+    heads = int(rows[str(Replacement.MEAN)]["heads"])
+    about = Link(f"{small(heads)} {group_name(group, heads)}{where}", f"{PAGE}#groups")
+    for parts in _dead(removals, rows, about):
+        yield _found(removals, *parts)
+
+
+def group_rows(
+    removals: Removals, groups: pd.DataFrame, stack: str, group: str
+) -> Mapping[str, Any]:
+    """What is lost without the heads of a group, by replacement."""
+    known = groups[groups["target"] == ablation_tests.ranked_target(removals)]
+    rows = known[(known["stack"] == stack) & (known["group"] == group)]
+    return {row["replacement"]: row for row in rows.to_dict("records")}
+
+
+def group_name(group: str, heads: int) -> str:
+    """The heads of a group in words: ``sink heads``."""
+    noun = "head" if heads == 1 else "heads"
+    if group == HEAVY_NAME:
+        return f"{noun} with more than 90\u00a0% of the attention on the sink"
+    return f"{group} {noun}"
+
+
+def _dead(removals: Removals, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
+    """One sentence if three verdicts support one: dead, a bias, or not dead."""
+    mean, without, zero = (rows[str(each)] for each in REPLACEMENTS)
+    if all(row["verdict"] == Verdict.NO_CHANGE for row in (mean, without)):
+        if _inside(zero):
+            yield "Dead by all three replacements: ", about, f"{_beside(removals, zero)}."
+        elif zero["value"] > zero["random_high"] or zero["verdict"] == Verdict.CHANGES:
+            yield (
+                "A constant is all that is lost without ", about, ", a bias and not a computation: "
+                "their mean stands in for them, zero does not"
+                f"{_beside(removals, zero)}.",
+            )  # fmt: skip
+    elif mean["verdict"] == Verdict.CHANGES:
+        reported = with_unit(removals, *(float(mean[name]) for name in ("value", "low", "high")))
+        kl = ablation_tests.ranked_target(removals) == Target.KL
+        what = "the KL divergence of predictions" if kl else "the change"
+        yield (
+            "Not dead: without ", about, f", {what} is {reported} ({verdict_text(mean, 'groups')})"
+            f"{_beside(removals, mean)}.",
+        )  # fmt: skip
+
+
+def _beside(removals: Removals, row: Mapping[str, Any]) -> str:
+    """Random sets and the group's rank among them; empty without any."""
+    sets, by = int(row["random_sets"]), scale(removals)
+    if not sets:
+        return ""
+    ends = " to ".join(
+        f"{number(row[end] * by)}\u00a0{unit(removals)}" for end in ("random_low", "random_high")
+    )
+    what = "by zero, " if row["replacement"] == Replacement.ZERO else ""
+    return (
+        f"; {what}{sets:,} random sets with as many heads in each layer: {ends} "
+        f"(rank of the group among them: {int(row['rank'])} of {sets + 1:,})"
+    )
+
+
+def _inside(zero: Mapping[str, Any]) -> bool:
+    """Whether heads lose no more to zero than others of their layers would.
+
+    A group of all heads of its layers has no others: then the verdict has to be that of no change.
+    """
+    low, high = zero["random_low"], zero["random_high"]
+    if np.isnan(low) or np.isclose(low, high, atol=0):
+        return bool(zero["verdict"] == Verdict.NO_CHANGE)
+    return bool(low <= zero["value"] <= high)

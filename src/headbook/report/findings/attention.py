@@ -1,0 +1,301 @@
+"""Findings on where heads attend.
+
+Distance, sink, positions, repetition, and what random weights show too.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Estimate, Estimates
+from headbook.metrics import ids
+from headbook.metrics.base import HeadMetric, Source
+from headbook.report.findings.finding import (
+    Best,
+    Finding,
+    Link,
+    Parts,
+    begun,
+    chosen,
+    even,
+    finding,
+    head_link,
+    heads_of_kind,
+    listed,
+    mean,
+    metric,
+    metric_link,
+    named,
+    opened,
+    reaching,
+    reported,
+    runs,
+    sample_size,
+    stated,
+    uniform,
+)
+from headbook.report.results import StackResults
+from headbook.report.roles import sink_words
+from headbook.report.wording import counted, interval, is_share, number, signed, small
+from headbook.schema import Baseline, View
+
+NAMED = 4  # metrics that the sentence names
+
+
+def untrained(
+    results: StackResults, run: Sequence[int], metric: HeadMetric, view: View
+) -> Estimate | None:
+    """The mean over a run of layers with random weights.
+
+    With several seeds the mean over them with the smallest and the largest as ends, with one its
+    interval; None without any.
+    """
+    twins = results.twins.get(Baseline.UNTRAINED, ())
+    estimates = [mean(twin.layers(metric.id, view), run) for twin in twins]
+    if len(estimates) < 2:
+        return estimates[0] if estimates else None
+    values = [one.value for one in estimates]
+    return estimates[0]._replace(value=float(np.mean(values)), low=min(values), high=max(values))
+
+
+def with_ends(value: Estimate, metric: HeadMetric) -> str:
+    """A number with random weights, with its ends."""
+    share = is_share(metric)
+    return f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}"
+
+
+def seeds(results: StackResults) -> str:
+    """How many models with random weights there are, and what the ends of their numbers are."""
+    amount = len(results.twins[Baseline.UNTRAINED])
+    return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
+
+
+def like_untrained(results: StackResults) -> Iterator[Finding]:
+    """Metrics in which no layer lies outside the band of the same model with random weights."""
+    if Baseline.UNTRAINED not in results.twins:
+        return
+    alike: list[HeadMetric] = []
+    sentences = 0
+    for each in results.metrics:
+        view = results.view(each)
+        if results.has(each.id, view, each.headline):
+            model = results.layers(each.id, view, each.headline)
+            band = results.band(Baseline.UNTRAINED, each.id, view, each.headline)
+            apart = _apart(model, band)
+            if apart is not None and not apart.any():
+                alike.append(each)
+                sentences = max(sentences, int(model.sentences.max()))
+    if alike:
+        named = alike[:NAMED]
+        links = [part for each in named for part in (", ", *_named(results, each))][1:]
+        more = len(alike) - len(named)
+        yield Finding(
+            (
+                begun(
+                    results, "No clear difference from the same architecture with random weights "
+                ),
+                f"({counted(len(results.twins[Baseline.UNTRAINED]), 'seed')}), in any layer: ",
+                *links,
+                f" and {small(more)} more metrics." if more else ".",
+            ),
+            sentences,
+        )
+
+
+def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
+    """In which layers the model's interval lies outside a band; None without layers."""
+    known = ~np.isnan(model.low + band.low + band.high)
+    return ((model.low > band.high) | (model.high < band.low))[known] if known.any() else None
+
+
+def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
+    label = f" ({metric.headline.replace('_', ' ')})" if metric.headline else ""
+    yield metric_link(metric.id, metric.title.lower() + label)
+    if metric.source is Source.SAMPLE:
+        yield f" (sample of {sample_size(results):,})"
+    if metric.source is Source.RANDOM:
+        yield " (random sequences)"
+
+
+POSITIONAL = 0.9  # Voita et al. 2019, section 5.1
+REPEATED = 0.4  # what courses on TransformerLens take
+ON_RANDOM = {
+    ids.INDUCTION_SCORE: ("the token after the earlier occurrence", "induction"),
+    ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
+    ids.PREVIOUS_SCORE: ("the previous token", "previous-token"),
+}
+OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
+
+
+def trend(results: StackResults) -> Iterator[Finding]:
+    """Which layers attend farthest, which nearest, and whether random weights do the same."""
+    name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
+    found = runs(results, name, view) if results.has(name, view) else None
+    if found is None:
+        return
+    near, far = (reported(results, run, name, view) for run in found)
+    if not far.low > near.high:
+        return
+    span = number(even(results, found.high, name, view).value)
+    verb = "attends" if len(found.high) == 1 else "attend"
+    yield finding(
+        results,
+        name,
+        (
+            begun(results, f"{named(found.high).capitalize()} {verb} "),
+            metric_link(name, "farthest"),
+            f": {stated(far, name)} on average; {named(found.low)}: {stated(near, name)}, "
+            f"uniform attention: {span} tokens.",
+            *_untrained_trend(results, found.low, found.high),
+        ),
+        min(near.sentences, far.sentences),
+    )
+
+
+def _untrained_trend(
+    results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
+) -> Iterator[str]:
+    """What the same layers show with random weights."""
+    known, view = metric(ids.ATTENTION_DISTANCE), results.stack.default_view
+    near, far = (untrained(results, run, known, view) for run in (low, high))
+    if near is None or far is None:
+        return
+    there = f"{with_ends(far, known)} and {with_ends(near, known)} tokens, {seeds(results)}"
+    if far.low > near.high:
+        yield f" The same architecture with random weights differs likewise: {there}."
+    else:
+        yield f" The same architecture with random weights shows no such difference: {there}."
+
+
+def sink(results: StackResults) -> Iterator[Finding]:
+    """Which layers attend most to the sink, and how much of the output comes from there."""
+    name, view = ids.SINK_SHARE, View.RAW
+    found = runs(results, name, view) if results.has(name, view) else None
+    if found is None:
+        return
+    least, most = (reported(results, run, name, view) for run in found)
+    chance = even(results, found.high, name, view)
+    if not most.low > chance.value:
+        return
+    beside = f"; {named(found.low)}: {stated(least, name)}" if least.high < most.low else ""
+    verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
+    yield finding(
+        results,
+        name,
+        (
+            begun(results, f"{named(found.high).capitalize()} {verb} most to "),
+            metric_link(name, sink_words(results)),
+            f": {stated(most, name)} of {whose} attention{beside}, uniform attention: "
+            f"{number(chance.value, share=True)}.",
+            *_contributed(results, found.high, most),
+        ),
+        most.sentences,
+    )
+
+
+def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
+    """What the sink contributes, where that is another share than the attention it receives."""
+    name = ids.SINK_NORM_SHARE
+    if not results.has(name, View.RAW):
+        return ()
+    brought = reported(results, run, name, View.RAW)
+    if brought.low <= given.high and brought.high >= given.low:
+        return ()
+    where = "that layer's" if len(run) == 1 else "these layers'"
+    link = metric_link(name, "value-weighted norm ‖αvW_O‖")
+    return (f" They contribute {stated(brought, name)} of {where} ", link, ".")
+
+
+def positional_heads(results: StackResults) -> Iterator[Finding]:
+    """Heads whose strongest key stands at one offset, whatever stands there."""
+    name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
+    heads: list[tuple[Best, str]] = []
+    chance = 0.0
+    for offset in metric(name).labels:
+        for best in reaching(results, name, view, offset, POSITIONAL):
+            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
+            chance = max(chance, uniform(results, name, view, offset, best.head.layer).value)
+    if heads:
+        yield finding(
+            results,
+            name,
+            (
+                *opened(results, metric_link(name, heads_of_kind(len(heads), "positional"))),
+                ": the largest weight at one offset for at least 90 % of queries.",
+                *listed(heads, name),
+                f" (random key: at most {number(chance, share=True)}).",
+            ),
+            min(best.value.sentences for best, _ in heads),
+        )
+
+
+def neighbours(results: StackResults) -> Iterator[Finding]:
+    """Heads that attend to the token before or after."""
+    name, view = ids.ATTENTION_TO, results.stack.default_view
+    for label in ("previous", "next"):
+        best = chosen(results, name, view, label)
+        if best is None:
+            continue
+        chance = uniform(results, name, view, label, best.head.layer)
+        if best.value.low > chance.value:
+            yield finding(
+                results,
+                name,
+                (
+                    begun(results, "Most attention to the "),
+                    metric_link(name, f"{label} token"),
+                    ": ",
+                    head_link(best.head),
+                    f"{best.tied}, {stated(best.value, name)} (uniform attention: "
+                    f"{number(chance.value, share=True)}).",
+                ),
+                best.value.sentences,
+            )
+
+
+def variability(results: StackResults) -> Iterator[Finding]:
+    """The heads that position and content decide most."""
+    name, view = ids.VARIABILITY, results.stack.default_view
+    most = chosen(results, name, view)
+    least = chosen(results, name, view, lowest=True)
+    if most is None or least is None or not most.value.low > least.value.high:
+        return
+    chance = uniform(results, name, view, "", most.head.layer)
+    yield finding(
+        results,
+        name,
+        (
+            metric_link(name, "Attention variability"),
+            " (0: position only) is lowest in ",
+            head_link(least.head),
+            f"{least.tied}, {stated(least.value, name)}, and highest in ",
+            head_link(most.head),
+            f"{most.tied}, {stated(most.value, name)}; uniform attention: "
+            f"{number(chance.value, share=is_share(metric(name)))}.",
+        ),
+        min(least.value.sentences, most.value.sentences),
+    )
+
+
+def repeated_tokens(results: StackResults) -> Iterator[Finding]:
+    """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
+    for name, (where, kind) in ON_RANDOM.items():
+        heads = [(best, "") for best in reaching(results, name, View.RAW, "", REPEATED)]
+        if heads:
+            chance = max(
+                uniform(results, name, View.RAW, "", best.head.layer).value for best, _ in heads
+            )
+            yield finding(
+                results,
+                name,
+                (
+                    begun(results, heads_of_kind(len(heads), kind)),
+                    " on repeated random tokens: at least 40 % of the attention to ",
+                    metric_link(name, where),
+                    ".",
+                    *listed(heads, name),
+                    f" (uniform attention: {number(chance, share=True)}).",
+                ),
+                min(best.value.sentences for best, _ in heads),
+            )

@@ -1,0 +1,291 @@
+"""Questions about sinks and positions: arguments of the literature, and a study's numbers.
+
+Each sentence follows from numbers by rule, names how many heads it speaks of, and is left out
+where its numbers are missing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimates
+from headbook.metrics import ids
+from headbook.report.findings.ablation import replaced
+from headbook.report.findings.finding import Finding, Link
+from headbook.report.head_types import Place, Rest, Types, share
+from headbook.report.results import StackResults
+from headbook.report.roles import sink_words
+from headbook.report.wording import (
+    counted,
+    head_name,
+    head_page,
+    in_hundred,
+    number,
+    percent,
+    small,
+)
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName
+
+Parts = list[str | Link]
+Rule = Callable[[StackResults, Types], Iterator[Finding]]
+
+PATTERN = ids.PATTERN
+# Kinds of sink keys; the first token and separators count as special tokens once more.
+KEYS = {
+    "first": "the first token",
+    "separator": "separators",
+    "special": "other special tokens",
+}
+NAMED = 4  # heads that a sentence names
+POSITIONAL = (Rest.PREVIOUS, Rest.NEXT, Rest.SELF, Rest.OFFSET, Rest.WINDOW)
+
+
+@dataclass(frozen=True)
+class Discussion:
+    """A question, the argument of the literature, and what the numbers say to it."""
+
+    question: str
+    argument: str
+    findings: tuple[Finding, ...]
+
+
+def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
+    """The questions that a stack's numbers say something to."""
+    for question, (argument, rules) in QUESTIONS.items():
+        findings = tuple(finding for rule in rules for finding in rule(results, types))
+        if findings:
+            yield Discussion(question, argument + _unmeasured(results, rules), findings)
+
+
+def _unmeasured(results: StackResults, rules: Sequence[Rule]) -> str:
+    """What is missing where no head was replaced."""
+    if _removed in rules and results.study.corpus_sums.removals is None:
+        return " Only ablation would show whether this holds here; it is not measured."
+    return ""
+
+
+def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How many heads are sink heads, and in which layer most."""
+    known, sinks = _known(types), _sinks(types)
+    if not known:
+        return
+    text = f"Sink heads: {len(sinks):,} of {len(known):,}"
+    if sinks:
+        per_layer = Counter(layer for layer, _ in sinks)
+        layer, most = min(per_layer.items(), key=lambda item: (-item[1], item[0]))
+        size = sum(cell[0] == layer for cell in known)
+        text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
+    even = sum(kind.rest is Rest.UNIFORM and not kind.sink for kind in types.values() if kind)
+    near = f" Near-uniform heads: {even:,}." if _measured(types) else ""
+    yield Finding((f"{text}.{near}",), _sentences(results))
+
+
+def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Shares by layer: how much fixed keys explain, all heads together."""
+    if not results.has(PATTERN, View.RAW, "vertical"):
+        return
+    layers = results.layers(PATTERN, View.RAW, "vertical")
+    there = [layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])]
+    low, top = (pick(there, key=lambda at: float(layers.value[at])) for pick in (min, max))
+    shares = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
+    yield Finding(
+        (
+            "Attention to the same keys from every query, or to all alike, explains ",
+            Link(shares[top], f"metrics/{PATTERN}.html"),
+            f" of the attention in layer {top}",
+            f" (most) and {shares[low]} in layer {low} (least)." if low != top else ".",
+        ),
+        int(layers.sentences[top]),
+    )
+
+
+def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Which of the sink's keys receive most in sink heads."""
+    kinds = Counter(kind for sink in _sinks(types) if (kind := _key(results, sink)))
+    if kinds:
+        listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
+        heads = counted(sum(kinds.values()), "sink head")
+        yield Finding(
+            (f"Largest part of the attention to the sink, over {heads}: {listed}.",),
+            _sentences(results),
+        )
+
+
+def _key(results: StackResults, place: Place) -> str:
+    """The kind of sink key that receives most from a head; empty where it is not known."""
+    own = {k: share(results, ids.ATTENTION_TO, View.RAW, k, place).value for k in KEYS}
+    own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
+    own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
+    best = max(own, key=lambda kind: own[kind])
+    return best if own[best] > 0 else ""
+
+
+def _given(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How much sink heads give to the sink, beside all others."""
+    if not results.has(ids.SINK_SHARE, View.RAW):
+        return
+    given, sinks = results.heads(ids.SINK_SHARE, View.RAW), _sinks(types)
+    own = _values(given, sinks)
+    rest = _values(given, [cell for cell in _known(types) if cell not in sinks])
+    if own:
+        even = float(np.nanmax(results.uniform(ids.SINK_SHARE, View.RAW).value))
+        beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
+        yield Finding(
+            (
+                f"Mean attention to {sink_words(results)} in {counted(len(own), 'sink head')}: ",
+                f"{_mean(own)}{beside}; uniform attention: {number(even, share=True)}.",
+            ),
+            int(given.sentences.max()),
+        )
+
+
+def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How much of the output of sink heads comes from the sink."""
+    if not all(results.has(name, View.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)):
+        return
+    given, brought = (results.heads(m, View.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
+    sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
+    values = _values(brought, sinks)
+    idle = [sink for sink in sinks if brought.high[sink] < given.low[sink] / 2]
+    if values:
+        yield Finding(
+            (
+                f"In {counted(len(values), 'sink head')}, {sink_words(results)} contribute ",
+                Link(_mean(values), "metrics/sink_norm_share.html"),
+                " of the value-weighted norm. Less than half of their share of attention, "
+                f"95 % intervals apart: in {small(len(idle))} of these heads.",
+            ),
+            int(brought.sentences.max()),
+        )
+
+
+def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Which heads are positional, and of which type."""
+    positional, known = _positional(types), _measured(types)
+    if not known:
+        return
+    parts: Parts = [f"Positional heads: {len(positional):,} of {len(known):,}"]
+    if positional:
+        names = Counter(each.rest for p in positional if (each := types[p]))
+        listed = ", ".join(f"{rest} ({n:,})" for rest, n in names.most_common())
+        parts += [f", by type {listed}: ", *_named(results, positional)]
+    yield Finding((*parts, "."), _sentences(results))
+
+
+def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
+    """The largest weights of positional heads, and their attention to the sink."""
+    positional = _positional(types)
+    others = [cell for cell in _known(types) if cell not in positional]
+    for metric, what in (
+        (ids.CONFIDENCE, "Mean maximum weight"),
+        (ids.SINK_SHARE, f"Attention to {sink_words(results)}"),
+    ):
+        if results.has(metric, View.RAW):
+            numbers = results.heads(metric, View.RAW)
+            own, rest = _values(numbers, positional), _values(numbers, others)
+            if own and rest:
+                yield Finding(
+                    (
+                        f"{what}: ",
+                        Link(_mean(own), f"metrics/{metric}.html"),
+                        f" in {counted(len(own), 'positional head')}, {_mean(rest)} in the other "
+                        f"{len(rest):,}.",
+                    ),
+                    int(numbers.sentences.max()),
+                )
+
+
+def _removed(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Verdicts on positional heads that were replaced."""
+    yield from without(results, _positional(types), "positional head")
+
+
+def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterator[Finding]:
+    """Verdicts on some heads of a stack that were replaced one at a time, where any was."""
+    removals = results.study.corpus_sums.removals
+    if removals is None:
+        return
+    wanted = {(results.stack.name, *place) for place in places}
+    amount, how, verdicts = replaced(
+        removals, {k for k, head in enumerate(removals.heads) if tuple(head) in wanted}
+    )
+    if amount:
+        yield Finding(
+            (
+                f"Of {counted(amount, noun)} ",
+                Link("replaced one at a time", "importance.html#list"),
+                f"{how}, {verdicts}.",
+            ),
+            len(removals.content_hash),
+        )
+
+
+QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
+    "Why do most heads of a layer attend to the same token?": (
+        "A common explanation: weights sum to 1, so a head with nothing to add attends to tokens "
+        "whose values are near zero, such as special tokens or the first (Clark et al. 2019, "
+        "Kobayashi et al. 2020, Xiao et al. 2023). Another: tokens have become alike, and with "
+        "them all queries (Dong et al. 2021); not tested here.",
+        (_layers, _kinds, _given, _contributed, _columns),
+    ),
+    "Why not to the token itself?": (
+        "A sink needs values near zero for every query. One fixed token can learn such a value; "
+        "the token itself cannot, because its value depends on its content. Under this inference "
+        "self heads are rare.",
+        (_positions,),
+    ),
+    "Do positional heads contribute?": (
+        "In translation models, previous-token and next-token heads have the highest confidence "
+        "and are among the last to be pruned (Voita et al. 2019).",
+        (_sure, _removed),
+    ),
+}
+
+
+def _known(types: Types) -> list[Place]:
+    return [cell for cell, kind in types.items() if kind is not None]
+
+
+def _measured(types: Types) -> list[Place]:
+    """Return the heads whose type outside the sink is known."""
+    return [cell for cell, kind in types.items() if kind is not None and kind.measured]
+
+
+def _sinks(types: Types) -> list[Place]:
+    return [cell for cell, kind in types.items() if kind is not None and kind.sink]
+
+
+def _positional(types: Types) -> list[Place]:
+    """Heads of one offset or a window whose name does not begin with the sink."""
+    return [p for p, kind in types.items() if kind and not kind.sink and kind.rest in POSITIONAL]
+
+
+def _sentences(results: StackResults) -> int:
+    return int(results.heads(PATTERN, View.RAW, "column").sentences.max())
+
+
+def _named(results: StackResults, places: Sequence[Place]) -> Parts:
+    """Heads by name, the first few."""
+    parts: Parts = []
+    for cell in places[:NAMED]:
+        head = HeadName(results.stack.name, *cell)
+        parts += [", ", Link(head_name(head), head_page(head))]
+    more = [f" and {small(len(places) - NAMED)} more"] if len(places) > NAMED else []
+    return [*parts[1:], *more]
+
+
+def _values(numbers: Estimates, places: Sequence[Place]) -> list[float]:
+    found = [float(numbers.value[cell]) for cell in places]
+    return [value for value in found if not np.isnan(value)]
+
+
+def _mean(values: Sequence[float]) -> str:
+    """A mean over heads with the least and the most."""
+    mean, ends = (
+        percent(float(np.mean(values))),
+        f"{in_hundred(min(values))} to {percent(max(values))}",
+    )
+    return mean if len(values) == 1 else f"{mean} (range over heads {ends})"

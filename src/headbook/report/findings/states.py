@@ -1,0 +1,355 @@
+"""Findings on token states, head outputs and geometry."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.state_vectors import MINIBATCH
+from headbook.metrics import ids
+from headbook.report.findings.finding import Finding, begun, metric, metric_link, opened
+from headbook.report.results import StackResults
+from headbook.report.wording import SPACES, counted, interval, is_share, number, percent
+from headbook.schema import HEAD_RULES, Space, State, View
+from headbook.study.state_geometry import GeometrySums, state_names
+from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Best
+
+ANCHOR_METRIC = ids.ANCHOR_TOKEN
+ANCHOR_COLUMNS = tuple(
+    AnchorColumn(ANCHOR_METRIC, view, label)
+    for label in ("0.9", "top 1 %")
+    for view in (View.RAW, View.NOSINK)
+)
+
+
+def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]]:
+    """How many anchors heads of each layer have, by `ANCHOR_COLUMNS`; empty where none are known.
+
+    Beside it the same for shuffled tokens, and the number of heads that have an anchor.
+    """
+    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
+    if anchors is None:
+        return {}
+    true, mixed = ([anchors.best(c, order) for c in ANCHOR_COLUMNS] for order in (TRUE, SHUFFLED))
+    return {
+        layer: [
+            (distinct(a, layer), distinct(b, layer), int((a.token[layer] >= 0).sum()))
+            for a, b in zip(true, mixed, strict=True)
+        ]
+        for layer in results.stack.attention_layers
+    }
+
+
+def distinct(best: Best, layer: int) -> int:
+    """How many different anchors the heads of a layer have."""
+    return len({*best.token[layer].tolist()} - {-1})
+
+
+DOMINANT = 1 / 4  # part of the anisotropy that one dimension alone must give to be named
+
+
+def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
+    """One sentence a metric; none where its numbers are missing in the input or the last layer."""
+    yield from _anisotropy(sums)
+    yield from _outlier(sums)
+    yield from _alike(sums)
+    yield from _variance(sums)
+    yield from _rank(sums)
+    yield from _path(sums)
+    yield from _cka(sums)
+
+
+def _place(sums: GeometrySums, state: int) -> str:
+    layer, _ = state_names(len(sums.weights))[state]
+    return "the input" if layer is None else f"layer {layer}"
+
+
+def _anisotropy(sums: GeometrySums) -> Iterator[str]:
+    found = sums.of(ids.ANISOTROPY, "raw").value
+    if np.isnan(found).any():
+        return
+    top = int(found.argmax())
+    yield (
+        f"Mean cosine of two tokens of different sentences: {number(found[0])} at the input, "
+        f"{number(found[-1])} after the last layer, highest in {_place(sums, top)} "
+        f"({number(found[top])})."
+    )
+
+
+def _outlier(sums: GeometrySums) -> Iterator[str]:
+    whole = sums.of(ids.ANISOTROPY, "raw").value
+    largest = sums.of(ids.OUTLIER_DIMENSIONS, "largest").value
+    rest = sums.of(ids.ANISOTROPY, "without_outliers").value
+    if np.isnan([whole, largest, rest]).any():
+        return
+    # Where the whole may be nothing, a part of it says nothing.
+    sure = sums.above(ids.ANISOTROPY, "raw")
+    parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
+    state = int(parts.argmax())
+    if parts[state] < DOMINANT:
+        yield (
+            f"No single dimension contributes {percent(DOMINANT)} or more of the mean cosine of "
+            "two tokens in any layer."
+        )
+        return
+    named = sums.largest(state, 1)[0]
+    yield (
+        f"Dimension {named} contributes {number(largest[state])} of the mean cosine of "
+        f"{number(whole[state])} in {_place(sums, state)}; without its three largest dimensions: "
+        f"{number(rest[state])}."
+    )
+
+
+def _alike(sums: GeometrySums) -> Iterator[str]:
+    for name, what in (
+        (ids.SELF_SIMILARITY, "Self-similarity"),
+        (ids.INTRA_SENTENCE_SIMILARITY, "Intra-sentence similarity"),
+    ):
+        found = sums.of(name, "adjusted").value
+        # Without an interval above 0, nothing is more similar.
+        if sums.above(name, "adjusted")[[0, -1]].all():
+            yield (
+                f"{what} above the anisotropy baseline: {number(found[0])} at the input, "
+                f"{number(found[-1])} after the last layer."
+            )
+
+
+def _variance(sums: GeometrySums) -> Iterator[str]:
+    raw, baseline = (
+        sums.of(ids.MAXIMUM_EXPLAINABLE_VARIANCE, label).value for label in ("raw", "baseline")
+    )
+    if not np.isnan([raw[-1], baseline[-1]]).any():
+        yield (
+            "Variance along the best single direction after the last layer: "
+            f"{percent(raw[-1])} for one vocabulary token in all its sentences, "
+            f"{percent(baseline[-1])} for as many random tokens."
+        )
+
+
+def _rank(sums: GeometrySums) -> Iterator[str]:
+    found = sums.of(ids.EFFECTIVE_RANK, "").value
+    if np.isnan(found[[0, -1]]).any():
+        return
+    most = int(np.nanargmax(found))
+    yield (
+        f"Effective rank of {MINIBATCH} tokens: {number(found[0])} of "
+        f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(found[-1])} after the last "
+        f"layer, highest in {_place(sums, most)} ({number(found[most])})."
+    )
+
+
+def _path(sums: GeometrySums) -> Iterator[str]:
+    raw, treated = (
+        sums.of(ids.STANDARDISED_COSINE, label).value for label in ("raw", "standardised")
+    )
+    if not np.isnan([raw[-1], treated[-1]]).any():
+        yield (
+            f"Cosine to the input embedding after the last layer: {number(raw[-1])}; with every "
+            f"dimension standardised: {number(treated[-1])}."
+        )
+
+
+def _cka(sums: GeometrySums) -> Iterator[str]:
+    if np.isnan(sums.cka).any():
+        return
+    steps = np.diag(sums.cka, 1)
+    turn = int(steps.argmin())
+    before, after = (_place(sums, state) for state in (turn, turn + 1))
+    yield (
+        f"Least similar consecutive states: {before} and {after}, CKA "
+        f"{number(float(steps[turn]))}; input and last layer: {number(float(sums.cka[0, -1]))}."
+    )
+
+
+SEGMENTATION_METRIC = ids.SEGMENTATION
+
+
+def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
+    """The layer whose heads together find ends best, and its F1."""
+    numbers = results.layers(SEGMENTATION_METRIC, View.RAW, f"f1:{rule}")
+    layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
+    return layer, numbers.at(layer)
+
+
+SIMILARITY, CENTRED = ids.CONTEXT_SIMILARITY, ids.CONTEXT_SIMILARITY_CENTRED
+ROWS = ids.ROW_SIMILARITY
+DISTANCE, REPETITION = ids.HIGH_PAIR_DISTANCE, ids.REPETITION_LIFT
+PREFERENCE, SEGMENTS = ids.SAME_SENTENCE_PREFERENCE, ids.SEGMENTATION
+ENDS = ids.SEPARATOR_ATTENTION
+TOP = "top 1 %"
+CLOSE = 0.7  # correlation over heads from which on two things go together
+
+
+def summary(results: StackResults) -> Iterator[str]:
+    """One sentence a subject, where the study has its numbers."""
+    yield from _drift(results)
+    yield from _rows(results)
+    yield from _anchors(results)
+    yield from _ends(results)
+    yield from _preference(results)
+    yield from _segments(results)
+
+
+def _text(value: Estimate, name: str) -> str:
+    return number(value.value, share=is_share(metric(name)))
+
+
+def _drift(results: StackResults) -> Iterator[str]:
+    if not results.has(DISTANCE, View.RAW, TOP):
+        return
+    numbers = results.layers(DISTANCE, View.RAW, TOP)
+    layers = results.stack.attention_layers
+    first, last = numbers.at(layers[0]), numbers.at(layers[-1])
+    if last.high < first.low:
+        verdict = "nearer than in the first"
+    elif last.low > first.high:
+        verdict = "farther than in the first, unlike in the paper"
+    else:
+        verdict = "no clear difference"
+    values = np.where(np.isnan(numbers.value), np.inf, numbers.value)
+    least = int(values.argmin())
+    yield (
+        "Distance of tokens with nearly the same head output (top 1 % of pairs), over that of all "
+        f"pairs: {_text(first, DISTANCE)} in layer {layers[0]}, {_text(last, DISTANCE)} in layer "
+        f"{layers[-1]} ({verdict}). Smallest in layer {least}: "
+        f"{_text(numbers.at(least), DISTANCE)}."
+    )
+
+
+def _rows(results: StackResults) -> Iterator[str]:
+    if not (results.has(SIMILARITY, View.RAW, "all") and results.has(ROWS, View.RAW, "all")):
+        return
+    written = results.heads(SIMILARITY, View.RAW, "all").value.ravel()
+    rows = results.heads(ROWS, View.RAW, "all").value.ravel()
+    both = ~np.isnan(written) & ~np.isnan(rows)
+    if both.sum() < 3 or not (written[both].std() and rows[both].std()):
+        return
+    r = float(np.corrcoef(written[both], rows[both])[0, 1])
+    verdict = (
+        "similar outputs mostly come from similar rows"
+        if r >= CLOSE
+        else "similar outputs are not only due to similar rows"
+    )
+    yield (
+        f"Across {int(both.sum()):,} heads, similarity of outputs correlates with similarity of "
+        f"attention rows (r = {number(r)}): {verdict}."
+    )
+
+
+def _anchors(results: StackResults) -> Iterator[str]:
+    layers = results.once(anchor_layers)
+    if not layers:
+        return
+    true, mixed, heads = (sum(counts[0][i] for counts in layers.values()) for i in range(3))
+    yield (
+        f"Different anchors per layer, summed over layers: {true:,} for the "
+        f"{counted(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of each "
+        "sentence shuffled."
+    )
+
+
+def _ends(results: StackResults) -> Iterator[str]:
+    names = {"separator": "special separators", "sentence_end": "., ! and ?"}
+    for label, name in names.items():
+        if not results.has(ENDS, View.RAW, label):
+            continue
+        numbers = results.layers(ENDS, View.RAW, label)
+        most = int(np.nanargmax(numbers.value))
+        by_norm = results.layers(ENDS, View.RAW, f"{label}_by_norm").at(most)
+        weighted = (
+            f", value-weighted {number(by_norm.value, share=True)}"
+            if not np.isnan(by_norm.value)
+            else ""
+        )
+        yield (
+            f"Attention to {name} is highest in layer {most}: "
+            f"{_text(numbers.at(most), ENDS)}{weighted}, from tokens that see one."
+        )
+
+
+def _preference(results: StackResults) -> Iterator[str]:
+    if not results.has(PREFERENCE, View.RAW, TOP):
+        return
+    numbers = results.layers(PREFERENCE, View.RAW, TOP)
+    most = int(np.nanargmax(numbers.value))
+    yield (
+        "Odds that similar tokens are of one sentence, over those of other pairs of the same "
+        f"distance: at most {_text(numbers.at(most), PREFERENCE)} (layer {most})."
+    )
+
+
+def _segments(results: StackResults) -> Iterator[str]:
+    if not results.has(SEGMENTS, View.RAW, "f1:even"):
+        return
+    found = {}
+    for rule in HEAD_RULES:
+        layer, f1 = best_layer(results, rule)
+        found[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
+    first = results.stack.attention_layers[0]
+    base = {
+        rule: _text(results.layers(SEGMENTS, View.RAW, f"f1:{rule}").at(first), SEGMENTS)
+        for rule in ("punctuation", "even")
+    }
+    yield (
+        f"Sentence ends, best F1: {found['similarity']} by dips of similarity, "
+        f"{found['attention']} by attention to ., ! and ?. Baselines: {base['punctuation']} for "
+        f"every ., ! and ?, {base['even']} at even distances."
+    )
+
+
+def drift(results: StackResults) -> Iterator[Finding]:
+    """How far tokens travel from their input."""
+    numbers = results.tokens(ids.COSINE_TO_INPUT, State.OUT, None, "all")
+    if numbers is None or len(numbers.value) < 2:
+        return
+    first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
+    if last.high < first.low or last.low > first.high:
+        verb = "falls" if last.value < first.value else "rises"
+        before = f"{_cosine(first.value)} {interval(first.low, first.high)}"
+        after = f"{_cosine(last.value)} {interval(last.low, last.high)}"
+        yield Finding(
+            (
+                *opened(results, metric_link(ids.COSINE_TO_INPUT, "Cosine to the input embedding")),
+                f" {verb} from {before} after layer 0 to {after} after layer "
+                f"{len(numbers.value) - 1}.",
+            ),
+            last.sentences,
+        )
+
+
+def _cosine(value: float) -> str:
+    """A cosine beside 0 in three digits: 0 is not an end of its range, and ``> −0.01`` no value."""
+    return number(value) if abs(value) >= 0.005 else f"{value + 0.0:.3f}".replace("-", "−")
+
+
+def own_word(results: StackResults) -> Iterator[Finding]:
+    """Until which layer tokens are nearest to their own vocabulary token."""
+    for space in Space:
+        numbers = results.tokens(ids.VOCABULARY_RANK, State.OUT, space, "all")
+        if numbers is None:
+            continue
+        last = numbers.at(len(numbers.value) - 1)
+        near = [layer for layer, high in enumerate(numbers.high) if high < np.log10(2)]
+        if not near or last.low <= np.log10(2):
+            return
+        yield Finding(
+            (
+                begun(results, f"Up to layer {_end(near)}, a typical token is nearest to its own "),
+                "vocabulary token; after the last layer, ",
+                metric_link(ids.VOCABULARY_RANK, "others are nearer"),
+                f": {number(10**last.value - 1)} {interval(10**last.low - 1, 10**last.high - 1)} "
+                f"(geometric mean, compared with {SPACES[space]}).",
+            ),
+            last.sentences,
+        )
+        return
+
+
+def _end(layers: list[int]) -> int:
+    """The end of the run of layers that begins with the first."""
+    end = layers[0]
+    for layer in layers:
+        if layer > end + 1:
+            break
+        end = layer
+    return end

@@ -1,0 +1,150 @@
+"""What the list of heads says of each: its type, what it attends to, its best relation."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats
+from headbook.metrics import ids
+from headbook.report.head_types import NOT_MEASURED, Place, Types, head_types, share
+from headbook.report.relation_counts import METRIC, VIEW, words_of
+from headbook.report.relation_tests import tests_of
+from headbook.report.relations import (
+    HeadRelation,
+    HeadRelations,
+    head_relations,
+    points,
+    relation_words,
+)
+from headbook.report.results import StackResults
+from headbook.report.wording import head_name, head_page, number, rule_phrase
+from headbook.schema import View
+from headbook.study.sentence_data import HeadName, heads_of
+
+LOOKS = {
+    "previous": "previous token",
+    "next": "next token",
+    "self": "the token itself",
+    "first": "first token",
+    "separator": "separators",
+    "special": "other special tokens",
+    "punctuation": "punctuation",
+    "same_token": "other occurrences of the token",
+    "same_word": "other subword tokens of the word",
+}
+LEAST = 0.01  # beyond uniform attention; less is not worth a name
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A word about a head, with the number behind it.
+
+    Attributes:
+        word: what readers filter by; empty where nothing is known.
+        behind: what stands beside it.
+        size: the number that puts heads with the same word in order, None without one.
+    """
+
+    word: str = ""
+    behind: str = ""
+    size: float | None = None
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """A head in the list.
+
+    Attributes:
+        head: its stack, layer and number.
+        name, href: the head and its page.
+        label: its type.
+        looks: the kind of key that receives most beyond uniform attention.
+        relation: the one it serves best, with the best surface rule beside it.
+        beats: whether the relation is claimed: above that rule family-wise, and more than a
+            preference for a class of words.
+    """
+
+    head: HeadName
+    name: str
+    href: str
+    label: Fact
+    looks: Fact
+    relation: Fact
+    beats: bool
+
+
+def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
+    """Every head of a stack, layer by layer."""
+    return results.once(_facts)
+
+
+def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
+    types, relations = head_types(results), _relations(results)
+    return tuple(_of(results, head, types, relations) for head in heads_of(results.stack))
+
+
+def _of(
+    results: StackResults, head: HeadName, types: Types, relations: HeadRelations | None
+) -> HeadFacts:
+    cell = head.layer, head.head
+    head_type, best = types.get(cell), relations.at(*cell) if relations else None
+    tests = results.once(tests_of) if best else None
+    beats = best is not None and tests is not None and tests.claims(best.label, cell)
+    return HeadFacts(
+        head=head,
+        name=head_name(head),
+        href=head_page(head),
+        label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
+        looks=_looks(results, cell),
+        relation=_relation(best, beats=beats) if best else Fact(),
+        beats=beats,
+    )
+
+
+def _looks(results: StackResults, place: Place) -> Fact:
+    """Among all keys; the first token and separators are not counted as special once more."""
+    own, gain = {}, {}
+    for kind in LOOKS:
+        given = share(results, ids.ATTENTION_TO, View.RAW, kind, place).value
+        if not math.isnan(given):
+            even = results.uniform(ids.ATTENTION_TO, View.RAW, kind).value[place[0]]
+            own[kind], gain[kind] = given, given - float(even)
+    if "special" in own:
+        own["special"] -= own.get("first", 0) + own.get("separator", 0)
+        gain["special"] -= gain.get("first", 0) + gain.get("separator", 0)
+    ranked = sorted((kind for kind in gain if gain[kind] >= LEAST), key=lambda kind: -gain[kind])
+    if not ranked:
+        return Fact()
+    shares = [number(own[kind], share=True) for kind in ranked[:2]]
+    behind = f"{shares[0]}, {LOOKS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
+    return Fact(LOOKS[ranked[0]], behind, own[ranked[0]])
+
+
+def _relation(best: HeadRelation, *, beats: bool) -> Fact:
+    rule = rule_phrase(best.rule)
+    other = number(best.at_rule.value, share=True)
+    if beats:
+        ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
+        compared = f"{points(best.margin.value)} points {ends} over {rule} ({other})"
+    else:
+        compared = f"not clearly above {rule} ({other})"
+    accuracy = best.accuracy.value
+    return Fact(relation_words(best.label), f"{number(accuracy, share=True)}, {compared}", accuracy)
+
+
+def _relations(results: StackResults) -> HeadRelations | None:
+    """None where the study did not keep what the comparison needs."""
+    words = words_of(results)
+    if not words:
+        return None
+    return head_relations(*words, np.stack([*_uniform(results, words[0].labels)], -1))
+
+
+def _uniform(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
+    for label in labels:
+        if results.has(METRIC, VIEW, label):
+            yield results.uniform(METRIC, VIEW, label).value
+        else:
+            yield np.full(results.stack.n_layers, math.nan)

@@ -1,0 +1,468 @@
+"""The type of a head by shares of its attention, and how types are lettered and coloured.
+
+Shares of attention decide, not fits, so that a reader can check the name by eye. Wherever a share
+decides, it is corrected for chance (`Share.corrected`): 0 for uniform attention at any length, so
+that short sentences, in which every token is near, make no local window.
+
+1. *Sink*: the share of all attention on the sink. From `SOME_SINK` on the sink is one of the two
+   parts; from `SINK` on the name begins with it.
+2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
+   left out), is the first that holds: near-uniform, normalised entropy of at least `EVEN` and none
+   of the shares below reaches `HALF` (0.7 within three tokens still has an entropy of 0.84 in a
+   sentence of 20 tokens); key-driven, a fit of one weight per key leaves at most `KEYS_LEFT`; at
+   least `HALF` at one offset (previous-token, next-token, self, offset k), on other occurrences of
+   the token where there are any, or within three tokens either way; in texts of several sentences,
+   odds of at least `ODDS` for the query's own. Else the head is mixed, and its two largest positive
+   shares are named.
+
+The thresholds are conventions: a head within `MARGIN` of one is near the border of the type on the
+other side.
+
+Shares are taken among ordinary keys: the sink is masked and rows are renormalised. Among all keys
+each share of a head that gives most of its attention to the sink is small, and so is its ratio to
+uniform attention, whatever the head prefers of the rest: a head that gives half of its attention to
+the sink and the rest evenly would seem to avoid every part of speech.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
+from headbook.metrics import ids
+from headbook.metrics.patterns.type_shares import EVEN, KEYS, OFFSETS, ONE_OFFSET, PARTS
+from headbook.report.results import StackResults
+from headbook.report.wording import percent, signed
+from headbook.schema import View
+
+METRIC = ids.TYPE_SHARES
+ROOM = 0.05  # least 1 - u: closer to 1, uniform attention leaves a share no room to differ
+ROUNDING = 1e-9  # by which sums that should reach a threshold may miss it
+Place = tuple[int, int]  # layer and head
+Key = TypeVar("Key", int, str)
+
+
+class Share(NamedTuple):
+    """A share of attention beside the share that uniform attention gives.
+
+    Attributes:
+        value: the share of attention, 0 to 1; NaN if it was not measured.
+        even: the share that uniform attention over the same keys gives, for the same queries.
+    """
+
+    value: float = math.nan
+    even: float = math.nan
+
+    @property
+    def corrected(self) -> float:
+        """Share corrected for chance: 0 for uniform attention, 1 for all of it.
+
+        NaN if either number is missing, or if uniform attention gives more than 95 %.
+        """
+        if not 1 - self.even >= ROOM - ROUNDING:
+            return math.nan
+        return (self.value - self.even) / (1 - self.even)
+
+
+NO_SHARE = Share()
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Numbers that decide the type of one head; NaN if a number is missing.
+
+    Attributes:
+        sink: share of all attention on the sink.
+        parts: shares of the attention outside the sink that sum to 1, by `PARTS`; in
+            cross-attention ``punctuation`` and ``words``.
+        offsets: shares outside the sink at one offset, by offsets of 2 and more either way.
+        same_token: share outside the sink on other occurrences of the query's token, over queries
+            that see one.
+        own_sentence: share outside the sink on the query's own sentence, in texts of several.
+        entropy: normalised entropy outside the sink.
+        column: what one weight per key leaves unexplained outside the sink.
+        keys: share of sentences in which the key of largest weight is of a class, by class.
+        left_out: share of queries with more than 90 % of their attention on the sink.
+    """
+
+    sink: Share
+    parts: Mapping[str, Share] = field(default_factory=dict)
+    offsets: Mapping[int, Share] = field(default_factory=dict)
+    same_token: Share = NO_SHARE
+    own_sentence: Share = NO_SHARE
+    entropy: float = math.nan
+    column: float = math.nan
+    keys: Mapping[str, float] = field(default_factory=dict)
+    left_out: float = math.nan
+
+    @property
+    def window(self) -> Share:
+        """Share outside the sink within three tokens either way."""
+        near = [self.parts.get(name, NO_SHARE) for name in (*ONE_OFFSET, "near")]
+        return Share(sum(each.value for each in near), sum(each.even for each in near))
+
+    @property
+    def odds(self) -> float:
+        """Odds of the query's own sentence over its odds under uniform attention."""
+        own, even = self.own_sentence
+        if math.isnan(own) or not 0 < even < 1:
+            return math.nan
+        return math.inf if own >= 1 else own / (1 - own) * (1 - even) / even
+
+    @property
+    def largest(self) -> list[str]:
+        """Names of the parts above uniform attention, the largest corrected share first."""
+        above = {name: each.corrected for name, each in self.parts.items() if each.corrected > 0}
+        return sorted(above, key=lambda name: -above[name])
+
+    @property
+    def best_offset(self) -> int:
+        """Offset of the largest corrected share among offsets of 2 and more; 0 without one."""
+        known = {k: each.corrected for k, each in self.offsets.items()}
+        known = {k: value for k, value in known.items() if not math.isnan(value)}
+        return max(known, key=lambda k: known[k], default=0)
+
+
+Ask = Callable[[str, View, str], float]
+
+
+def shares_of(results: StackResults, place: Place) -> Shares:
+    """Return the numbers of one head that decide its type."""
+
+    def ask(metric: str, view: View, label: str) -> float:
+        return share(results, metric, view, label, place).value
+
+    return shares_by(ask, sink_share(results, place), crosses=results.stack.crosses)
+
+
+def sink_share(results: StackResults, place: Place) -> Share:
+    """Return the share of a head's attention on the sink."""
+    value = share(results, ids.SINK_SHARE, View.RAW, "", place).value
+    if math.isnan(value):
+        return NO_SHARE
+    return Share(value, float(results.uniform(ids.SINK_SHARE, View.RAW).value[place[0]]))
+
+
+def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> Shares:
+    """Return the numbers that decide a type, looked up by metric, view and label.
+
+    Args:
+        ask: returns a number of the head; NaN if it is missing.
+        sink: share of all attention on the sink.
+        crosses: whether queries and keys are of two texts.
+    """
+
+    def of(label: str) -> Share:
+        return Share(ask(METRIC, View.RENORM, label), ask(METRIC, View.RENORM, EVEN[label]))
+
+    marks = of("punctuation")
+    parts = {name: of(name) for name in PARTS}
+    if crosses:
+        parts = {"punctuation": marks, "words": Share(1 - marks.value, 1 - marks.even)}
+    keys = {kind: ask(METRIC, View.RENORM, f"key_{kind}") for kind in KEYS}
+    return Shares(
+        sink=sink,
+        parts=_known(parts),
+        offsets=_known({int(k): of(k) for k in OFFSETS}),
+        same_token=of("same_token"),
+        own_sentence=of("own_sentence"),
+        entropy=ask(ids.RELATIVE_ENTROPY, View.RENORM, ""),
+        column=ask(METRIC, View.RENORM, "column"),
+        keys={kind: value for kind, value in keys.items() if not math.isnan(value)},
+        left_out=ask(METRIC, View.RENORM, "left_out"),
+    )
+
+
+def _known(shares: Mapping[Key, Share]) -> dict[Key, Share]:
+    return {name: each for name, each in shares.items() if not math.isnan(each.value)}
+
+
+def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Estimate:
+    """Return a number of one head; NaN if the study lacks it."""
+    if not results.has(metric, view, label):
+        return NO_ESTIMATE
+    return results.heads(metric, view, label).at(*place)
+
+
+SINK, SOME_SINK, HALF, EVENNESS, KEYS_LEFT, ODDS = 0.5, 0.25, 0.5, 0.8, 0.15, 2.0
+MARGIN = 0.1  # of a threshold
+NOT_MEASURED = "not measured"
+
+
+class Rest(StrEnum):
+    """What a head does outside the sink."""
+
+    PREVIOUS = "previous-token"
+    NEXT = "next-token"
+    SELF = "self"
+    OFFSET = "offset"
+    SAME = "same-token"
+    WINDOW = "local-window"
+    UNIFORM = "near-uniform"
+    KEYS = "key-driven"
+    OWN = "own-sentence"
+    MIXED = "mixed"
+    NOT_MEASURED = NOT_MEASURED
+    """The study lacks the shares, or the entropy that near-uniform heads have."""
+    NONE = ""
+    """All rows give more than 90 % to the sink."""
+
+
+UNNAMED = {Rest.NOT_MEASURED, Rest.NONE}  # no types that lists group by
+AT_ONE_OFFSET = {"previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF}
+PART_NAMES = {
+    "previous": "previous token",
+    "next": "next token",
+    "self": "the token itself",
+    "near": "tokens 2–3 away",
+    "punctuation": "distant punctuation",
+    "repeated": "distant same token",
+    "before": "distant earlier tokens",
+    "after": "distant later tokens",
+    "words": "words",
+}
+KEY_NAMES = {
+    "punctuation": "punctuation",
+    "first": "first word",
+    "last": "last word",
+    "function": "function words",
+    "content": "content words",
+    "other": "no class",
+}
+
+
+@dataclass(frozen=True)
+class HeadType:
+    """The type of one head.
+
+    Attributes:
+        shares: the numbers behind it.
+        sink: whether the name begins with the sink; ``some_sink``: whether it names it at all.
+        rest: what it is outside the sink.
+        offset: of `Rest.OFFSET`, key minus query; 0 else.
+        border: what it would be beyond a threshold that it is close to.
+    """
+
+    shares: Shares
+    sink: bool
+    some_sink: bool
+    rest: Rest
+    offset: int = 0
+    border: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """One or two kinds, by which pages colour it: ``sink``, rests, and parts of a mixed one."""
+        sink = ("sink",) if self.some_sink else ()
+        if self.rest is Rest.NONE:
+            return sink or (NOT_MEASURED,)
+        if self.rest is Rest.MIXED and self.sink:
+            return sink
+        if self.rest is Rest.MIXED:
+            return (*sink, *self.shares.largest[: 2 - len(sink)]) or (str(Rest.MIXED),)
+        return (*sink, str(self.rest))
+
+    @property
+    def name(self) -> str:
+        """As readers meet it, shares of the sink beside."""
+        return self._named(f"sink ({percent(self.shares.sink.value)})")
+
+    @property
+    def short(self) -> str:
+        """The same without shares."""
+        return self._named("sink")
+
+    def _named(self, sink: str) -> str:
+        if self.sink:
+            return sink + ("" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}")
+        if self.rest is Rest.MIXED and self.parts != (Rest.MIXED,):
+            return "mixed: " + " + ".join(PART_NAMES.get(part, part) for part in self.parts)
+        return (f"{sink} + " if self.some_sink else "") + (self._rest or NOT_MEASURED)
+
+    @property
+    def family(self) -> str:
+        """First part of the name, by which lists group and filter; empty if not measured."""
+        return "sink" if self.sink else "" if self.rest in UNNAMED else str(self.rest)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the study has the numbers that decide the type outside the sink."""
+        return self.rest is not Rest.NOT_MEASURED
+
+    @property
+    def detail(self) -> str:
+        """What its name says beyond the family: a share, an offset, a second part."""
+        if self.sink:
+            rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
+            return f"{percent(self.shares.sink.value)}{rest}"
+        if self.rest is Rest.MIXED:
+            parts = (part for part in self.parts if part != Rest.MIXED)
+            return " + ".join(PART_NAMES.get(part, part) for part in parts)
+        about = self._rest.removeprefix(str(self.rest)).strip(" ()")
+        sink = f"sink {percent(self.shares.sink.value)}" if self.some_sink else ""
+        return ", ".join(part for part in (about, sink) if part)
+
+    @property
+    def near(self) -> str:
+        """What it borders on, in words; empty where it is clear."""
+        return f"near the border of {' and of '.join(self.border)}" if self.border else ""
+
+    @property
+    def _rest(self) -> str:
+        """The name of the rest."""
+        if self.rest is Rest.OFFSET:
+            return f"offset {signed(self.offset)}"
+        if self.rest is Rest.KEYS and self.shares.keys:
+            best = max(self.shares.keys, key=lambda kind: self.shares.keys[kind])
+            return f"key-driven ({KEY_NAMES[best]})" if best != "other" else "key-driven"
+        return str(self.rest)
+
+
+class _Tests:
+    """Tests against thresholds, one of which may be turned round; notes which are close."""
+
+    def __init__(self, turned: str = "") -> None:
+        self._turned = turned
+        self.close: list[str] = []
+
+    def __call__(self, name: str, value: float, limit: float, *, most: bool = False) -> bool:
+        """Whether a value is at least, or at most, a limit; a missing one never is."""
+        if math.isnan(value):
+            return False
+        if abs(value - limit) <= MARGIN * limit + ROUNDING:
+            self.close.append(name)
+        holds = value <= limit + ROUNDING if most else value >= limit - ROUNDING
+        return holds != (name == self._turned)
+
+
+def head_type(shares: Shares) -> HeadType:
+    """The type that the rule gives, and what it is near the border of."""
+    tests = _Tests()
+    found = _decide(shares, tests)
+    others = [_decide(shares, _Tests(name)).short for name in tests.close]
+    border = tuple(dict.fromkeys(name for name in others if name != found.short))
+    return HeadType(found.shares, found.sink, found.some_sink, found.rest, found.offset, border)
+
+
+def _decide(shares: Shares, holds: _Tests) -> HeadType:
+    sink = holds("sink", shares.sink.corrected, SINK)
+    some = sink or holds("some sink", shares.sink.corrected, SOME_SINK)
+    rest, offset = _rest(shares, holds)
+    return HeadType(shares, sink, some, rest, offset)
+
+
+def _rest(shares: Shares, holds: _Tests) -> tuple[Rest, int]:
+    """Return the first type that holds, and its offset."""
+    if shares.left_out >= 1 - ROUNDING:
+        return Rest.NONE, 0
+    reached = [rest for rest, value in _halves(shares) if holds(str(rest), value, HALF)]
+    missing = math.isnan(shares.entropy) and not reached
+    if not shares.parts or missing:
+        return Rest.NOT_MEASURED, 0
+    # Half of the attention in one sentence of two still has a high entropy.
+    apart = holds("own share", shares.own_sentence.corrected, HALF) or bool(reached)
+    if holds(Rest.UNIFORM, shares.entropy, EVENNESS) and not apart:
+        return Rest.UNIFORM, 0
+    if holds(Rest.KEYS, shares.column, KEYS_LEFT, most=True):
+        return Rest.KEYS, 0
+    if reached:
+        return reached[0], shares.best_offset if reached[0] is Rest.OFFSET else 0
+    return (Rest.OWN if holds(Rest.OWN, shares.odds, ODDS) else Rest.MIXED), 0
+
+
+def _halves(shares: Shares) -> Iterator[tuple[Rest, float]]:
+    """Yield the types that half of the attention decides, with their corrected shares."""
+    for part, rest in AT_ONE_OFFSET.items():
+        yield rest, shares.parts.get(part, NO_SHARE).corrected
+    yield Rest.OFFSET, shares.offsets.get(shares.best_offset, NO_SHARE).corrected
+    yield Rest.SAME, shares.same_token.corrected
+    yield Rest.WINDOW, shares.window.corrected
+
+
+Types = Mapping[Place, HeadType | None]
+
+
+def head_types(results: StackResults) -> Types:
+    """The type of every head, by layer and head; None where its numbers are missing."""
+    return results.once(_types)
+
+
+def _types(results: StackResults) -> Types:
+    stack = results.stack
+    heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    return {head: _of(results, head) for head in heads}
+
+
+def _of(results: StackResults, place: Place) -> HeadType | None:
+    shares = shares_of(results, place)
+    return None if math.isnan(shares.sink.value) else head_type(shares)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A part of a type as pages show it: class of its colour, letter and name."""
+
+    style: str
+    letter: str
+    name: str
+
+
+KINDS = {
+    "sink": Kind("sink", "S", "sink"),
+    Rest.PREVIOUS: Kind("previous", "P", "previous-token"),
+    Rest.NEXT: Kind("next", "N", "next-token"),
+    Rest.SELF: Kind("self", "I", "self"),
+    Rest.OFFSET: Kind("offset", "K", "one other offset"),
+    Rest.SAME: Kind("same", "R", "same token"),
+    Rest.WINDOW: Kind("window", "W", "local window"),
+    Rest.UNIFORM: Kind("uniform", "U", "near-uniform"),
+    Rest.KEYS: Kind("keys", "C", "key-driven"),
+    Rest.OWN: Kind("own", "O", "own sentence"),
+    "distant": Kind("distant", "D", "distant tokens"),
+    Rest.MIXED: Kind("distant", "M", "mixed"),
+    Rest.NOT_MEASURED: Kind("unmeasured", "–", NOT_MEASURED),
+}
+# Shares that a mixed head is named by, as the kinds that they belong to.
+OF_SHARE = {
+    "previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF, "near": Rest.WINDOW,
+    "punctuation": "distant", "repeated": Rest.SAME, "before": "distant", "after": "distant",
+    "words": "distant",
+}  # fmt: skip
+
+
+def kinds_of(found: HeadType) -> tuple[Kind, ...]:
+    """The one or two kinds of a type, each once."""
+    kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
+    return tuple(dict.fromkeys(kinds))
+
+
+def letters_of(found: HeadType) -> str:
+    """The letters of a type, one or two."""
+    return "".join(kind.letter for kind in kinds_of(found))
+
+
+def style_of(found: HeadType) -> str:
+    """Classes of a type's colours."""
+    first, *second = kinds_of(found)
+    return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
+
+
+TAG_VIEW = View.RENORM  # of attention that words of a part of speech receive
+
+
+def much_to_sink(results: StackResults, place: Place) -> float:
+    """Return the share of its attention that a head gives to the sink, if that is much.
+
+    NaN below `SOME_SINK`, corrected for uniform attention as in the types of heads, and where the
+    share is not measured.
+    """
+    given = sink_share(results, place)
+    return given.value if given.corrected >= SOME_SINK else math.nan
+
+
+def sink_remark(results: StackResults, place: Place) -> str:
+    """Return a sentence on what shares by part of speech leave out; empty if that is little."""
+    given = much_to_sink(results, place)
+    return "" if math.isnan(given) else f"{percent(given)} of all its attention goes to the sink."

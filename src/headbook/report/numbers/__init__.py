@@ -1,1 +1,0 @@
-"""Numbers of a study by name, and what follows from them."""

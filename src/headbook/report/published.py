@@ -1,0 +1,660 @@
+"""Figures that papers print about GPT-2 and BERT, and how a study computes each.
+
+Where something is missing, the value is NaN; where no interval is defined, its ends are.
+
+None is a target that a study must meet: texts, annotation and details of definitions differ, and
+each group says how. Heads and layers count from 0. `docs/published-results.md` has the figures as
+well, with commands, and those that no study computes.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
+from headbook.metrics import all_metrics, ids
+from headbook.report.ablation import primary
+from headbook.report.relation_counts import best_offsets
+from headbook.report.results import StackResults
+from headbook.report.wording import head_name, is_share, number, percent, with_unit
+from headbook.schema import UPOS, HeadColumn, Replacement, Target, View
+from headbook.study import ablation_tests
+from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
+from headbook.study.ablation_tests import TOP
+from headbook.study.sentence_data import HeadName
+
+
+def alone(value: float, numbers: Estimates) -> Estimate:
+    """A value without an interval, and how many sentences are behind it."""
+    return Estimate(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
+
+
+class Quantity(ABC):
+    """What can be computed from the results of a stack."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[HeadColumn, ...]:
+        """Which numbers of heads it is computed from."""
+
+    @property
+    @abstractmethod
+    def how(self) -> str:
+        """What of them it takes, in words."""
+
+    @abstractmethod
+    def compute(self, results: StackResults) -> Estimate:
+        """The value, given that all columns are there."""
+
+    def number(self, results: StackResults) -> Estimate:
+        """The value; NaN where a column is missing."""
+        return self.compute(results) if all(results.has(*c) for c in self.columns) else NO_ESTIMATE
+
+    @property
+    def share(self) -> bool:
+        """Whether values are parts of a whole."""
+        return is_share(all_metrics()[self.columns[0].metric])
+
+    def written(self, value: float) -> str:
+        """A value the way its metric wants."""
+        metric = all_metrics()[self.columns[0].metric]
+        return with_unit(number(value, share=self.share), metric.unit)
+
+
+class Count(Quantity):
+    """What is counted."""
+
+    def written(self, value: float) -> str:
+        """A whole number."""
+        return number(value) if math.isnan(value) else f"{value:.0f}"
+
+
+@dataclass(frozen=True)
+class OfColumn(Quantity):
+    """What is computed from one column."""
+
+    column: HeadColumn
+
+    @property
+    def columns(self) -> tuple[HeadColumn, ...]:
+        """The one column."""
+        return (self.column,)
+
+
+@dataclass(frozen=True)
+class AtHead(OfColumn):
+    """The number of one head, with its interval over sentences; counted from 0."""
+
+    layer: int
+    head: int
+
+    @property
+    def how(self) -> str:
+        """The head's name."""
+        return f"L{self.layer}·H{self.head}"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The head's number; NaN where the stack has no such head."""
+        heads = results.heads(*self.column)
+        there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
+        return heads.at(self.layer, self.head) if there else NO_ESTIMATE
+
+
+@dataclass(frozen=True)
+class MeanOver(OfColumn):
+    """The mean over the heads of some layers, or of all; every head counts the same.
+
+    Its interval is the mean of theirs: at least as wide as it need be, since no mean varies more
+    than its parts do on average.
+    """
+
+    layers: tuple[int, ...] = ()
+
+    @property
+    def how(self) -> str:
+        """Which heads."""
+        where = f"layers {self.layers[0]}–{self.layers[-1]}" if self.layers else "all layers"
+        return f"mean over the heads of {where}"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The mean; NaN where the stack lacks a layer."""
+        heads = results.heads(*self.column)
+        if self.layers and max(self.layers) >= len(heads.value):
+            return NO_ESTIMATE
+        chosen = [*self.layers] or slice(None)
+        there = ~np.isnan(heads.value[chosen])
+        if not there.any():
+            return NO_ESTIMATE
+        value, low, high = (float(part[chosen][there].mean()) for part in heads[:3])
+        return Estimate(value, low, high, int(heads.sentences.max()), math.nan)
+
+
+@dataclass(frozen=True)
+class Largest(OfColumn):
+    """The largest number of any head, with that head's own interval."""
+
+    how = "largest of all heads"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The number of that head."""
+        heads = results.heads(*self.column)
+        return heads.at(*divmod(int(np.nanargmax(heads.value)), heads.value.shape[1]))
+
+
+@dataclass(frozen=True)
+class SpreadOver(OfColumn):
+    """The standard deviation over all heads, their number as divisor."""
+
+    how = "standard deviation over all heads"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The deviation, without an interval."""
+        heads = results.heads(*self.column)
+        return alone(float(np.nanstd(heads.value)), heads)
+
+
+@dataclass(frozen=True)
+class HeadsAbove(OfColumn, Count):
+    """How many heads lie above a threshold."""
+
+    least: float
+
+    @property
+    def how(self) -> str:
+        """Which heads."""
+        return f"number of heads above {OfColumn.written(self, self.least)}"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The number of heads, without an interval."""
+        heads = results.heads(*self.column)
+        return alone(float((heads.value > self.least).sum()), heads)
+
+
+@dataclass(frozen=True)
+class AtOffset(OfColumn):
+    """The share that the best fixed offset finds of the column's relation, on the sample."""
+
+    how = "best fixed offset, −5 to +5"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The share, without an interval; NaN where the study kept no relations."""
+        sums = results.study.corpus_sums.heads[results.stack.name]
+        words = sums.strongest_words
+        if words is None:
+            return NO_ESTIMATE
+        _, shares = best_offsets(words)
+        share = float(shares[words.labels.index(self.column.label)])
+        return Estimate(share, math.nan, math.nan, len(words.index), math.nan)
+
+
+@dataclass(frozen=True)
+class Correlation(Quantity):
+    """Pearson's correlation of two numbers over the heads that have both.
+
+    No interval and no p: heads of one model are not independent.
+    """
+
+    how = "Pearson correlation over all heads"
+    one: HeadColumn
+    other: HeadColumn
+
+    @property
+    def columns(self) -> tuple[HeadColumn, ...]:
+        """Both."""
+        return self.one, self.other
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The correlation; NaN where one of the two does not vary."""
+        numbers = [results.heads(*column) for column in self.columns]
+        one, other = (each.value.ravel() for each in numbers)
+        both = ~np.isnan(one + other)
+        if both.sum() < 2 or not one[both].std() * other[both].std():
+            return NO_ESTIMATE
+        return alone(float(np.corrcoef(one[both], other[both])[0, 1]), numbers[0])
+
+    def written(self, value: float) -> str:
+        """Two decimals, without a unit."""
+        return number(value)
+
+
+@dataclass(frozen=True)
+class TagsAbove(Count):
+    """For how many parts of speech some head lies above so many times the mean of all heads."""
+
+    metric: str
+    view: View
+    times: float
+
+    @property
+    def columns(self) -> tuple[HeadColumn, ...]:
+        """Every part of speech."""
+        return tuple(HeadColumn(self.metric, self.view, tag) for tag in UPOS)
+
+    @property
+    def how(self) -> str:
+        """What is counted."""
+        return f"number of tags for which some head is above {self.times:g} times the mean head"
+
+    def number(self, results: StackResults) -> Estimate:
+        """The number of tags among those that the texts have."""
+        return self.compute(results) if any(results.has(*c) for c in self.columns) else NO_ESTIMATE
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The number of tags, without an interval."""
+        estimates = [results.heads(*column) for column in self.columns if results.has(*column)]
+        values = [heads.value for heads in estimates]
+        count = sum(bool(np.nanmax(v) > self.times * np.nanmean(v)) for v in values)
+        return alone(float(count), estimates[0])
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure of a paper.
+
+    Attributes:
+        what, value: what it says, and the value as it was printed.
+        where: place in the paper.
+        quantity: what is computed for it here.
+        differs: what differs for this figure alone; empty where nothing does.
+    """
+
+    what: str
+    value: str
+    where: str
+    quantity: Quantity
+    differs: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures of one paper about one model.
+
+    Attributes:
+        title, source: of the group; the paper, with its identifier.
+        names: names of the model on the hub.
+        differs: what differs between the paper and this site.
+        figures: the rows.
+    """
+
+    title: str
+    source: str
+    names: frozenset[str]
+    differs: tuple[str, ...]
+    figures: tuple[Published, ...]
+
+
+IN_WORDS = {
+    EFFECT: "change of the true token's logit",
+    DIRECT: "change of the true token's logit by the residual path alone",
+    REPAIR: "self-repair over direct effect",
+}
+
+
+class OfImportance(Quantity):
+    """A quantity computed from heads whose output was replaced by its mean."""
+
+    share = False
+    columns: ClassVar[tuple[HeadColumn, ...]] = ()  # it is made of no metric
+
+    def written(self, value: float) -> str:
+        """Return a value as a plain number."""
+        return number(value)
+
+
+@dataclass(frozen=True)
+class AtReplaced(OfImportance):
+    """A number of one head, on the logit of the true token; counted from 0."""
+
+    metric: str
+    layer: int
+    head: int
+    label: str = ""
+
+    @property
+    def how(self) -> str:
+        """Return in words which number of which head this is."""
+        name = head_name(HeadName("self", self.layer, self.head))
+        return f"{IN_WORDS[self.metric]}, {name} replaced by its mean"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """Return the head's number; NaN if the head was not replaced or has none."""
+        rows = _logits(results, self.metric, self.label)
+        rows = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]
+        if rows.empty:
+            return NO_ESTIMATE
+        row = rows.iloc[0]
+        ends = float(row["value"]), float(row["low"]), float(row["high"])
+        return Estimate(*ends, int(row["sentences"]), float(row["events"]))
+
+
+@dataclass(frozen=True)
+class RankReplaced(Count, OfImportance):
+    """The rank of a head by how much the true token's logit falls without it."""
+
+    layer: int
+    head: int
+
+    @property
+    def how(self) -> str:
+        """Return in words which head is ranked, and by what."""
+        name = head_name(HeadName("self", self.layer, self.head))
+        return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """Return the rank, from 1; NaN if not all heads were replaced."""
+        rows = _logits(results, EFFECT, "")
+        own = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]["value"]
+        stack = results.stack
+        if len(rows) < len(stack.attention_layers) * stack.n_heads or own.empty:
+            return NO_ESTIMATE
+        rank = float((rows["value"] < own.iloc[0]).sum() + 1)
+        return Estimate(rank, math.nan, math.nan, int(rows["sentences"].max()), math.nan)
+
+
+@dataclass(frozen=True)
+class CanGo(OfImportance):
+    """The share of heads that can be removed together for at most 1 % of the loss.
+
+    Attributes:
+        order: in which heads are removed, as in ``pruning.csv``.
+    """
+
+    order: str
+
+    @property
+    def how(self) -> str:
+        """Return in words in which order heads are removed, and up to which limit."""
+        return (
+            f"share of heads that can be removed, {self.order.replace('_', ' ')} in ascending "
+            "order, before the loss may rise by more than 1\u00a0%"
+        )
+
+    def written(self, value: float) -> str:
+        """Return a share in per cent."""
+        return number(value) if math.isnan(value) else percent(value)
+
+    def compute(self, results: StackResults) -> Estimate:
+        """Return the share; NaN if heads were not removed in that order."""
+        removals, steps = results.study.corpus_sums.removals, results.study.pruning
+        steps = steps[(steps["order"] == self.order)]
+        if removals is None or steps.empty:
+            return NO_ESTIMATE
+        steps = steps[steps["target"] == primary(removals)]
+        most = ablation_tests.TOGETHER * ablation_tests.margin(
+            removals, primary(removals), reported=True
+        )
+        share = ablation_tests.can_go([*steps["share"]], [*steps["high"]], most)
+        return Estimate(share, math.nan, math.nan, int((removals.half == 1).sum()), math.nan)
+
+
+def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
+    """Return a metric's rows on the logit of the true token, heads replaced by their mean."""
+    table = results.study.importance
+    return table[
+        (table["stack"] == results.stack.name)
+        & (table["metric"] == metric)
+        & (table["target"] == Target.LOGIT)
+        & (table["replacement"] == Replacement.MEAN)
+        & (table["label"] == label)
+    ]
+
+
+GPT2 = frozenset({"gpt2", "openai-community/gpt2"})
+BERT = frozenset({"bert-base-uncased", "google-bert/bert-base-uncased"})
+
+DISTANCE = HeadColumn(ids.ATTENTION_DISTANCE, View.NOSINK, "")
+ENTROPY = HeadColumn(ids.ATTENTION_ENTROPY, View.RENORM, "")
+ALIGNMENT = HeadColumn(ids.DEPENDENCY_ALIGNMENT, View.NOSINK, "either")
+NOUN = HeadColumn(ids.POS_RECEIVED, View.NOSINK, "NOUN")
+FIRST = HeadColumn(ids.ATTENTION_TO, View.RAW, "first")
+TAGS = "Of the 17 universal tags here, those that the texts have."
+
+VIG = Group(
+    title="GPT-2 small on Wikipedia",
+    source="Vig & Belinkov (2019), arXiv:1906.04284",
+    names=GPT2,
+    differs=(
+        "Texts: 10,000 sentences of English Wikipedia, 27.7 tokens long on average. Distance and "
+        "entropy grow with the length of the texts.",
+        "Annotation: spaCy 2, its features copied to every subword token of a word; here, "
+        "attention to a word is the sum over its subword tokens and from a word the mean, and the "
+        "parser is another one.",
+        "Attention to the first token is masked without renormalising, as with the sink masked "
+        "here; for the entropy the rows are renormalised and those with over 90 % on the first "
+        "token dropped. The paper does not name the base of the logarithm.",
+    ),
+    figures=(
+        Published("Attention to the first token, all heads", "57 %", "section 5", MeanOver(FIRST)),
+        Published(
+            "Attention to the first token, the highest of all heads",
+            "over 97 %",
+            "section 5",
+            Largest(FIRST),
+        ),
+        Published(
+            "Attention to nouns, the highest of all heads", "43 %", "section 5", AtHead(NOUN, 9, 0)
+        ),
+        Published("Attention to nouns, mean head", "21 %", "section 5", MeanOver(NOUN)),
+        Published(
+            "Tags that receive from some head twice the attention of the mean head",
+            "13 of 16",
+            "section 5",
+            TagsAbove(ids.POS_RECEIVED, View.NOSINK, 2),
+            TAGS,
+        ),
+        Published(
+            "Tags that give in some head twice the attention of the mean head",
+            "7 of 16",
+            "section 5",
+            TagsAbove(ids.POS_GIVEN, View.NOSINK, 2),
+            TAGS,
+        ),
+        Published(
+            "Attention along dependencies, the highest of all heads",
+            "0.42 (42 %)",
+            "section 5",
+            AtHead(ALIGNMENT, 4, 11),
+        ),
+        Published(
+            "Attention variability of the head with most attention along dependencies, the lowest "
+            "of all",
+            "0.004 (0.4 %)",
+            "section 5",
+            AtHead(HeadColumn(ids.VARIABILITY, View.NOSINK, ""), 4, 11),
+            "Here on at most 2,000 sentences.",
+        ),
+        Published(
+            "Longest mean distance of all heads", "14.2 tokens", "section 5", AtHead(DISTANCE, 5, 1)
+        ),
+        Published(
+            "Entropy of the head with the longest mean distance",
+            "0.41",
+            "section 5",
+            AtHead(ENTROPY, 5, 1),
+        ),
+        Published(
+            "Spread of the mean distance over heads",
+            "3.6 tokens",
+            "section 5",
+            SpreadOver(DISTANCE),
+        ),
+        Published("Distance and entropy", "r = 0.61", "section 5", Correlation(DISTANCE, ENTROPY)),
+        Published(
+            "Distance and attention along dependencies",
+            "r = −0.73",
+            "section 5",
+            Correlation(DISTANCE, ALIGNMENT),
+        ),
+    ),
+)
+
+CLARK = Group(
+    title="BERT-base on Wikipedia",
+    source="Clark et al. (2019), arXiv:1906.04341",
+    names=BERT,
+    differs=(
+        "Texts: 1,000 segments of Wikipedia of at most 128 tokens, two paragraphs each, so with "
+        "two [SEP]; here one text with one [SEP].",
+        "The paper averages documents' means and counts special tokens as queries, too; here, sums "
+        "over all texts are divided, and special tokens count as keys only.",
+        "Whether the model was cased or uncased is not clear from the paper; its scripts take the "
+        "uncased one.",
+    ),
+    figures=(
+        Published(
+            "Attention to [SEP] in layers 5 to 9 (6 to 10 in the paper)",
+            "over half",
+            "section 3",
+            MeanOver(HeadColumn(ids.ATTENTION_TO, View.RAW, "separator"), (5, 6, 7, 8, 9)),
+        ),
+        Published(
+            "Heads that give most of their attention to the previous token",
+            "4",
+            "section 3.1",
+            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "previous"), 0.5),
+        ),
+        Published(
+            "Heads that give most of their attention to the next token",
+            "5",
+            "section 3.1",
+            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "next"), 0.5),
+        ),
+    ),
+)
+
+
+def _found(relation: str) -> HeadColumn:
+    return HeadColumn(ids.RELATION_ACCURACY, View.NOSINK, f"{relation}:to_head")
+
+
+RELATIONS = Group(
+    title="BERT-base on a treebank",
+    source="Clark et al. (2019), arXiv:1906.04341",
+    names=BERT,
+    differs=(
+        "Texts and trees: the Penn Treebank's development set in Stanford Dependencies; here, the "
+        "study's trees in Universal Dependencies. Numbers do not compare across the two. dobj, "
+        "pobj, poss and auxpass are taken as obj, case, nmod:poss and aux:pass; pobj hangs the "
+        "object on its preposition, case the preposition on its object.",
+        "Published heads were chosen among 144 heads and two directions on the very sentences on "
+        "which they are reported, offsets among −3 to +2; here the head is the published one.",
+        "The paper takes the mean over a word's subword tokens as the attention from the word, as "
+        "here; the released code takes the first one, and gives a word before 's what "
+        "the 's predicts.",
+    ),
+    figures=(
+        Published(
+            "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
+        ),
+        Published(
+            "det: accuracy of the best fixed offset, dependent → head",
+            "51.7 % (+1)",
+            "table 1",
+            AtOffset(_found("det")),
+        ),
+        Published(
+            "dobj: accuracy, dependent → head",
+            "86.8 %",
+            "table 1",
+            AtHead(_found("obj"), 7, 9),
+        ),
+        Published(
+            "dobj: accuracy of the best fixed offset, dependent → head",
+            "40.0 % (−2)",
+            "table 1",
+            AtOffset(_found("obj")),
+        ),
+        Published(
+            "pobj: accuracy, preposition → object",
+            "76.3 %",
+            "table 1",
+            AtHead(_found("case"), 8, 5),
+        ),
+        Published(
+            "poss: accuracy, dependent → head",
+            "80.5 %",
+            "table 1",
+            AtHead(_found("nmod:poss"), 6, 5),
+        ),
+        Published(
+            "auxpass: accuracy, dependent → head",
+            "94.1 %",
+            "the authors' notebook; table 1 prints 82.5 %, which there is the offset's",
+            AtHead(_found("aux:pass"), 3, 9),
+        ),
+    ),
+)
+
+MICHEL = Group(
+    title="How many heads can go, BERT-base",
+    source="Michel et al. (2019), arXiv:1905.10650",
+    names=BERT,
+    differs=(
+        "Models: a Transformer for translation (WMT, English–French) and BERT-base fine-tuned on "
+        "MNLI. The paper has no figure about GPT-2, nor about BERT before fine-tuning.",
+        "Measured: BLEU and accuracy, read off a curve without intervals; here the loss of masked "
+        "tokens, with an upper bound of 1\u00a0%.",
+        "Heads are replaced by zero there, by their mean here; order by gradient importance in "
+        "both, there normalised in each layer.",
+    ),
+    figures=(
+        Published(
+            "Heads that can be removed together, MNLI", "40 %", "section 4.2", CanGo(GRADIENT)
+        ),
+    ),
+)
+
+
+def _repaired(layer: int, head: int, printed: str) -> Published:
+    return Published(
+        f"L{layer}·H{head}: self-repair over direct effect, its top 2\u00a0% of tokens",
+        printed,
+        STORED,
+        AtReplaced(REPAIR, layer, head, TOP),
+    )
+
+
+def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> Published:
+    what = "total" if metric == EFFECT else "direct"
+    return Published(
+        f"L{layer}·H{head}: {what} change of the true token's logit",
+        printed,
+        STORED,
+        AtReplaced(metric, layer, head),
+    )
+
+
+STORED = "values stored with the authors' code"
+SELF_REPAIR = Group(
+    title="Self-repair in GPT-2 small",
+    source="Rushing & Nanda (2024), arXiv:2402.15390",
+    names=GPT2,
+    differs=(
+        "Texts: the Pile in prompts of 128 tokens. Expect signs and ranks, not decimals.",
+        "A head's output is replaced by that in another text there (resample), by its mean here.",
+        "Self-repair: there means of each head's tokens, here sums over sums; ratios of the "
+        "authors' means are printed.",
+    ),
+    figures=(
+        Published(
+            "L4·H11: rank by the fall of the true token's logit", "1", STORED, RankReplaced(4, 11)
+        ),
+        _changed(4, 11, "−0.58"),
+        _changed(4, 11, "−0.02", DIRECT),
+        _changed(8, 10, "+0.27"),
+        _changed(0, 8, "+0.21"),
+        _changed(10, 7, "+0.13"),
+        _changed(10, 7, "+0.14", DIRECT),
+        _changed(11, 10, "+0.07"),
+        _repaired(9, 9, "0.86 (1.47 of 1.70)"),
+        _repaired(7, 10, "0.85 (0.99 of 1.17)"),
+        _repaired(11, 3, "0.41 (0.58 of 1.40)"),
+        _repaired(11, 8, "0.28 (0.44 of 1.55)"),
+    ),
+)
+
+GROUPS = (VIG, CLARK, RELATIONS, MICHEL, SELF_REPAIR)

@@ -1,0 +1,252 @@
+"""Whether a head does more in a relation than prefer a class of words.
+
+A head that always attends to nouns finds the head of many words, and one that always attends to
+punctuation finds the punctuation of many clauses. So the class of the strongest word is compared
+between the words of a relation and other words of the same part of speech.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import REPORT, Estimates, Ratios
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.attention.surface_rules import NOTHING, OFFSETS
+from headbook.metrics import ids
+from headbook.report.results import StackResults
+from headbook.schema import View
+from headbook.study.word_samples import Cases, StrongestWords
+
+OTHERS = 30  # other words of the querying words' part of speech that a comparison needs
+
+
+class Preference(NamedTuple):
+    """How much more often a head prefers the right class of words in a relation than outside.
+
+    Attributes:
+        share: share of the querying words whose strongest word is of the right answer's part of
+            speech. *Shape:* ``(label,)``.
+        elsewhere: the same share of other words of the querying words' parts of speech, outside
+            the relation; NaN without any. *Shape:* ``(label,)``.
+        difference: ``share`` minus ``elsewhere``. *Shape:* ``(label,)``.
+        others: number of those other words. *Shape:* ``(label,)``.
+    """
+
+    share: Floats
+    elsewhere: Floats
+    difference: Estimates
+    others: Ints
+
+    @classmethod
+    def of(cls, parts: "Sequence[Compared]") -> "Preference":
+        """Return the comparisons of several labels side by side."""
+        sums = np.stack([p.sums.sums for p in parts], -1) if parts else Ratios.zero(0).sums
+        return cls(
+            np.array([part.share for part in parts]),
+            np.array([part.elsewhere for part in parts]),
+            Estimates.of(Ratios(sums), (-1.0, 1.0)),
+            np.array([part.others for part in parts], np.int64),
+        )
+
+    @property
+    def comparable(self) -> NDArray[np.bool_]:
+        """Whether there are enough other words. *Shape:* ``(label,)``."""
+        return self.others >= OTHERS
+
+    @property
+    def clear(self) -> NDArray[np.bool_]:
+        """Whether the difference lies above 0. *Shape:* ``(label,)``."""
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = self.comparable & (self.difference.low > 0)
+        return found
+
+
+class Compared(NamedTuple):
+    """One head and one label; see `Preference`.
+
+    Attributes:
+        sums: of the difference. What a sentence adds is its influence on the difference, times the
+            number of cases, so that sentences without a case add what their other words do.
+    """
+
+    share: float
+    elsewhere: float
+    sums: Ratios
+    others: int
+
+
+def preference(found: StrongestWords, label: int, head: tuple[int, int]) -> Compared:
+    """Compare the class of a head's strongest words inside a relation and outside.
+
+    For each pair of parts of speech, of a querying word and its right answer, the share of
+    querying words whose strongest word is of the answer's part of speech, minus that share among
+    other words of the querying word's part of speech; pairs weigh as many cases as they have.
+    Cases of which no other words exist are left out.
+
+    Args:
+        found: sentences of the reporting half.
+        label: place among the scheme's labels.
+        head: layer and number.
+    """
+    cases, tag = found.cases(label), found.tag.astype(np.int64)
+    strongest = found.strongest[:, *head].astype(np.int64)
+    target = np.where(strongest == NOTHING, NOTHING, tag[found.first + strongest])
+    outside = found.looks.copy()
+    outside[found.querying(label)] = False
+    n_tags = len(found.scheme.tags)
+    others = np.bincount(tag[outside & (tag >= 0)], minlength=n_tags)
+    known = (tag[cases.query] >= 0) & (tag[cases.key] >= 0)
+    known[known] = others[tag[cases.query][known]] > 0
+    query, key, sentence = (part[known] for part in (cases.query, cases.key, cases.sentence))
+    asking, wanted = tag[query], tag[key]
+    table = np.zeros((n_tags, n_tags))  # share of other words of a tag with a strongest word of one
+    seen = outside & (tag >= 0) & (target >= 0)
+    np.add.at(table, (tag[seen], target[seen]), 1)
+    table = np.nan_to_num(divide(table, others[:, None]))
+    inside = (target[query] == wanted).astype(np.float64)
+    expected = table[asking, wanted]
+    weight = np.zeros((n_tags, n_tags))
+    np.add.at(weight, (asking, wanted), 1)
+    n = np.zeros(len(found.lengths))
+    d = np.zeros(len(found.lengths))
+    np.add.at(n, sentence, inside - expected)
+    np.add.at(d, sentence, 1)
+    # Each other word moves the expectation of all cases of its tag.
+    own = np.flatnonzero(outside & (tag >= 0))
+    moved = np.where(target[own] >= 0, weight[tag[own], target[own]], 0.0)
+    moved = divide(moved - (weight * table).sum(1)[tag[own]], others[tag[own]])
+    np.subtract.at(n, found.sentence[own], moved)
+    number = int(others[np.unique(asking)].sum())
+    share, elsewhere = (float(x.mean()) if len(x) else np.nan for x in (inside, expected))
+    sums = Ratios.of(n, d, d, np.full(len(n), REPORT))
+    return Compared(share, elsewhere, sums, number)
+
+
+METRIC, VIEW = ids.RELATION_ACCURACY, View.NOSINK
+
+
+class Counts(NamedTuple):
+    """What heads and rules find of one label, sentence by sentence.
+
+    Attributes:
+        label: its place.
+        cases: the words.
+        sentences: places of the sentences that have any, ascending. *Shape:* ``(sentence,)``.
+        words: number of cases in each. *Shape:* ``(sentence,)``.
+        heads: number of cases that each head finds. *Shape:* ``(sentence, layer, head)``.
+        rules: number of cases that each rule finds. *Shape:* ``(sentence, rule)``.
+    """
+
+    label: int
+    cases: Cases
+    sentences: Ints
+    words: Ints
+    heads: Ints
+    rules: Ints
+
+
+def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> Counts:
+    """Return what heads and rules find of one label.
+
+    Args:
+        named: the word that each rule names, see `StrongestWords.named`.
+    """
+    cases = found.cases(label)
+    sentences, starts, words = np.unique(cases.sentence, return_index=True, return_counts=True)
+    by_head = found.strongest[cases.query] == cases.right[:, None, None]
+    by_rule = (named[:, cases.query] == cases.right).T
+    heads, rules = (
+        np.add.reduceat(hits, starts, dtype=np.int64)
+        if len(starts)
+        else np.zeros((0, *hits.shape[1:]), np.int64)
+        for hits in (by_head, by_rule)
+    )
+    return Counts(label, cases, sentences, words, heads, rules)
+
+
+def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] | None:
+    """Return the strongest words of a stack, and which heads there are; None without relations.
+
+    *Shape* of the second: ``(layer, head)``.
+    """
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    there = [x for x in results.labels(METRIC) if results.has(METRIC, VIEW, x)]
+    if results.stack.crosses or words is None or not there:
+        return None
+    return words, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
+
+
+def effective_sentences(words: NDArray[np.generic]) -> Floats:
+    """As many sentences with the same number of words would tell as much; 0 without any.
+
+    Args:
+        words: in each sentence. *Shape:* ``(sentence, ...)``.
+    """
+    words = words.astype(np.float64)
+    return np.nan_to_num(divide(words.sum(0) ** 2, (words**2).sum(0)))
+
+
+def best_rule(counts: NDArray[np.generic]) -> int:
+    """Return the place of the rule that finds most; of equals the simplest.
+
+    Offsets come first, of these the nearest, so that a direction and its mirror image, whose counts
+    are the same the other way round, get the same answer.
+
+    Args:
+        counts: number of words that each rule finds. *Shape:* ``(rule,)``.
+    """
+    order = np.arange(len(counts))
+    order[: len(OFFSETS)] = np.argsort(np.abs(OFFSETS), kind="stable")
+    return int(order[counts[order].argmax()])
+
+
+def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
+    """Return the offset that finds most words of each label, and the share that it finds.
+
+    Over all sentences, labels as in `headbook.schema.Scheme.labels`.
+
+    Returns:
+        Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.
+    """
+    offsets, shares = np.zeros(len(found.labels), np.int64), np.full(len(found.labels), np.nan)
+    named = found.named()
+    for label in found.labels_asked():
+        counts = counted(found, named, label)
+        hits = counts.rules[:, : len(OFFSETS)].sum(0)
+        place = best_rule(hits)
+        offsets[label], shares[label] = OFFSETS[place], hits[place] / counts.words.sum()
+    return offsets, shares
+
+
+def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> Ratios:
+    """Return ratios of sums over the sentences of one half.
+
+    Args:
+        n: what is counted. *Shape:* ``(sentence, …)``.
+        words: of how many; broadcast to the shape of ``n``.
+    """
+    d = np.broadcast_to(words, n.shape).astype(np.float64)
+    return Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
+
+
+def _estimates(
+    ratios: Sequence[Ratios], limits: tuple[float, float], cells: tuple[int, ...] = ()
+) -> Estimates:
+    """Return values with intervals, labels side by side in the last dimension."""
+    sums = np.stack([each.sums for each in ratios], -1) if ratios else Ratios.zero(*cells, 0).sums
+    return Estimates.of(Ratios(sums), limits)
+
+
+def reported(
+    n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
+) -> Estimates:
+    """Return ratios of sums over the sentences of the reporting half, with intervals.
+
+    Args:
+        n: what is counted. *Shape:* ``(sentence, …)``.
+        words: of how many; broadcast to the shape of ``n``.
+        limits: least and largest possible ratio.
+    """
+    return Estimates.of(ratios_of(n, words), limits)

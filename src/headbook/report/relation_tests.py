@@ -1,0 +1,286 @@
+"""Which heads find a relation more often than the best surface rule, tested for all heads at once.
+
+For each relation and direction, the best head and the best surface rule are chosen on one half of
+the sentences and compared on the other, word for word on the same words. Sentences are the
+clusters. A rule knows the order of words and their parts of speech
+(`headbook.attention.surface_rules`).
+
+*Null hypothesis* of the test: in each sentence, or bucket of sentences, the differences between
+what the heads find and what the rules find, all heads and all labels together, are as likely as the
+same with the opposite sign. So the signs of whole sentences are flipped at random, and the largest
+statistic among all heads and labels is noted each time. A head's p is the share of flips whose
+largest statistic reaches the head's own: family-wise over all heads and labels, not only the chosen
+ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From `SENTENCES`
+sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer to
+symmetric.
+
+*A claim* needs more than the margin. A head that always attends to nouns finds the head of many
+words. So the strongest key of the relation's querying words has to be of the right answer's part of
+speech more often than that of other words of the same part of speech.
+
+*Limits.* Sentences count as independent, though those of one document may not be; equal ones are
+flipped together. A small p says that a head beats the best of these rules on this corpus; it does
+not say that the model uses the head for the relation.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import CHOICE, REPORT, Estimates, Ratios
+from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.intervals import FEW
+from headbook.analysis.multiple_testing import LEVEL, sign_flip_p
+from headbook.report.relation_counts import (
+    Counts,
+    Preference,
+    _estimates,
+    best_rule,
+    counted,
+    effective_sentences,
+    preference,
+    ratios_of,
+    words_of,
+)
+from headbook.report.results import StackResults
+from headbook.study.word_samples import StrongestWords
+
+SENTENCES = 200  # in both halves, from which on groups of sentences are flipped
+BUCKETS = 256  # groups of sentences, by their hashes; half of them report
+
+
+def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
+    """Return where family-wise p lies below `LEVEL` and the interval above 0.
+
+    The rule of the site for every number that is tested family-wise.
+
+    Args:
+        p: family-wise; NaN where there was no test.
+        margin: what is tested, of the same shape.
+    """
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.bool_] = (p < LEVEL) & (margin.low > 0) & (margin.effective >= FEW)
+    return found
+
+
+class HalfScores(NamedTuple):
+    """A head and a rule on the same words of one half of the sentences.
+
+    Attributes:
+        accuracy: share of the words that the head finds; ``events`` are the words asked for.
+            *Shape:* ``(label,)``.
+        at_rule: share of the same words that the rule finds. *Shape:* ``(label,)``.
+        margin: ``accuracy`` minus ``at_rule``. *Shape:* ``(label,)``.
+    """
+
+    accuracy: Estimates
+    at_rule: Estimates
+    margin: Estimates
+
+
+@dataclass(frozen=True, eq=False)
+class RelationTests:
+    """Labels with enough words, each with its best head and its best surface rule.
+
+    Attributes:
+        labels: relation and direction, as in `headbook.schema.Scheme.labels`.
+        head: layer and number of the best head. *Shape:* ``(label, 2)``.
+        rule: name of the best rule of each label.
+        accuracy, at_rule, margin: numbers of the reporting half, see `HalfScores`.
+        choice: numbers of the choice half, of the same heads and rules.
+        where_wrong: share of the words of the reporting half that the head finds, of those that
+            the rule does not find. *Shape:* ``(label,)``.
+        preference: whether the head does more than prefer a class of words.
+        p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
+        every: p of every head and label; NaN where there is no head. *Shape:*
+            ``(layer, head, label)``.
+        layer_head: the best head of each layer, chosen likewise. *Shape:* ``(layer, label)``.
+        layer_margin: margin of that head; NaN in layers without attention. *Shape:*
+            ``(layer, label)``.
+        family: how many heads and labels the p hold for.
+    """
+
+    labels: tuple[str, ...]
+    head: Ints
+    rule: tuple[str, ...]
+    accuracy: Estimates
+    at_rule: Estimates
+    margin: Estimates
+    choice: HalfScores
+    where_wrong: Estimates
+    preference: Preference
+    p: Floats
+    every: Floats
+    layer_head: Ints
+    layer_margin: Estimates
+    family: int
+
+    @property
+    def above_rule(self) -> NDArray[np.bool_]:
+        """Whether the best head beats the best rule family-wise. *Shape:* ``(label,)``."""
+        return supported(self.p, self.margin)
+
+    @property
+    def claimed(self) -> NDArray[np.bool_]:
+        """Whether pages may say that the best head serves the relation. *Shape:* ``(label,)``."""
+        return self.above_rule & self.preference.clear
+
+    @property
+    def layer_supported(self) -> NDArray[np.bool_]:
+        """Whether the best head of each layer beats the rule. *Shape:* ``(layer, label)``."""
+        p = np.take_along_axis(self.every, self.layer_head[:, None], 1)[:, 0]
+        return supported(p, self.layer_margin)
+
+    def claims(self, label: str, place: tuple[int, int]) -> bool:
+        """Whether a head, by layer and number, is the best one of a label and claimed."""
+        return any(
+            name == label and (int(layer), int(head)) == place and bool(sure)
+            for name, (layer, head), sure in zip(self.labels, self.head, self.claimed, strict=True)
+        )
+
+    def first(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the label with the largest margin on the choice half; None without any.
+
+        The reported margin decides nothing: the largest of several overstates.
+        """
+        places = np.flatnonzero(among)
+        if not len(places):
+            return None
+        return int(places[np.argmax(self.choice.margin.value[places])])
+
+
+def tests_of(results: StackResults) -> RelationTests | None:
+    """Return the tests of a stack; None if the study did not keep what the tests need."""
+    hits = words_of(results)
+    return relation_tests(*hits) if hits else None
+
+
+def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
+    """Choose heads and rules on one half of the sentences, compare them on the other.
+
+    Labels take part whose words in the reporting half stand in at least `FEW` effective sentences,
+    and any in the other.
+
+    Args:
+        present: which heads there are. *Shape:* ``(layer, head)``.
+    """
+    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    named = [half.named() for half in halves]
+    tested = []
+    for label in sorted({*halves[CHOICE].labels_asked()} & {*halves[REPORT].labels_asked()}):
+        choice, report = map(counted, halves, named, (label, label))
+        if effective_sentences(report.words) >= FEW:
+            tested.append(_Test.of((choice, report), halves[REPORT], named[REPORT], present))
+    return _together(halves[REPORT], len(found.index), present, tested)
+
+
+class _Test(NamedTuple):
+    """One label: what the choice half chose, and what was counted in both halves.
+
+    Attributes:
+        head, rule: places of the best head and the best rule.
+        layer_head: the best head of each layer. *Shape:* ``(layer,)``.
+        counts: by half.
+        wrong: in each sentence that reports, the words that the rule does not find, and how many of
+            these the head finds. *Shape:* ``(sentence,)`` each.
+    """
+
+    head: tuple[int, int]
+    rule: int
+    layer_head: Ints
+    counts: tuple[Counts, Counts]
+    wrong: tuple[Ints, Ints]
+
+    @classmethod
+    def of(
+        cls,
+        counts: tuple[Counts, Counts],
+        report: StrongestWords,
+        named: NDArray[np.int32],
+        present: NDArray[np.bool_],
+    ) -> "_Test":
+        hits = np.where(present, counts[CHOICE].heads.sum(0), -1)  # absent heads come last
+        layer, head = (int(x) for x in np.unravel_index(hits.argmax(), present.shape))
+        rule = best_rule(counts[CHOICE].rules.sum(0))
+        cases, sentences = counts[REPORT].cases, counts[REPORT].sentences
+        right = report.strongest[cases.query, layer, head] == cases.right
+        missed = named[rule, cases.query] != cases.right
+        place, size = np.searchsorted(sentences, cases.sentence), len(sentences)
+        wrong = tuple(
+            np.bincount(place[flags], minlength=size) for flags in (missed, right & missed)
+        )
+        return cls((layer, head), rule, hits.argmax(1), counts, (wrong[0], wrong[1]))
+
+
+def _together(
+    report: StrongestWords, sentences: int, present: NDArray[np.bool_], tested: list[_Test]
+) -> RelationTests:
+    keys, clusters = sign_clusters(report, sentences)
+    shape, layers = present.shape, np.arange(len(present))
+    ahead = np.zeros((len(keys), *shape, len(tested)), np.float32)
+    layer_margins = []
+    for place, test in enumerate(tested):
+        counts = test.counts[REPORT]
+        beyond = counts.heads - counts.rules[:, test.rule, None, None]
+        np.add.at(ahead[..., place], clusters[counts.sentences], beyond)
+        layer_margins.append(ratios_of(beyond[:, layers, test.layer_head], counts.words[:, None]))
+    reported, choice = _scores(tested, REPORT), _scores(tested, CHOICE)
+    every = sign_flip_p(ahead, present, keys) if tested else np.zeros((*shape, 0))
+    every = np.where(reported.margin.sentences >= 2, every, np.nan)
+    head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
+    wrong = [ratios_of(found, words) for words, found in (test.wrong for test in tested)]
+    layer_head = np.array([test.layer_head for test in tested], np.int64).reshape(-1, shape[0]).T
+    return RelationTests(
+        labels=tuple(report.labels[test.counts[REPORT].label] for test in tested),
+        head=head,
+        rule=tuple(report.rules[test.rule] for test in tested),
+        accuracy=reported.accuracy,
+        at_rule=reported.at_rule,
+        margin=reported.margin,
+        choice=choice,
+        where_wrong=_estimates(wrong, (0.0, 1.0)),
+        preference=Preference.of(
+            [preference(report, t.counts[REPORT].label, t.head) for t in tested]
+        ),
+        p=every[head[:, 0], head[:, 1], np.arange(len(tested))],
+        every=every,
+        layer_head=layer_head,
+        layer_margin=_where(present, _estimates(layer_margins, (-1.0, 1.0), shape[:1])),
+        family=int(present.sum()) * len(tested),
+    )
+
+
+def _scores(tested: list[_Test], half: int) -> HalfScores:
+    """Return what heads and rules find on one half."""
+    parts: list[list[Ratios]] = [[], [], []]
+    for test in tested:
+        counts = test.counts[half]
+        hits, at = counts.heads[:, *test.head], counts.rules[:, test.rule]
+        for part, n in zip(parts, (hits, at, hits - at), strict=True):
+            part.append(ratios_of(n, counts.words))
+    limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
+    return HalfScores(*map(_estimates, parts, limits))
+
+
+def sign_clusters(
+    report: StrongestWords, sentences: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return what signs are flipped of: keys of the clusters, and the cluster of each sentence.
+
+    Args:
+        sentences: number of sentences in both halves.
+    """
+    hashes = report.content_hash
+    if sentences < SENTENCES:
+        return hashes, np.arange(len(hashes))
+    keys, cluster = np.unique(hashes % np.uint64(BUCKETS), return_inverse=True)
+    return keys, cluster
+
+
+def _where(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
+    """Numbers of layers that have heads, NaN in the others."""
+    there = np.any(present, axis=1, keepdims=True)
+    value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])
+    return numbers._replace(value=value, low=low, high=high)

@@ -1,0 +1,304 @@
+"""Dependency relations of heads.
+
+The best relation and the best surface rule of each head, relations in words.
+
+Relation, direction and rule are chosen on one half of the sentences and compared on the other, as
+in `inference`. Here each head has a relation and a rule of its own, so the intervals hold for one
+head each; they are not corrected for the number of heads, as the tests of `inference` are.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates
+from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.intervals import FEW
+from headbook.attention.surface_rules import NOTHING
+from headbook.metrics import ids
+from headbook.report.relation_counts import VIEW, best_rule, counted, effective_sentences, reported
+from headbook.report.relation_tests import RelationTests
+from headbook.report.results import StackResults
+from headbook.schema import relation_of
+from headbook.study.sentence_data import HeadName
+from headbook.study.word_samples import StrongestWords
+
+FAR = ids.RELATION_ACCURACY_FAR
+MINUS = "−"
+
+
+def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:
+    """The best head of a label."""
+    layer, head = map(int, tests.head[label])
+    return HeadName(stack, layer, head)
+
+
+def points(difference: float) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{100 * difference:+.1f}".replace("-", MINUS) if difference else "0.0"
+
+
+MOSTLY = 0.5  # of the words, from which on a rule names a head
+
+
+class HeadRelation(NamedTuple):
+    """What one head finds best.
+
+    Attributes:
+        label: relation and direction, one of `headbook.schema.Scheme.labels`.
+        rule: the best surface rule for the label.
+        accuracy: share of the words that the head finds.
+        at_rule: share of the same words that the rule finds.
+        margin: ``accuracy`` minus ``at_rule``.
+    """
+
+    label: str
+    rule: str
+    accuracy: Estimate
+    at_rule: Estimate
+    margin: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class HeadRelations:
+    """What every head of a stack finds best; numbers of the reporting half.
+
+    Attributes:
+        labels: relation and direction of each place.
+        label: places in ``labels``. *Shape:* ``(layer, head)``.
+        rule: the best surface rule for each head's label. *Shape:* ``(layer, head)``.
+        present: which heads there are. *Shape:* ``(layer, head)``.
+        accuracy, at_rule, margin: see `HeadRelation`. *Shape:* ``(layer, head)``.
+    """
+
+    labels: tuple[str, ...]
+    label: Ints
+    rule: NDArray[np.str_]
+    present: NDArray[np.bool_]
+    accuracy: Estimates
+    at_rule: Estimates
+    margin: Estimates
+
+    def at(self, layer: int, head: int) -> HeadRelation | None:
+        """Return what one head finds best; None if there is no such head."""
+        if not self.present[layer, head]:
+            return None
+        label, rule = self.labels[int(self.label[layer, head])], str(self.rule[layer, head])
+        numbers = (part.at(layer, head) for part in (self.accuracy, self.at_rule, self.margin))
+        return HeadRelation(label, rule, *numbers)
+
+
+def head_relations(
+    found: StrongestWords, present: NDArray[np.bool_], uniform: Floats
+) -> HeadRelations | None:
+    """Return the relation that each head finds most above uniform attention.
+
+    Relations and directions take part whose words stand in at least `FEW` effective sentences of
+    each half; None if none does.
+
+    Args:
+        present: which heads there are. *Shape:* ``(layer, head)``.
+        uniform: what uniform attention finds; NaN if it is not known. *Shape:*
+            ``(layer, label)``.
+    """
+    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    named = [half.named() for half in halves]
+    best = np.full(present.shape, -np.inf)
+    label = np.zeros(present.shape, np.int64)
+    rule = np.zeros(present.shape, np.int64)
+    hits, at, words = (np.zeros((len(halves[REPORT].lengths), *present.shape)) for _ in range(3))
+    for number in sorted({*halves[CHOICE].labels_asked()} & {*halves[REPORT].labels_asked()}):
+        choice, report = map(counted, halves, named, (number, number))
+        if min(map(effective_sentences, (choice.words, report.words))) < FEW:
+            continue
+        gain = choice.heads.sum(0) / choice.words.sum() - np.nan_to_num(uniform[:, number, None])
+        better = gain > best
+        best[better], label[better] = gain[better], number
+        rule[better] = best_rule(choice.rules.sum(0))
+        for table in (hits, at, words):
+            table[:, better] = 0
+        rows = report.sentences[:, None]
+        chosen = np.flatnonzero(better)
+        cells = np.unravel_index(chosen, present.shape)
+        hits[rows, cells[0], cells[1]] = report.heads[:, better]
+        at[rows, cells[0], cells[1]] = report.rules[:, rule[better]]
+        words[rows, cells[0], cells[1]] = report.words[:, None]
+    if np.isneginf(best).all():
+        return None
+    return HeadRelations(
+        found.labels,
+        label,
+        np.array(found.rules)[rule],
+        present,
+        reported(hits, words, (0, 1)),
+        reported(at, words, (0, 1)),
+        reported(hits - at, words, (-1, 1)),
+    )
+
+
+class HeadRule(NamedTuple):
+    """The surface rule that explains one head best, chosen on one half of the sentences.
+
+    Attributes:
+        rule: its name, one of `StrongestWords.rules`.
+        chosen: share of words on the choice half for which the rule names the strongest word.
+        agreement: that share on the reporting half.
+        mean: mean of that share over all heads of the stack.
+        margin: ``agreement`` minus ``mean``.
+    """
+
+    rule: str
+    chosen: Estimate
+    agreement: Estimate
+    mean: Estimate
+    margin: Estimate
+
+    @property
+    def names(self) -> bool:
+        """Whether the head may be named by the rule: in half of the cases, above the mean head."""
+        enough = self.agreement.effective >= FEW
+        return bool(enough and self.agreement.value >= MOSTLY and self.margin.low > 0)
+
+
+def head_rules(results: StackResults) -> dict[tuple[int, int], HeadRule]:
+    """Return the rule that explains each head best, by layer and number; none without words."""
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    there = [x for x in results.labels(ids.SURFACE_RULE) if results.has(ids.SURFACE_RULE, VIEW, x)]
+    if results.stack.crosses or words is None or not there:
+        return {}
+    return rules_of(words, ~np.isnan(results.heads(ids.SURFACE_RULE, VIEW, there[0]).value))
+
+
+def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[int, int], HeadRule]:
+    """Choose a rule for each head on one half of the sentences, report it on the other.
+
+    Args:
+        present: which heads there are. *Shape:* ``(layer, head)``.
+    """
+    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    looking = [np.bincount(h.sentence[h.looks], minlength=len(h.lengths)) for h in halves]
+    if not all(words.any() for words in looking):
+        return {}
+    named = [half.named() for half in halves]
+    totals = np.stack([_agreements(halves[CHOICE], word).sum(0) for word in named[CHOICE]], -1)
+    best = np.apply_along_axis(best_rule, -1, totals)
+    rules = {}
+    for rule in np.unique(best[present]).tolist():
+        choice, report = (_agreements(h, n[rule]) for h, n in zip(halves, named, strict=True))
+        every = report[:, present].mean(1)
+        mean = reported(every, looking[REPORT], (0, 1)).at()
+        for layer, head in np.argwhere(present & (best == rule)).tolist():
+            own = report[:, layer, head]
+            rules[layer, head] = HeadRule(
+                found.rules[rule],
+                reported(choice[:, layer, head], looking[CHOICE], (0, 1)).at(),
+                reported(own, looking[REPORT], (0, 1)).at(),
+                mean,
+                reported(own - every, looking[REPORT], (-1, 1)).at(),
+            )
+    return rules
+
+
+def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
+    """Return how many words of each sentence have the word that a rule names as strongest word.
+
+    Args:
+        word: what the rule names, negative for nothing. *Shape:* ``(word,)``.
+
+    Returns:
+        *Shape:* ``(sentence, layer, head)``.
+    """
+    starts = found.lengths.cumsum() - found.lengths
+    wanted = np.where((word >= 0) & found.looks, word, NOTHING - 1)[:, None, None]
+    return np.add.reduceat(found.strongest == wanted, starts, dtype=np.int64)
+
+
+class Ends(NamedTuple):
+    """What stands at the two ends of a relation."""
+
+    dependent: str
+    head: str
+
+
+ENDS = {
+    "acl": Ends("clausal modifier", "noun"),
+    "acl:relcl": Ends("relative clause", "noun"),
+    "advcl": Ends("adverbial clause", "verb"),
+    "advmod": Ends("adverb", "modified word"),
+    "amod": Ends("adjective", "noun"),
+    "appos": Ends("apposition", "noun"),
+    "aux": Ends("auxiliary", "verb"),
+    "aux:pass": Ends("passive auxiliary", "verb"),
+    "case": Ends("case marker", "noun"),
+    "cc": Ends("coordinating conjunction", "conjunct"),
+    "ccomp": Ends("clausal complement", "verb"),
+    "clf": Ends("classifier", "noun"),
+    "compound": Ends("compound part", "noun"),
+    "compound:prt": Ends("particle", "verb"),
+    "conj": Ends("conjunct", "first conjunct"),
+    "cop": Ends("copula", "predicate"),
+    "csubj": Ends("clausal subject", "verb"),
+    "det": Ends("determiner", "noun"),
+    "discourse": Ends("discourse element", "clause"),
+    "expl": Ends("expletive", "verb"),
+    "fixed": Ends("later word of a fixed expression", "first word"),
+    "flat": Ends("later part of a name", "first part"),
+    "iobj": Ends("indirect object", "verb"),
+    "list": Ends("list item", "first item"),
+    "mark": Ends("clause marker", "verb"),
+    "nmod": Ends("nominal modifier", "noun"),
+    "nmod:poss": Ends("possessor", "noun"),
+    "nsubj": Ends("subject", "verb"),
+    "nsubj:pass": Ends("passive subject", "verb"),
+    "nummod": Ends("numeral", "noun"),
+    "obj": Ends("direct object", "verb"),
+    "obl": Ends("oblique", "verb"),
+    "parataxis": Ends("parataxis", "clause"),
+    "punct": Ends("punctuation mark", "head word"),
+    "vocative": Ends("vocative", "verb"),
+    "xcomp": Ends("open complement", "verb"),
+}
+
+TAGS = {  # without punctuation, which is known without tags
+    "ADJ": "adjectives",
+    "ADP": "adpositions",
+    "ADV": "adverbs",
+    "AUX": "auxiliaries",
+    "CCONJ": "coordinating conjunctions",
+    "DET": "determiners",
+    "INTJ": "interjections",
+    "NOUN": "nouns",
+    "NUM": "numerals",
+    "PART": "particles",
+    "PRON": "pronouns",
+    "PROPN": "proper nouns",
+    "SCONJ": "subordinating conjunctions",
+    "SYM": "symbols",
+    "VERB": "verbs",
+    "X": "other words",
+}
+TAG_NAMES = {**TAGS, "PUNCT": "punctuation"}
+
+
+class RelationEnds(NamedTuple):
+    """Query and key of a relation in one direction, with their articles."""
+
+    query: str
+    key: str
+
+
+def ends_of(label: str) -> RelationEnds:
+    """A relation with its direction, ``obj:to_head``, in words: from whom, to whom."""
+    relation, direction = relation_of(label)
+    ends = ENDS.get(relation, Ends(f"{relation} dependent", "head"))
+    query, key = ends if direction == "to_head" else reversed(ends)
+    article = "an" if query[0] in "aeio" else "a"  # a unit, an oblique
+    return RelationEnds(f"{article} {query}", f"its {key}")
+
+
+def relation_words(label: str) -> str:
+    """The same as a phrase: ``from a direct object to its verb (obj)``."""
+    relation_ends = ends_of(label)
+    return f"from {relation_ends.query} to {relation_ends.key} ({relation_of(label)[0]})"

@@ -1,0 +1,194 @@
+"""Numbers of a study by name: what pages and findings look up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimates, Ratios
+from headbook.analysis.arrays import Floats
+from headbook.memory import Memo
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.report.wording import counted
+from headbook.schema import Baseline, HeadColumn, Space, Stack, State, TokenColumn, Twin, View
+from headbook.study.corpus_sums import HeadTable
+from headbook.study.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class StackResults(Memo):
+    """Everything measured in one stack.
+
+    Attributes:
+        twin: what the model is compared with, where the numbers are of that.
+    """
+
+    study: Study
+    stack: Stack
+    twin: Twin | None = None
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+    _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
+    _there: dict[HeadColumn, bool] = field(default_factory=dict)
+
+    @cached_property
+    def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
+        """The same of what the model is compared with; several where there are several seeds."""
+        found: dict[Baseline, list[StackResults]] = {}
+        for twin in self.study.twins:
+            numbers = StackResults(self.study, self.stack, twin)
+            found.setdefault(twin.baseline, []).append(numbers)
+        return {baseline: tuple(each) for baseline, each in found.items()}
+
+    @property
+    def _table(self) -> HeadTable:
+        tables = self.study.twins[self.twin] if self.twin else self.study.head_tables
+        return tables[self.stack.name]
+
+    @property
+    def metrics(self) -> list[HeadMetric]:
+        """The head metrics that this stack has, in the order of lists."""
+        return [*self.by_id.values()]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, HeadMetric]:
+        """The same by their ids."""
+        there = {column.metric for column in self._columns}
+        known = all_metrics().values()
+        found = [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+        return {m.id: replace(m, labels=self._labels(m)) if m.named else m for m in found}
+
+    def labels(self, metric: str) -> tuple[str, ...]:
+        """The labels of a head metric, those of the corpus included; none where it is not there."""
+        return self.by_id[metric].labels if metric in self.by_id else ()
+
+    def _labels(self, metric: HeadMetric) -> tuple[str, ...]:
+        """Those that have columns, in their order."""
+        return tuple(dict.fromkeys(c.label for c in self._columns if c.metric == metric.id))
+
+    def view(self, metric: HeadMetric, label: str | None = None) -> View:
+        """The view that pages show first: the stack's own, where the metric has it.
+
+        Args:
+            label: what is shown of it; the sink itself is there in the raw view alone.
+        """
+        view = self.stack.default_view
+        view = view if view in metric.views else metric.views[0]
+        return view if label is None or self.has(metric.id, view, label) else View.RAW
+
+    def drawn(self, metric: HeadMetric) -> tuple[View, str] | None:
+        """Return the view and label that the site's figures of a metric show, or None without any.
+
+        Only for this choice do files of the metric stand in ``figures/``.
+        """
+        labels = self.drawable(metric)
+        if not labels:
+            return None
+        label = metric.headline if metric.headline in labels else labels[0]
+        return self.view(metric, label), label
+
+    def drawable(self, metric: HeadMetric) -> list[str]:
+        """Return the labels that a metric has numbers for in any view."""
+        return [x for x in metric.listed if any(self.has(metric.id, v, x) for v in metric.views)]
+
+    def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
+        """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
+
+        The mean over seeds, with the smallest and the largest as ends; the interval of the only
+        one.
+        """
+        estimates = [twin.layers(metric, view, label) for twin in self.twins[baseline]]
+        if len(estimates) == 1:
+            return estimates[0]
+        values = np.stack([numbers.value for numbers in estimates])
+        return estimates[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
+
+    def some(self, sentences: int, before: str) -> str:
+        """How many sentences a figure rests on, after some words; nothing where it is all of them.
+
+        All of them stand behind every caption as it is.
+        """
+        every = sentences == self.study.manifest.counts["sentences"]
+        return "" if every else f"{before} {counted(sentences, 'sentence')}"
+
+    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
+        """A number for each head. *Shape:* ``(layer, head)``."""
+        return self._numbers("heads", HeadColumn(metric, view, label))
+
+    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
+        """A number for each layer, heads together. *Shape:* ``(layer,)``."""
+        return self._numbers("layers", HeadColumn(metric, view, label))
+
+    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
+        """The same measure on uniform attention. *Shape:* ``(layer,)``."""
+        return self._numbers("uniform", HeadColumn(metric, view, label))
+
+    def half(
+        self, number: int, metric: str, view: View, label: str = "", *, of: str = "heads"
+    ) -> Estimates:
+        """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
+        ratios: Ratios = getattr(self._table, of)
+        position = self._columns[HeadColumn(metric, view, label)]
+        known = all_metrics()[metric]
+        return Estimates.of(ratios[..., position].half(number), known.limits, known.spread(label))
+
+    def has(self, metric: str, view: View, label: str = "") -> bool:
+        """Whether there is a value at all."""
+        column = HeadColumn(metric, view, label)
+        if column not in self._there:  # pages ask for the same again and again
+            self._there[column] = column in self._columns and not bool(
+                np.isnan(self.heads(metric, view, label).value).all()
+            )
+        return self._there[column]
+
+    def tokens(
+        self, metric: str, state: State, space: Space | None, label: str
+    ) -> Estimates | None:
+        """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
+        column = TokenColumn(metric, state, space, label)
+        corpus_sums = self.study.corpus_sums
+        for table in (corpus_sums.tokens, corpus_sums.lookups, corpus_sums.flows):
+            sums = table.get(self.stack.name)
+            if sums is not None and column in sums.columns:
+                ratios = sums.layers[:, sums.columns.index(column)]
+                known = all_metrics()[metric]
+                numbers = Estimates.of(ratios, known.limits, known.spread(label))
+                return None if np.isnan(numbers.value).all() else numbers
+        return None
+
+    @cached_property
+    def _columns(self) -> Mapping[HeadColumn, int]:
+        columns = self._table.columns
+        return {column: index for index, column in enumerate(columns)}
+
+    def _numbers(self, name: str, column: HeadColumn) -> Estimates:
+        if (name, column) not in self._read:
+            ratios: Ratios = getattr(self._table, name)
+            metric = all_metrics()[column.metric]
+            self._read[name, column] = Estimates.of(
+                ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
+            )
+        return self._read[name, column]
+
+
+def descending(values: Floats) -> list[tuple[int, int]]:
+    """Layer and head of each value that is there, the highest first.
+
+    Args:
+        values: *Shape:* ``(layer, head)``.
+    """
+    there = np.argwhere(~np.isnan(values))
+    order = np.argsort(-values[tuple(there.T)], kind="stable")
+    return [(int(layer), int(head)) for layer, head in there[order]]
+
+
+def study_of(results: Mapping[str, StackResults]) -> Study:
+    """The study that the results of all stacks are of."""
+    return next(iter(results.values())).study
+
+
+def results(study: Study) -> dict[str, StackResults]:
+    """The results of every stack, in the order of pages."""
+    return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

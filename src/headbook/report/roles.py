@@ -1,0 +1,409 @@
+"""What a head does: claims with estimate, interval and baseline, in one order.
+
+Position, then a relation beyond the best surface rule or the rule that explains the head best,
+then classes of tokens, then repetition, then evenness or a mixture, and last the sink. Each claim
+is one sentence with its numbers: estimate, interval, baseline. What was tested family-wise says so;
+the rest describes.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.intervals import FEW
+from headbook.metrics import ids
+from headbook.metrics.patterns.type_shares import EVEN
+from headbook.report.head_types import (
+    KEY_NAMES,
+    METRIC,
+    PART_NAMES,
+    SOME_SINK,
+    TAG_VIEW,
+    HeadType,
+    Place,
+    Rest,
+    Share,
+    head_types,
+    share,
+    sink_share,
+)
+from headbook.report.relation_tests import tests_of
+from headbook.report.relations import TAGS, ends_of, head_rules, relation_words
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    THIN,
+    capital,
+    counted,
+    interval,
+    number,
+    percent,
+    rule_phrase,
+    tested,
+)
+from headbook.schema import HeadColumn, View
+from headbook.study.sentence_data import HeadName, heads_of
+
+if TYPE_CHECKING:
+    from headbook.report.relation_tests import RelationTests
+
+
+REPEATED = 0.4  # of the attention on repeated random tokens, by convention
+TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
+ALMOST_ALL = 0.95
+
+
+class Claim(NamedTuple):
+    """One piece of evidence.
+
+    Attributes:
+        kind: ``position``, ``relation``, ``rule``, ``class``, ``repetition``, ``shape`` or
+            ``sink``.
+        short: what the head does, to stand after its name; empty where it decides no role.
+        text: a whole sentence.
+        value: the number behind it.
+        baseline: what it is set against; NaN without one.
+        against: name of that.
+        p: family-wise, where it was tested; else NaN.
+        chosen: for relations, the margin on the choice half, by which the most telling is chosen.
+        column: metric, view and label of ``value``; None if no single metric gives the value.
+    """
+
+    kind: str
+    short: str
+    text: str
+    value: Estimate
+    baseline: float = math.nan
+    against: str = "uniform attention"
+    p: float = math.nan
+    chosen: float = math.nan
+    column: HeadColumn | None = None
+
+
+def estimate(value: Estimate, *, share: bool = True) -> str:
+    """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
+    return " ".join(value_and_interval(value, share=share)).strip()
+
+
+def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
+    """The same in two; the second is empty where there is no interval."""
+    ends = interval(value.low, value.high, share=share)
+    return number(value.value, share=share), ends
+
+
+def signed_points(value: float) -> str:
+    """A difference of shares in points, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def point_estimate(value: Estimate) -> str:
+    """The same with its interval: ``+40.0 points [+22.8, +57.2]``."""
+    ends = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
+    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else ends)
+
+
+def sink_words(results: StackResults) -> str:
+    """What the sink of a stack is."""
+    what = "special tokens and the first position" if results.stack.causal else "special tokens"
+    return f"{what}, and the learned sink" if results.stack.learned_sink else what
+
+
+def _it(results: StackResults, found: HeadType) -> str:
+    """The subject of a sentence whose shares are of the rest."""
+    return f"With {sink_words(results)} masked, it" if found.some_sink else "It"
+
+
+AT = {
+    Rest.PREVIOUS: ("previous", "the previous token"),
+    Rest.NEXT: ("next", "the next token"),
+    Rest.SELF: ("self", "the token itself"),
+    Rest.SAME: ("same_token", "other occurrences of the token"),
+}
+
+
+def position(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """A share at one offset, on the same token, or in a window."""
+    if found is None:
+        return
+    if found.rest in AT:
+        label, where = AT[found.rest]
+    elif found.rest is Rest.OFFSET:
+        label = str(found.offset)
+        side = "back" if found.offset < 0 else "ahead"
+        where = f"the token {abs(found.offset)} positions {side}"
+    elif found.rest is Rest.WINDOW:
+        within = found.shares.window
+        kept = f"{percent(within.value)} of its attention within three tokens"
+        yield Claim(
+            "position",
+            "attends to a local window, up to three tokens away",
+            f"{_it(results, found)} keeps {kept}{_uniform(within.even)}.",
+            Estimate(within.value, math.nan, math.nan, 0, 0),
+            within.even,
+            column=HeadColumn(METRIC, View.RENORM, "window"),
+        )
+        return
+    else:
+        return
+    value = share(results, METRIC, View.RENORM, label, place)
+    even = share(results, METRIC, View.RENORM, EVEN[label], place).value
+    clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
+    yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
+                even, column=HeadColumn(METRIC, View.RENORM, label))  # fmt: skip
+
+
+def _uniform(even: float) -> str:
+    return "" if math.isnan(even) else f" (uniform attention: {percent(even)})"
+
+
+def _even(results: StackResults, metric: str, view: View, label: str, place: Place) -> float:
+    """What uniform attention gives in a head's layer; NaN where it is not known."""
+    if not results.has(metric, view, label):
+        return math.nan
+    return float(results.uniform(metric, view, label).value[place[0]])
+
+
+CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of the same word"}
+
+
+def token_class(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """The class of tokens that receives most against uniform attention, if at least twice that."""
+    if found is not None and found.rest in {*AT, Rest.OFFSET}:
+        return
+    own, best = results.stack.default_view, None
+    asked = [(ids.ATTENTION_TO, own, label, name) for label, name in CLASSES.items()]
+    asked += [(ids.POS_RECEIVED, TAG_VIEW, tag, f"{n} ({tag})") for tag, n in TAGS.items()]
+    for metric, view, label, name in asked:
+        value = share(results, metric, view, label, place)
+        even = _even(results, metric, view, label, place)
+        clear = value.effective >= FEW and value.low >= TWICE * even > 0
+        if clear and (best is None or value.value / even > best[0]):
+            of = "attention outside the sink" if metric == ids.POS_RECEIVED else "attention"
+            best = value.value / even, value, even, name, of, HeadColumn(metric, view, label)
+    if best is not None:
+        times, value, even, name, of, column = best
+        yield Claim(
+            "class",
+            f"attends to {name}",
+            f"{capital(name)} receive {estimate(value)} of its {of}, {times:.1f} times "
+            f"uniform attention ({percent(even)}).".replace("Punctuation receive", "Punctuation "
+                                                            "receives"),
+            value,
+            even,
+            column=column,
+        )  # fmt: skip
+
+
+REPETITION = {
+    ids.INDUCTION_SCORE: ("the token after its earlier occurrence", "an induction head"),
+    ids.DUPLICATE_SCORE: ("its earlier occurrence", "a duplicate-token head"),
+}
+
+
+def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
+    """What it does on repeated random tokens, from a conventional threshold on."""
+    for metric, (where, kind) in REPETITION.items():
+        value = share(results, metric, View.RAW, "", place)
+        if value.value >= REPEATED and value.low > 0:
+            even = _even(results, metric, View.RAW, "", place)
+            yield Claim(
+                "repetition",
+                f"is {kind}",
+                f"On repeated random tokens, a token gives {estimate(value)} of its attention to "
+                f"{where} (threshold 40{THIN}%; uniform attention: {percent(even)}).",
+                value,
+                even,
+                column=HeadColumn(metric, View.RAW, ""),
+            )
+
+
+def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """How even it is, which keys win, or what it is mixed of."""
+    if found is None:
+        return
+    it, parts = _it(results, found), found.shares.parts
+    if found.rest is Rest.UNIFORM:
+        value = share(results, ids.RELATIVE_ENTROPY, View.RENORM, "", place)
+        clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
+        yield Claim("shape", "spreads its attention almost evenly",
+                    f"{clause}uniform attention.", value, 1.0,
+                    column=HeadColumn(ids.RELATIVE_ENTROPY, View.RENORM, ""))  # fmt: skip
+    elif found.rest is Rest.KEYS:
+        value = share(results, METRIC, View.RENORM, "column", place)
+        best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
+        often = "" if best == "other" else (
+            f"; the key of largest weight belongs mostly to {KEY_NAMES[best]} "
+            f"({percent(found.shares.keys[best])} of sentences)"
+        )  # fmt: skip
+        clause = f"{it} attends to the same keys from every query: one weight per key leaves "
+        yield Claim("shape", "attends to the same keys from every query",
+                    f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
+                    f"{often}.", value,
+                    column=HeadColumn(METRIC, View.RENORM, "column"))  # fmt: skip
+    elif found.rest is Rest.OWN:
+        value = share(results, METRIC, View.RENORM, "own_sentence", place)
+        clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
+        even = found.shares.own_sentence.even
+        yield Claim("shape", "attends within the query's own sentence",
+                    f"{clause}{_uniform(even)}.", value, even,
+                    column=HeadColumn(METRIC, View.RENORM, "own_sentence"))  # fmt: skip
+    elif found.rest is Rest.MIXED and found.shares.largest:
+        first, *others = found.shares.largest[:2]
+        listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
+        value = share(results, METRIC, View.RENORM, first, place)
+        if math.isnan(value.value):  # across two texts, words are what punctuation leaves
+            value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
+        names = [PART_NAMES[part] for part in (first, *others)]
+        yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
+                    f"{it} mixes shares; furthest above uniform attention: {listed}.",
+                    value, parts[first].even,
+                    column=HeadColumn(METRIC, View.RENORM, first))  # fmt: skip
+
+
+def _beside_even(part: str, found: Share) -> str:
+    """A part's name with its share and the share under uniform attention."""
+    return f"{PART_NAMES[part]} {percent(found.value)}{_uniform(found.even)}"
+
+
+def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """What the sink receives, and what it contributes."""
+    given = share(results, ids.SINK_SHARE, View.RAW, "", place)
+    if math.isnan(given.value):
+        return
+    brought = share(results, ids.SINK_NORM_SHARE, View.RAW, "", place)
+    even, what = _even(results, ids.SINK_SHARE, View.RAW, "", place), sink_words(results)
+    text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
+    first = share(results, ids.ATTENTION_TO, View.RAW, "first", place).value
+    named = sink_share(results, place).corrected >= SOME_SINK
+    inserted = named and first >= ALMOST_ALL * given.value
+    if inserted:
+        text += ", almost all of it at the first position"
+    if not math.isnan(brought.value):
+        joined = ", but" if brought.high < given.low else ", and" if inserted else " and"
+        text += f"{joined} contribute {estimate(brought)} of its output norm"
+    short = f"attends mostly to {what}" if found is not None and found.sink else ""
+    column = HeadColumn(ids.SINK_SHARE, View.RAW, "")
+    yield Claim("sink", short, f"{text}.", given, even, column=column)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one head does.
+
+    Attributes:
+        head: which one.
+        type: its type; None where the study lacks the numbers.
+        claims: evidence, in the order in which it is told.
+    """
+
+    head: HeadName
+    type: HeadType | None
+    claims: tuple[Claim, ...]
+
+    @property
+    def short(self) -> str:
+        """What it does, in a few words without numbers; empty where nothing is known."""
+        relation, sink = self.claim("relation"), self.claim("sink")
+        if relation is not None:
+            return relation.short
+        parts = [claim.short for claim in self.claims if claim.short and claim.kind != "sink"]
+        if sink is not None and sink.short:
+            return ", otherwise ".join([sink.short, *parts[:1]])
+        return ", and ".join(parts[:2])
+
+    @property
+    def text(self) -> str:
+        """All claims as sentences."""
+        return " ".join(claim.text for claim in self.claims)
+
+    def claim(self, kind: str) -> Claim | None:
+        """The claim of a kind; None without one."""
+        return next((claim for claim in self.claims if claim.kind == kind), None)
+
+
+def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -> Role:
+    """What a head does.
+
+    Args:
+        tests: which heads serve relations; without it nothing is said of them.
+    """
+    cell = head.layer, head.head
+    head_type = head_types(results).get(cell)
+    at = [*position(results, cell, head_type)]
+    window = head_type is not None and head_type.rest is Rest.WINDOW
+    serves = [*relation(tests, cell)]
+    claims = (
+        *at,
+        *(serves or rule(results, cell, positional=bool(at) and not window)),
+        *token_class(results, cell, head_type),
+        *repetition(results, cell),
+        *shape(results, cell, head_type),
+        *sink(results, cell, head_type),
+    )
+    return Role(head, head_type, claims)
+
+
+def served(tests: "RelationTests | None", place: Place) -> int | None:
+    """Return the number of the relation that a head serves most, by the choice half."""
+    if tests is None or not len(tests.labels):
+        return None
+    return tests.first(tests.claimed & (tests.head == place).all(1))
+
+
+def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
+    """Yield the relation that a head serves beyond the best surface rule."""
+    n = served(tests, place)
+    if tests is None or n is None:
+        return
+    ends, label = ends_of(tests.labels[n]), tests.labels[n]
+    found, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
+    other, p = float(tests.at_rule.value[n]), float(tests.p[n])
+    wrong = tests.where_wrong.at(n)
+    cases = counted(round(wrong.events), "case")
+    beside = f" It finds {percent(wrong.value)} of the {cases} that the rule misses."
+    yield Claim(
+        "relation",
+        f"attends {relation_words(label)}",
+        f"It attends most from {ends.query} to {ends.key} in {estimate(found)} of "
+        f"{counted(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
+        f"best surface rule ({phrase}: {percent(other)}), {tested(p)}."
+        + (beside if wrong.events else ""),
+        found,
+        other,
+        f"best surface rule ({phrase})",
+        p,
+        float(tests.choice.margin.value[n]),
+    )
+
+
+def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[Claim]:
+    """Yield the surface rule that explains a head without a relation.
+
+    Args:
+        positional: whether one offset was named already, so that an offset says nothing new.
+    """
+    found = results.once(head_rules).get(place)
+    if found is None or not found.names or (positional and found.rule.startswith("offset:")):
+        return
+    phrase = rule_phrase(found.rule)
+    yield Claim(
+        "rule",
+        f"mostly attends to {phrase}",
+        f"Its strongest other word is {phrase} in {estimate(found.agreement)} of "
+        f"{counted(round(found.agreement.events), 'word')} (mean over heads: "
+        f"{percent(found.mean.value)}).",
+        found.agreement,
+        found.mean.value,
+        "mean over heads",
+    )
+
+
+def roles_of(results: StackResults) -> Mapping[HeadName, Role]:
+    """What every head of a stack does."""
+    return results.once(_roles)
+
+
+def _roles(results: StackResults) -> Mapping[HeadName, Role]:
+    tests = results.once(tests_of)
+    return {head: role(results, head, tests) for head in heads_of(results.stack)}

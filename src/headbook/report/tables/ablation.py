@@ -1,0 +1,212 @@
+"""Effects of ablation as rows of the table of tests: heads, groups, pairs, audit, pruning."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.schema import Replacement
+from headbook.study import ablation_tests as verdicts
+from headbook.study.ablation import Removals
+from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
+from headbook.study.ablation_tests import (
+    FIFTH,
+    TOGETHER,
+    can_go,
+    head_effects,
+    held_out,
+    margin,
+    places,
+)
+from headbook.study.study import Study
+
+NAN = math.nan
+CLAIM = "ablation"
+CHANGED = "share_changed"
+RANDOM_SETS = "random sets"
+ALL, HELD_OUT = "all", "held_out"
+NO_HEAD = -1  # layer and head of rows that are not about one head
+EMPTY: dict[str, Any] = {
+    "claim": CLAIM, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
+    "label": "", "split": ALL, "value": NAN, "low": NAN, "high": NAN, "baseline": "",
+    "baseline_value": NAN, "difference": NAN, "difference_low": NAN, "difference_high": NAN,
+    "p": NAN, "n_sentences": 0, "n_observations": 0.0,
+}  # fmt: skip
+
+
+def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield a row for each effect of ablation with an interval, a bound or a p that pages print.
+
+    Labels are the replacement and the target, ``mean/kl``, behind the group where heads were
+    replaced together, ``sink/zero/kl``. Effects have their own unit (nats per token, 1 minus a
+    cosine, logits). Rows of `CHANGED` have exact bounds of the share of changed sentences, which
+    hold for all heads, or groups, with this replacement together. Layer and head are -1 in rows
+    about several heads.
+    """
+    removals = study.corpus_sums.removals
+    if removals is None:
+        return
+    yield from _heads(removals, study.importance)
+    yield from _groups(study.head_groups)
+    yield from _largest(removals)
+    yield from _audited(removals)
+    yield from _pruned(removals, study.pruning)
+
+
+def whole_model(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield the loss of the whole model, of which pages print effects in per cent."""
+    removals = study.corpus_sums.removals
+    for target in removals.targets if removals else ():
+        assert removals is not None
+        if target in removals.full:
+            counts = removals.counts[target]
+            yield EMPTY | {
+                "claim": "whole model",
+                "metric": target,
+                "value": removals.loss(target),
+                "n_sentences": len(removals.content_hash),
+                "n_observations": float(counts.sum()),
+            }
+
+
+def _heads(removals: Removals, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Exact numbers of single heads, with the family-wise p of effects below 0."""
+    p = {
+        (effects_of, replacement, *removals.heads[head]): value
+        for replacement in Replacement
+        for effects_of in removals.targets
+        for effects in [head_effects(removals, effects_of, replacement)]
+        for head, value in zip(effects.head, effects.p, strict=True)
+    }
+    exact = table[(table["kind"] == EXACT) & table["low"].notna()]
+    for row in exact.to_dict("records"):
+        parts = (row["replacement"], row["target"], row["label"])
+        about = {
+            "stack": row["stack"],
+            "layer": int(row["layer"]),
+            "head": int(row["head"]),
+            "label": "/".join(filter(None, parts)),
+            "n_sentences": int(row["sentences"]),
+            "n_observations": float(row["events"]),
+        }
+        numbers = {name: row[name] for name in ("metric", "value", "low", "high")}
+        key = row["target"], row["replacement"], row["stack"], row["layer"], row["head"]
+        tested = {"p": p[key]} if row["metric"] == EFFECT else {}
+        yield EMPTY | about | numbers | tested
+        if row["verdict"]:
+            yield EMPTY | about | _share(row)
+
+
+def _share(row: dict[Any, Any]) -> dict[str, Any]:
+    """Share of changed sentences with its bounds; what the verdict compares it with is a fifth."""
+    return {
+        "metric": CHANGED,
+        "value": row["share_changed"],
+        "low": row["share_low"],
+        "high": row["share_high"],
+        "baseline": "fifth of the sentences",
+        "baseline_value": FIFTH,
+        "n_observations": float(row["sentences"]),
+    }
+
+
+def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Groups beside the random set of largest effect, and interactions of pairs."""
+    for row in table.to_dict("records"):
+        about = {
+            "stack": row["stack"],
+            "label": f"{row['group']}/{row['replacement']}/{row['target']}",
+            "split": HELD_OUT if row["metric"] == INTERACTION else ALL,
+            "n_sentences": int(row["sentences"]),
+            "n_observations": float(row["sentences"]),
+        }
+        numbers = {name: row[name] for name in ("metric", "value", "low", "high")}
+        if row["random_sets"]:
+            numbers |= {
+                "baseline": f"largest of {int(row['random_sets'])} {RANDOM_SETS}",
+                "baseline_value": row["random_high"],
+                "difference": row["value"] - row["random_high"],
+            }
+            lowest = f"smallest of {int(row['random_sets'])} {RANDOM_SETS}"
+            below = {"baseline": lowest, "baseline_value": row["random_low"]}
+            yield EMPTY | about | numbers | below | {
+                "difference": row["value"] - row["random_low"]
+            }  # fmt: skip
+        yield EMPTY | about | numbers
+        if row["metric"] == GROUP and row["verdict"]:
+            yield EMPTY | about | _share(row)
+
+
+def _largest(removals: Removals) -> Iterator[dict[str, Any]]:
+    """The head of largest effect on one half of the sentences, on both halves."""
+    target = removals.targets[0]
+    sets = places(removals, Replacement.MEAN)
+    first = removals.ratios(target, sets).half(CHOICE).value
+    if not len(sets) or np.isnan(first).all():
+        return
+    position = int(np.nanargmax(first))
+    head = removals.heads[int(removals.members[sets[position]].argmax())]
+    kept = removals.half == CHOICE
+    value, low, high = held_out(removals, target, int(sets[position]))
+    about = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
+    for split, rows, numbers in (
+        ("choice", kept, (float(first[position]), NAN, NAN)),
+        (HELD_OUT, ~kept, (value, low, high)),
+    ):
+        ends = dict(zip(("value", "low", "high"), numbers, strict=True))
+        counts = removals.counts[target][rows]
+        seen = {"n_sentences": int((counts > 0).sum()), "n_observations": float(counts.sum())}
+        yield EMPTY | about | ends | {"split": split} | seen
+
+
+def _audited(removals: Removals) -> Iterator[dict[str, Any]]:
+    """What estimates are worth: two correlations, and the bound of the heads that they miss."""
+    target = removals.targets[0]
+    audit = verdicts.audit(removals, target)
+    if not audit.heads or not audit.rest:
+        return
+    label = f"{Replacement.MEAN}/{target}"
+    about = {"n_sentences": len(removals.content_hash), "n_observations": float(audit.heads)}
+    missed = audit.missed / audit.heads
+    for metric, numbers in (
+        ("audit: correlation", {"value": audit.pearson}),
+        ("audit: correlation of ranks", {"value": audit.spearman}),
+        ("audit: missed", {"value": missed, "low": 0.0, "high": audit.share}),
+    ):
+        yield EMPTY | about | {"metric": metric, "label": label} | numbers
+
+
+def _pruned(removals: Removals, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Effects of ever more heads in orders that are not random, and which share can go."""
+    if table.empty:
+        return
+    random = table["order"].str.startswith("random")
+    about = {"split": HELD_OUT, "n_sentences": int((removals.half == REPORT).sum())}
+    for row in table[~random & table["low"].notna()].to_dict("records"):
+        label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
+        numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
+        yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
+    target = removals.targets[0]
+    most = TOGETHER * margin(removals, target, reported=True)
+    shares = {
+        str(order): can_go([*steps["share"]], [*steps["high"]], most)
+        for order, steps in table[table["target"] == target].groupby("order", sort=False)
+    }
+    chance = float(np.median([s for order, s in shares.items() if order.startswith("random")]))
+    for order, share in shares.items():
+        if not order.startswith("random"):
+            yield (
+                EMPTY
+                | about
+                | {
+                    "metric": "share that can go",
+                    "label": f"{order}/{Replacement.MEAN}/{target}",
+                    "value": share,
+                    "baseline": "median of random orders",
+                    "baseline_value": chance,
+                    "difference": share - chance,
+                }
+            )

@@ -1,0 +1,113 @@
+"""A stored sentence word by word: attention between its words, and its tree. No torch.
+
+The same as `Maps.by_word`, `relations` and `wordtrees` of `headbook.attention`, for one sentence
+as pages keep it. Weights are stored in steps of 1/255, so that close ones may be equal.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+from headbook.analysis.trees import NO_HEAD
+from headbook.attention.word_pairs import pruned
+from headbook.schema import UPOS, known_relation, relation_of
+from headbook.study.sentence_data import UINT8_STEPS, StoredText
+
+
+class WordLink(NamedTuple):
+    """A word that looks, one that it should find there, and whether it does."""
+
+    looks: int
+    looked: int
+    found: bool
+
+
+class TreeWords(NamedTuple):
+    """The words of a tree without punctuation: their numbers, and their heads among them."""
+
+    places: NDArray[np.int64]
+    heads: NDArray[np.int64]
+
+
+def n_words(text: StoredText) -> int:
+    """Words up to the last one that has a token."""
+    return max(text.words, default=-1) + 1
+
+
+def word_names(text: StoredText) -> tuple[str, ...]:
+    """Each word in the text's own letters; empty for one without a token."""
+    pairs: list[tuple[int, int] | None] = [None] * n_words(text)
+    for word, (start, end) in zip(text.words, text.spans, strict=True):
+        if word >= 0:
+            first, last = pairs[word] or (start, end)
+            pairs[word] = min(first, start), max(last, end)
+    return tuple("" if span is None else text.text[slice(*span)] for span in pairs)
+
+
+def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) -> Floats:
+    """Attention between words without the sink: to a word the sum, from a word the mean.
+
+    Args:
+        steps: weights of a stack within one text. *Shape:* ``(..., token, token)``.
+
+    Returns:
+        *Shape:* ``(..., word, word)``.
+    """
+    counts = ~text.sink(causal=causal)
+    members = (np.array(text.words)[:, None] == np.arange(n_words(text))) & counts[:, None]
+    table = members.astype(np.float64)
+    # Sums of whole numbers first, so that equal ones stay equal.
+    sums = table.T @ steps.astype(np.float64) @ table
+    found: Floats = sums / (UINT8_STEPS * np.maximum(table.sum(0), 1))[:, None]
+    return found
+
+
+def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
+    """What a head should find under a label, and whether its strongest word is that.
+
+    Args:
+        weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
+        label: relation and direction, as in `headbook.schema.Scheme.labels`.
+    """
+    relation, direction = relation_of(label)
+    tokens = np.array(text.words)[~text.sink(causal=causal)]
+    places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
+    found = []
+    for word, head in enumerate(text.heads[: len(weights)]):
+        asked = known_relation(text.relations[word]) == relation
+        if not asked or not 0 <= head < len(weights) or head == word:
+            continue
+        looks, looked = (word, head) if direction == "to_head" else (head, word)
+        there = len(places[looks]) and len(places[looked])
+        if there and (not causal or places[looked][0] <= places[looks][-1]):
+            found.append(WordLink(looks, looked, _strongest(weights[looks], looks) == looked))
+    return found
+
+
+def tree_words(text: StoredText) -> TreeWords:
+    """The words of a tree without punctuation and without what was cut off; none without a tree.
+
+    What hangs on a word that is left out hangs on that word's head.
+    """
+    tags = dict(zip(text.words, text.tags, strict=True))
+    inside = range(min(n_words(text), len(text.heads)))
+    if not inside:
+        return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    kept = [word in tags and not _punctuation(text, word, tags[word]) for word in inside]
+    heads = np.array([text.heads[: len(inside)]], dtype=np.int64)
+    word_trees = pruned(heads, np.array([kept]), len(inside))
+    return TreeWords(word_trees.place[0], word_trees.heads[0])
+
+
+def _strongest(row: Floats, word: int) -> int:
+    others = np.where(np.arange(len(row)) == word, 0.0, row)
+    best = int(others.argmax())
+    return best if others[best] > 0 else NO_HEAD
+
+
+def _punctuation(text: StoredText, word: int, tag: str) -> bool:
+    """Whether a word is punctuation by its tag or, without one, by its relation to its head."""
+    named = text.heads[word] != NO_HEAD and known_relation(text.relations[word]) == "punct"
+    return tag == "PUNCT" or (tag not in UPOS and named)

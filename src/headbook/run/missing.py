@@ -1,0 +1,311 @@
+"""What a study cannot have, and why; texts that are too long for tables of all token pairs.
+
+They count in everything that is summed layer by layer over all texts. They have no page, are no
+exemplars, and take no part in the sample unless all texts are long: then what needs tables of all
+heads is not measured.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from headbook.attention.flow import blocks
+from headbook.inputs import Corpus
+from headbook.metrics.base import (
+    AnchorMetric,
+    ContextMetric,
+    FlowMetric,
+    HeadMetric,
+    Metric,
+    Need,
+    PairMetric,
+    SampledMetric,
+    TokenMetric,
+)
+from headbook.metrics.ids import ROLLOUT_SELF_MEASURED
+from headbook.model.architecture import Architecture
+from headbook.model.embedding import Embedding
+from headbook.model.load import Model
+from headbook.model.logit_lens import Lens, NoLens
+from headbook.model.packing import Passages
+from headbook.model.tokenizer import Encoder
+from headbook.passes.head_sums import MEDIANS
+from headbook.report.wording import SPACES, STATES
+from headbook.schema import Side, Space, State
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.manifest import Gap, Lack
+from headbook.text.annotate import Rarity
+
+LENS = "logit lens"
+NEEDS = (Need.TAGS, Lack.TAGS, "tagged"), (Need.TREE, Lack.TREE, "parsed")  # and their counts
+
+
+def find_gaps(
+    model: Model,
+    architecture: Architecture,
+    metrics: Iterable[Metric],
+    embeddings: Mapping[Side, Embedding],
+    counts: Mapping[str, int],
+    *,
+    lens: Lens | NoLens,
+    rarities: Mapping[Side, Rarity],
+) -> tuple[Gap, ...]:
+    """Everything that is missing from a study."""
+    metrics = list(metrics)
+    return (
+        *_architecture(model, architecture),
+        *_layers(architecture),
+        *_spaces(embeddings, metrics),
+        *_lens(architecture, metrics, lens),
+        *_annotation(architecture, metrics, counts),
+        *_values(model, architecture, metrics),
+        *_context(model, architecture, metrics, counts),
+        *_rarity(architecture, metrics, rarities),
+        *_two_texts(architecture, metrics),
+        *_flow(architecture, metrics),
+    )
+
+
+def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
+    kind = model.config.model_type
+    if not architecture.hooked:
+        yield Gap(
+            "queries, keys and values", "",
+            f"{architecture.unhooked}; the weights come from output_attentions", Lack.QUERIES,
+        )  # fmt: skip
+    if not architecture.layers:
+        yield Gap(
+            "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
+        )
+    else:
+        why = architecture.ends.failed or (
+            f"where attention blocks of '{kind}' end was not found: nothing that a module reads "
+            "is what heads give, added to the residual"
+        )
+        what = f"states {STATES[State.MID]}"
+        for name, of in _unfound(architecture, architecture.ends.sites):
+            yield Gap(f"{what}{of}", name, why)
+
+
+def _unfound(
+    architecture: Architecture, found: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, str]]:
+    """Stacks in which something was not found, and in which layers, if not in all.
+
+    The name is empty where it was found in none.
+    """
+    calls = architecture.calls
+    if not any((call.stack, call.layer) in found for call in calls):
+        yield "", ""
+        return
+    for name in architecture.stacks:
+        layers = [call.layer for call in calls if call.stack == name]
+        without = [str(layer) for layer in sorted(layers) if (name, layer) not in found]
+        if without:
+            yield name, "" if len(without) == len(layers) else f" of layers {', '.join(without)}"
+
+
+def _layers(architecture: Architecture) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
+        without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
+        if without:
+            yield Gap(
+                f"attention of layers {', '.join(map(str, without))}", name,
+                "these layers have none",
+            )  # fmt: skip
+
+
+def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
+        return
+    for side, embedding in embeddings.items():
+        if embedding.missing:
+            spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
+            lacking = (f"comparison with {SPACES[x]}" for x in Space if x not in spaces)
+            what = " and ".join(lacking) if spaces else "vocabulary metrics"
+            yield Gap(f"{what} ({side} side)", "", embedding.missing)
+
+
+def _lens(
+    architecture: Architecture, metrics: Iterable[Metric], lens: Lens | NoLens
+) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
+        return
+    if isinstance(lens, NoLens):
+        yield Gap(LENS, "", lens.why)
+        return
+    for name in architecture.stacks:
+        if name != lens.stack:
+            yield Gap(LENS, name, "the language-model head reads the decoder's layers only")
+
+
+def _annotation(
+    architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    needed = _needs(metrics)
+    for name, stack in architecture.stacks.items():
+        for need, key, number in NEEDS:
+            applies = need is Need.TAGS or not stack.crosses
+            if need in needed and applies and not counts.get(f"{stack.keys}.{number}"):
+                option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
+                yield Gap(
+                    need.value, name,
+                    f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
+                    "or CoNLL-U", key,
+                )  # fmt: skip
+
+
+def _needs(metrics: Iterable[Metric]) -> set[Need]:
+    """What the metrics of heads and of flow need."""
+    asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
+    return {need for metric in asking for need in metric.needs}
+
+
+def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if Need.VALUES not in _needs(metrics):
+        return
+    kind = model.config.model_type
+    why = (
+        architecture.ends.failed
+        or f"what heads of '{kind}' give goes into no linear map, as it is or by a gate or norm"
+        if architecture.hooked
+        else architecture.unhooked
+    )
+    for name, of in _unfound(architecture, architecture.ends.projections):
+        for stack in [name] if name else architecture.stacks:
+            yield Gap(f"{Need.VALUES}{of}", stack, why, "" if of else Lack.VALUES)
+
+
+def _context(
+    model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    """What heads write cannot be seen everywhere; few texts are passages."""
+    heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
+    known = _needs(heads)
+    of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    for name, stack in architecture.stacks.items():
+        if Need.OUTPUTS in known and not architecture.hooked:
+            yield Gap(Need.OUTPUTS, name, architecture.unhooked, Lack.OUTPUTS)
+        elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
+            yield Gap(
+                " and ".join(of_passages), name,
+                f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
+                Lack.PASSAGES,
+            )  # fmt: skip
+
+
+def _rarity(
+    architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
+) -> Iterator[Gap]:
+    if Need.FREQUENCIES not in _needs(metrics):
+        return
+    for name, stack in architecture.stacks.items():
+        if missing := rarities[stack.keys].missing:
+            option = "--language" if stack.keys is Side.SOURCE else "--target-language"
+            yield Gap(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
+
+
+def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
+        for metric in metrics:
+            if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
+                why = "positions and words of two texts do not compare"
+                yield Gap(metric.title, name, why, metric.id)
+            elif isinstance(metric, FlowMetric) and stack.crosses:
+                yield Gap(metric.title, name, "all keys are of another text", metric.id)
+
+
+def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    """What is measured in vectors needs blocks whose parts are known, and attention in all layers.
+
+    Where no values are known at all, that is said once.
+    """
+    known, values = blocks(architecture), architecture.ends.projections
+    measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
+    for name, stack in architecture.stacks.items():
+        layers = [call.layer for call in architecture.calls if call.stack == name]
+        if stack.crosses or not any((name, layer) in values for layer in layers):
+            continue
+        whole = all((name, layer) in known for layer in layers)
+        for metric in measured:
+            if not whole:
+                why = "what the state after attention is made of is not known in each layer"
+                yield Gap(metric.title, name, why, metric.id)
+            elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
+                why = "what layers without attention bring to a token is not measured"
+                yield Gap(metric.title, name, why, metric.id)
+
+
+TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # what needs such tables
+
+
+@dataclass(frozen=True)
+class Long:
+    """The texts that are too long.
+
+    Attributes:
+        texts: their indices.
+        most: tokens that a text may have.
+        every: whether all texts are.
+    """
+
+    texts: frozenset[int] = frozenset()
+    most: int = 0
+    every: bool = False
+
+    @classmethod
+    def of(cls, sentences: Corpus | Passages, encoder: Encoder, most: int) -> "Long":
+        """Find them; nothing is read where none can be."""
+        if encoder.limit <= most:
+            return cls(most=most)
+        sizes = zip(sentences, encoder.lengths(sentences), strict=True)
+        texts = frozenset(s.index for s, length in sizes if max(length.values()) > most)
+        return cls(texts, most, len(texts) == len(sentences))
+
+    def measured(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
+        """Those of some metrics that can be measured."""
+        return (m for m in metrics if not self.every or not isinstance(m, TABLES))
+
+    def within(self, indices: Iterable[int]) -> list[int]:
+        """The texts that may be in a sample, in the order given."""
+        return [index for index in indices if self.every or index not in self.texts]
+
+    def smallest(self, corpus_sums: CorpusSums, size: int) -> frozenset[int]:
+        """The sentences with the smallest hashes; long ones only if there are no others."""
+        sample = next(iter(corpus_sums.heads.values())).sample
+        known = sample.first(MEDIANS if self.texts else size).index.tolist()
+        return frozenset(self.within(known)[:size] or [self.first_short])
+
+    @property
+    def first_short(self) -> int:
+        """The index of the first text that is not long; there has to be one."""
+        return next(index for index in count() if index not in self.texts)
+
+    @property
+    def why(self) -> str:
+        """What a study does not have for them lacks memory."""
+        number = len(self.texts)
+        texts = "every text has" if self.every else f"{number:,} {_texts(number)}"
+        return (
+            f"{texts} more than {self.most:,} tokens, and the memory for maps of all heads is too "
+            "small; --memory allows more"
+        )
+
+    def gaps(self, metrics: Iterable[Metric]) -> Iterator[Gap]:
+        """What a study does not have for that.
+
+        Args:
+            metrics: all that were asked for.
+        """
+        if not self.texts:
+            return
+        why = self.why
+        yield Gap("maps and pages of long texts", "", why)
+        if self.every:
+            yield from (Gap(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES))
+        else:
+            yield Gap("long texts in the sample", "", why)
+
+
+def _texts(number: int) -> str:
+    return "text has" if number == 1 else "texts have"

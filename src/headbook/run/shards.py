@@ -1,0 +1,140 @@
+"""A corpus in fixed parts, and their sums put together: the same for any number of workers.
+
+Sentences stand in an order of their own, by bucket and hash of their texts, so that a part of a
+large corpus touches one or two of the buckets by which models are compared, and its sums stay
+small. A corpus of one part is left in the order in which it came.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Ints
+from headbook.inputs import Sentence
+from headbook.inputs.sources import no_room
+from headbook.output_folder import temporary_folder
+from headbook.study.buckets import MOST, bucket_of
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.storage import Packed, pack, unpack
+from headbook.text.batch import WINDOW, text_hash
+
+SHARD = WINDOW  # sentences; fewer would be batches with more padding
+TOGETHER = 64  # shards that are added up before their sum goes to the others
+
+
+class Readable(Protocol):
+    """Sentences that can be had one by one, in any order."""
+
+    def __getitem__(self, place: int, /) -> Sentence: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The parts of a corpus.
+
+    Attributes:
+        sentences: by their place in the input.
+        order: those places, in the order of the parts. *Shape:* ``(sentence,)``.
+        digest: hash of all that is known of the sentences, in the order of the input.
+    """
+
+    sentences: Readable
+    order: Ints
+    digest: str
+
+    def __len__(self) -> int:
+        return (len(self.order) + SHARD - 1) // SHARD
+
+    def places(self, number: int) -> Ints:
+        """Where the sentences of a part stand in the input."""
+        return self.order[number * SHARD : (number + 1) * SHARD]
+
+    def shard(self, number: int, *, as_they_came: bool = False) -> list[Sentence]:
+        """The sentences of a part."""
+        places = self.places(number)
+        wanted = np.sort(places) if as_they_came else places
+        return [self.sentences[int(place)] for place in wanted]
+
+
+def canonical(hashes: NDArray[np.uint64]) -> Ints:
+    """Places of sentences by bucket, hash and place; as they came where one part holds them.
+
+    Args:
+        hashes: of the sentences' texts. *Shape:* ``(sentence,)``.
+    """
+    if len(hashes) <= SHARD:
+        return np.arange(len(hashes))
+    return np.lexsort((hashes, bucket_of(hashes, MOST)))
+
+
+@contextmanager
+def sharded(sentences: Iterable[Sentence], size: int, *, paired: bool) -> Iterator[Shards]:
+    """Read sentences once and divide them; they are kept on the disk until the block ends.
+
+    Args:
+        size: how many there are.
+        paired: whether the model reads targets, too.
+
+    Raises:
+        OutputError: there is no room for them.
+    """
+    digest, hashes = hashlib.blake2b(digest_size=16), np.zeros(size, np.uint64)
+    with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
+        places = np.zeros(size + 1, np.int64)
+        for index, sentence in enumerate(sentences):
+            line = json.dumps(pack(sentence, "", Packed())).encode() + b"\n"
+            digest.update(line)
+            texts = (sentence.text, sentence.target if paired else None)
+            hashes[index] = text_hash(text for text in texts if text is not None)
+            places[index + 1] = places[index] + len(line)
+            _write(file, line)
+        _write(file, b"")
+        yield Shards(_Spool(file, places), canonical(hashes), digest.hexdigest())
+
+
+def _write(file: IO[bytes], line: bytes) -> None:
+    """Write a line, or with none what waits."""
+    try:
+        file.write(line) if line else file.flush()
+    except OSError as error:
+        raise no_room("the sentences", error) from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Spool:
+    """Sentences as lines of JSON.
+
+    Attributes:
+        places: where each line begins, and where the last one ends.
+    """
+
+    file: IO[bytes]
+    places: Ints
+
+    def __getitem__(self, place: int) -> Sentence:
+        self.file.seek(int(self.places[place]))
+        line = self.file.read(int(self.places[place + 1] - self.places[place]))
+        sentence: Sentence = unpack(Sentence, json.loads(line), Packed())
+        return sentence
+
+
+def reduced(parts: Iterable[CorpusSums]) -> CorpusSums:
+    """Sums of shards, in their order, as one; three sums are in memory at a time.
+
+    `TOGETHER` of them are added up first, which are small: what is added to all that came before is
+    copied each time.
+    """
+    whole: CorpusSums | None = None
+    group: CorpusSums | None = None
+    for number, part in enumerate(parts, 1):
+        group = part if group is None else group + part
+        if number % TOGETHER == 0:
+            whole, group = (group if whole is None else whole + group), None
+    found: Sequence[CorpusSums] = [each for each in (whole, group) if each is not None]
+    return found[0] + found[1] if len(found) > 1 else found[0] if found else CorpusSums()

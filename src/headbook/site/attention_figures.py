@@ -1,0 +1,244 @@
+"""Figures of one head in one sentence, for every stored map."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import StrEnum
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.analysis.arrays import Floats
+from headbook.charts import AttentionLine, Drawing, attention_lines, attention_map
+from headbook.pages.parts.sentence_maps import text_data
+from headbook.report.results import StackResults
+from headbook.report.wording import head_file, head_name, sentence_file
+from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, StoredText, heads_of
+
+NAN = float("nan")
+
+
+class Weighting(StrEnum):
+    """What is drawn of a map; the values are those of the switch on pages."""
+
+    RAW = "raw"
+    NOSINK = "nosink"
+    RENORM = "renorm"
+    NORM = "norm"
+
+
+class Axis(NamedTuple):
+    """The tokens of rows or columns, and their words.
+
+    Attributes:
+        sink: whether a token is one, see `StoredText.sink`.
+        units: by token, the number of its word; a token without one is a word by itself.
+        names: of the words.
+    """
+
+    pieces: tuple[str, ...]
+    sink: NDArray[np.bool_]
+    units: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: StoredText, *, causal: bool) -> "Axis":
+        """One side of a sentence."""
+        data = text_data(text)
+        units = np.array(data["units"], np.int64)
+        return cls(text.pieces, text.sink(causal=causal), units, tuple(data["names"]))
+
+
+class StoredMap(NamedTuple):
+    """A head's weights in one sentence.
+
+    Attributes:
+        steps: before any view, in steps of 1/255. *Shape:* ``(query, key)``.
+        norms: length of each key's value after the head's part of W_O; empty where not known.
+    """
+
+    steps: NDArray[np.uint8]
+    queries: Axis
+    keys: Axis
+    causal: bool
+    norms: NDArray[np.float32]
+
+    def names(self, *, words: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What rows and columns are called."""
+        if words:
+            return self.queries.names, self.keys.names
+        return self.queries.pieces, self.keys.pieces
+
+    def weights(self, weighting: Weighting, *, words: bool) -> Floats:
+        """The map in a view; not a number where there is nothing to see.
+
+        Returns:
+            *Shape:* ``(query, key)``, of tokens or of words.
+        """
+        between = self._of_pieces(weighting)
+        return self._of_words(between) if words else between
+
+    def _of_pieces(self, weighting: Weighting) -> Floats:
+        values = self.steps / np.float64(UINT8_STEPS)
+        if self.causal:
+            values[np.triu(np.ones(values.shape, bool), 1)] = NAN
+        if weighting in {Weighting.NOSINK, Weighting.RENORM}:
+            values[:, self.keys.sink] = NAN
+        if weighting is Weighting.NORM:
+            values *= self.norms
+        if weighting in {Weighting.RENORM, Weighting.NORM}:
+            left = np.nansum(values, axis=1, keepdims=True)
+            values = np.divide(values, left, out=np.full_like(values, NAN), where=left > 0)
+        return values
+
+    def _of_words(self, between: Floats) -> Floats:
+        """To a word the sum over its tokens, from a word the mean over those that count.
+
+        Those that count are no sink themselves, unless all tokens of the word are.
+        """
+        looked = self.keys.units[:, None] == np.arange(len(self.keys.names))
+        of_words = np.full((len(self.queries.names), len(self.keys.names)), NAN)
+        for word in range(len(of_words)):
+            own = self.queries.units == word
+            counted = own & ~self.queries.sink
+            rows = between[counted if counted.any() else own]
+            rows = rows[~np.isnan(rows).all(axis=1)]
+            seen = (~np.isnan(rows) @ looked).any(axis=0)
+            of_words[word, seen] = (np.nan_to_num(rows) @ looked).sum(axis=0)[seen] / len(rows)
+        return of_words
+
+
+def fewest(row: Floats, share: float) -> list[int]:
+    """The fewest keys that hold a share of a row, strongest first; the first of equals first."""
+    held = np.nan_to_num(row)
+    order = np.argsort(-held.round(12), kind="stable")  # sums that differ by rounding are equal
+    before = np.cumsum(held[order]) - held[order]
+    kept: list[int] = order[(before < (share - 1e-9) * held.sum()) & (held[order] > 0)].tolist()
+    return kept
+
+
+SHARE = 0.9  # of a row, which the lines of a query hold
+KINDS = ("map", "lines")
+COLUMNS = ("query_position", "query", "key_position", "key", "weight")
+VIEW_TITLES = {
+    Weighting.RAW: "Weights of all keys, stored with 8 bits",
+    Weighting.NOSINK: "Weights with the sink masked, stored with 8 bits",
+    Weighting.RENORM: "Weights with the sink masked and renormalised, stored with 8 bits",
+    Weighting.NORM: (
+        "Weights times the norm of the key's value after W_O, each row divided by its sum, stored "
+        "with 8 bits"
+    ),
+}
+
+
+class Variant(NamedTuple):
+    """What is drawn of a map, and whether of words or of tokens."""
+
+    weighting: Weighting = Weighting.RAW
+    words: bool = False
+
+    @property
+    def ending(self) -> str:
+        """Of the names of its figures; empty for the weights of tokens as they are."""
+        weighting = "" if self.weighting is Weighting.RAW else f"-{self.weighting}"
+        return f"{weighting}-words" if self.words else weighting
+
+
+VARIANTS = [Variant(*pair) for pair in product(Weighting, (False, True))]
+
+
+class Single(NamedTuple):
+    """A head in a sentence."""
+
+    head: HeadName
+    sentence: StoredSentence
+    map: StoredMap
+
+
+def single_name(kind: str, number: int, head: HeadName) -> str:
+    """What files call a figure, such as ``map-S0002-L02-H00``; views have endings."""
+    return f"{kind}-S{sentence_file(number)}-{head_file(head)}"
+
+
+def singles(results: StackResults) -> Iterator[tuple[int, HeadName]]:
+    """The sentences, by index, and heads whose maps are kept: of listed sentences, of exemplars."""
+    sentence_data, stack = results.study.sentence_data, results.stack
+    heads = heads_of(stack)
+    listed = [s.index for s in sentence_data.listed if (stack.name, s.index) in sentence_data.maps]
+    yield from ((index, head) for index in listed for head in heads)
+    own = {(e.index, e.head) for e in sentence_data.exemplars if e.head.stack == stack.name}
+    yield from sorted(place for place in own if place[0] not in {*listed})
+
+
+def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
+    """The figures whose names are wanted, with their numbers."""
+    for index, head in singles(results):
+        names = {kind: single_name(kind, index + 1, head) for kind in KINDS}
+        asked = [
+            (variant, kind)
+            for variant, kind in product(VARIANTS, KINDS)
+            if wanted(names[kind] + variant.ending)
+        ]
+        if not asked:
+            continue
+        single = _single(results, index, head)
+        for variant, kind in asked:
+            if variant.weighting is not Weighting.NORM or len(single.map.norms):
+                yield _picture(single, kind, variant, names[kind] + variant.ending)
+
+
+def _single(results: StackResults, index: int, head: HeadName) -> Single:
+    sentence_data, stack = results.study.sentence_data, results.stack
+    maps, norms = (
+        found.get((stack.name, index)) for found in (sentence_data.maps, sentence_data.norms)
+    )
+    sentence, none = sentence_data.sentences[index], np.zeros(0, np.float32)
+    if maps is None:
+        own = next(e for e in sentence_data.exemplars if (e.index, e.head) == (index, head))
+        steps, lengths = own.attention, own.norms
+    else:
+        steps = maps[head.layer, head.head]
+        lengths = none if norms is None else norms[head.layer, head.head]
+    texts = (sentence.texts[side] for side in (stack.queries, stack.keys))
+    queries, keys = (Axis.of(text, causal=stack.causal) for text in texts)
+    return Single(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
+
+
+def _picture(single: Single, kind: str, variant: Variant, name: str) -> Drawing:
+    values = single.map.weights(variant.weighting, words=variant.words)
+    queries, keys = single.map.names(words=variant.words)
+    about = "norm-weighted" if variant.weighting is Weighting.NORM else "attention weight"
+    caption = _caption(single, kind, variant)
+    if kind == "map":
+        places = np.argwhere(~np.isnan(values))
+        links = [AttentionLine(int(q), int(k), float(values[q, k])) for q, k in places]
+        drawn = attention_map(name, caption, queries, keys, weights=values, about=about)
+    else:
+        links = [
+            AttentionLine(q, k, float(row[k]))
+            for q, row in enumerate(values)
+            for k in fewest(row, SHARE)
+        ]
+        drawn = attention_lines(name, caption, queries, keys, links, about=about)
+    rows = [(q, queries[q], k, keys[k], weight) for q, k, weight in links]
+    return replace(drawn, rows=pd.DataFrame(rows, columns=[*COLUMNS]))
+
+
+def _caption(single: Single, kind: str, variant: Variant) -> str:
+    units = "words" if variant.words else "tokens"
+    title = f"Attention of head {head_name(single.head)} in sentence {single.sentence.number}"
+    if kind == "map":
+        axes = f"Rows: query {units}, columns: key {units}"
+        if single.map.causal:
+            axes += "; later keys are blank"
+    else:
+        axes = (
+            f"Left: query {units}, right: key {units}; of each query the fewest links with "
+            f"{SHARE:.0%} of its weights".replace("%", " %")
+        )
+    weights = VIEW_TITLES[variant.weighting]
+    if variant.words:
+        weights += "; to a word the sum over its tokens, from a word the mean"
+    return f"{title}, {kind}. {axes}. {weights}."

@@ -1,1 +1,0 @@
-"""A site as one archive or one file."""

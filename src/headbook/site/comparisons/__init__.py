@@ -1,1 +1,0 @@
-"""Sites of several models: two side by side, or the checkpoints of one."""

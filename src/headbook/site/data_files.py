@@ -1,0 +1,192 @@
+"""The data of single pages as scripts and pictures, loaded when a reader asks for them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.charts import images
+from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.pages.heads import effect_choice, effect_values, list_data, values_data
+from headbook.pages.parts.atlas import many_heads, sheet, sheet_file
+from headbook.pages.parts.grid import grid_data, map_data
+from headbook.pages.parts.head_card import atlas_data
+from headbook.pages.parts.page import Page
+from headbook.pages.parts.sentence_maps import (
+    FOLDER,
+    attention_data,
+    exact,
+    neuron_files,
+    neurons_data,
+)
+from headbook.pages.parts.token_paths import paths_data
+from headbook.pages.sentence import cited_maps, few_shades, pitch, trajectory_data
+from headbook.pages.similar import matrix_pictures
+from headbook.pages.tokens import types_data
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import head_file, sentence_file
+from headbook.schema import Side
+from headbook.site.markup import script
+from headbook.site.search import find_data
+from headbook.study.sentence_data import (
+    UINT8_STEPS,
+    Exemplar,
+    StoredSentence,
+    heads_of,
+    rows_of,
+)
+from headbook.study.study import Study
+
+
+def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
+    """The data of single pages, loaded when a reader asks for it."""
+    study = study_of(results)
+    for name in ("heads", "sentences"):
+        (folder / name).mkdir()
+    write_matrices(results, folder / "similar")
+    grids = {name: grid_data(r) for name, r in results.items()}
+    _write(folder / "grid.js", script("grid", grids))
+    _write(folder / "map.js", script("map", map_data(results, grids)))
+    cards = {name: atlas_data(r) for name, r in results.items()}
+    _write(folder / "atlas.js", script("atlas", cards))
+    for name, result in results.items():
+        if many_heads(result):
+            (folder.parent / sheet_file(name)).write_bytes(sheet(result))
+    write_list(results, folder)
+    if study.corpus_sums.types:
+        _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
+    by_head: dict[str, list[Exemplar]] = {}
+    for exemplar in study.sentence_data.exemplars:
+        by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
+    for name, exemplars in by_head.items():
+        value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
+        _write(folder / "heads" / f"{name}.js", script(name, value))
+    write_sentences(results, folder)
+
+
+def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
+    """What the pages of sentences read."""
+    study = study_of(results)
+    nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
+    for sentence in study.sentence_data.paged:
+        _write_sentence(results, sentence, folder / "sentences")
+        if not sentence.listed:
+            continue
+        _write_neurons(study, sentence, folder.parent)
+        near = nearest(sentence.number)
+        if len(near):
+            _write_more(sentence, "entries", trajectory_data(near), folder)
+        rows = tokens(sentence.number)
+        made = ((n, paths_data(r, sentence, rows[rows["stack"] == n])) for n, r in results.items())
+        paths = {name: each for name, each in made if each is not None}
+        if paths:
+            _write_more(sentence, "paths", paths, folder)
+
+
+def _write_more(sentence: StoredSentence, what: str, value: Any, folder: Path) -> None:
+    name = f"{sentence_file(sentence.number)}-{what}"
+    _write(folder / "sentences" / f"{name}.js", script(name, value))
+
+
+def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folder: Path) -> None:
+    """What the search looks through; see `headbook.site.search.find_data`."""
+    _write(folder / "find.js", script("find", find_data(results, pages)))
+
+
+def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
+    """All heads, and their numbers in a file a metric; what is lost without them is another one."""
+    listed, effect, lost = list_data(results), effect_choice(results), effect_values(results)
+    metrics = [*listed["metrics"], *([effect] if effect else [])]
+    _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
+    (folder / "values").mkdir()
+    for name, values in [*values_data(results), *([(effect["id"], lost)] if effect else [])]:
+        _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
+
+
+def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
+    """The distances of all heads as pictures, where they were measured."""
+    for result in results.values():
+        for name, picture in matrix_pictures(result):
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(picture)
+
+
+def _write_sentence(
+    results: Mapping[str, StackResults], sentence: StoredSentence, folder: Path
+) -> None:
+    """The maps of a sentence: as a picture, and as numbers unless there are too many."""
+    name, found = sentence_file(sentence.number), {}
+    for stack_name, result in results.items():
+        stack, sentence_data = result.stack, result.study.sentence_data
+        maps = sentence_data.maps.get((stack_name, sentence.index))
+        if maps is None:
+            value = _cited(result, sentence)
+        else:
+            maps = maps[list(stack.attention_layers)]
+            steps = ink_steps(maps / UINT8_STEPS)
+            steps = coarse(steps) if few_shades(stack, maps) else steps
+            picture = images.sheet(steps, ink(), side=pitch(stack))
+            (folder / f"{name}-{stack_name}.png").write_bytes(picture)
+            norms = sentence_data.norms.get((stack_name, sentence.index))
+            norms = None if norms is None else norms[list(stack.attention_layers)]
+            places = [[head.layer, head.head] for head in heads_of(stack)]
+            value = _visible_rows(result, sentence, maps, norms, places) if exact(maps) else None
+        if value is not None:
+            found[stack_name] = value
+    if found:
+        _write(folder / f"{name}.js", script(f"sentence-{name}", found))
+
+
+def _cited(results: StackResults, sentence: StoredSentence) -> dict[str, Any] | None:
+    """The maps of the heads that have a sentence among their exemplars."""
+    exemplars = {head: cited_map[0] for head, cited_map in cited_maps(results, sentence).items()}
+    if not exemplars:
+        return None
+    maps = np.array([exemplar.attention for exemplar in exemplars.values()])
+    lengths = [exemplar.norms for exemplar in exemplars.values()]
+    norms = np.array(lengths) if all(map(len, lengths)) else None
+    places = [[head.layer, head.head] for head in exemplars]
+    return _visible_rows(results, sentence, maps, norms, places)
+
+
+def _visible_rows(
+    results: StackResults,
+    sentence: StoredSentence,
+    maps: NDArray[np.uint8],
+    norms: NDArray[np.float32] | None,
+    places: list[list[int]],
+) -> dict[str, Any]:
+    """Maps in the order of ``places``, layer and head of each."""
+    stack = results.stack
+    return {
+        **attention_data(stack, sentence, maps, norms),
+        "places": places,
+        "heads": stack.n_heads,
+        "texts": [_side(sentence, stack.queries), _side(sentence, stack.keys)],
+    }
+
+
+def _write_neurons(study: Study, sentence: StoredSentence, root: Path) -> None:
+    """Queries and keys of a sentence, a file a layer, where they were kept."""
+    for stack in study.manifest.stacks:
+        for layer, value in neurons_data(study, stack, sentence):
+            (root / FOLDER).mkdir(exist_ok=True)
+            path = root / f"{neuron_files(stack, sentence)}{layer:02d}.js"
+            _write(path, script(f"neurons-{path.stem}", value))
+
+
+def _side(sentence: StoredSentence, side: Side) -> str:
+    """A side as the sentence's page names it."""
+    return str(side) if len(sentence.texts) > 1 else ""
+
+
+def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    sentence = study.sentence_data.sentences[exemplar.index]
+    return attention_data(stack, sentence, exemplar.attention, exemplar.norms)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,372 @@
+"""`headbook figures`: figures alone, as a paper takes them."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from headbook.charts import Drawing, Figure, Picture
+from headbook.comparison.comparison import Comparison
+from headbook.errors import ConfigError
+from headbook.memory import check_room
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.output_folder import OutputKind, check_output_folder, replace_folder
+from headbook.pages.comparison.metricpair_heads import (
+    ComparedMetric,
+    compared_metric,
+    depth_choices,
+    depth_figure,
+    pair_choices,
+    pair_figures,
+)
+from headbook.pages.comparison.parts import BothStacks, both_stacks
+from headbook.pages.head import OFFSET_METRIC, has_offsets, offsets, profile_name
+from headbook.pages.metric import head_figures, metric_pages, study_metrics
+from headbook.pages.parts.page import SiteFacts
+from headbook.progress import Progress, Silent
+from headbook.report.results import StackResults
+from headbook.report.results import results as results_of
+from headbook.report.wording import counted, head_file, label_name
+from headbook.schema import View
+from headbook.site import export, latex
+from headbook.site.attention_figures import KINDS, pictures, single_name, singles
+from headbook.site.sites import across_pages, facts_of, manifest_of, pages_over_heads
+from headbook.site.writer import exported
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.sentence_data import heads_of
+from headbook.study.study import Study
+
+Column = tuple[str, str]  # view and label
+
+
+@dataclass(frozen=True)
+class Choosable:
+    """A metric whose figures can be drawn under other labels or views than on the site.
+
+    Attributes:
+        metric: id of the metric.
+        stack: kind of attention, or the pair of kinds of a comparison.
+        columns: every view and label that have numbers, the site's choice first.
+        name: returns the name of a label on pages.
+        draw: draws the figures under a view and a label, in the same order for all choices.
+    """
+
+    metric: str
+    stack: str
+    columns: tuple[Column, ...]
+    name: Callable[[str], str]
+    draw: Callable[[str, str], Sequence[Figure]]
+
+    def column(self, label: str, view: str) -> Column | None:
+        """Return the view and label that are asked for, or None if they have no numbers.
+
+        Args:
+            label: as in tables, or as on pages; empty for the site's.
+            view: empty for the site's, or for the first that has the label.
+        """
+        usual_view, usual_label = self.columns[0]
+        if label and all(label != x for _, x in self.columns):
+            label = next((x for _, x in self.columns if self.name(x) == label), label)
+        wanted = label or usual_label
+        views = [view] if view else [usual_view, *map(str, View)]
+        return next(((v, wanted) for v in views if (v, wanted) in self.columns), None)
+
+
+def chosen_figures(
+    choosable: Sequence[Choosable], asked: Sequence[Sequence[str]], label: str, view: str
+) -> list[Figure]:
+    """Draw the figures that have a label and a view.
+
+    Args:
+        asked: names of figures of the site, in groups; of each group at least one must have the
+            label and the view, and those that lack them are left out.
+
+    Raises:
+        ConfigError: all figures of a group lack the label or the view.
+    """
+    made: dict[str, Figure] = {}
+    for names in asked:
+        known: list[Choosable] = []
+        found: dict[str, Figure] = {}
+        for each in choosable:
+            if not any(name.startswith(f"{each.metric}-{each.stack}") for name in names):
+                continue
+            usual = [figure.name for figure in each.draw(*each.columns[0])]
+            places = [place for place, name in enumerate(usual) if name in names]
+            column = each.column(label, view)
+            known += [each] if places else []
+            if column is not None and places:
+                figures = each.draw(*column)
+                found |= {figures[place].name: figures[place] for place in places}
+        if not found:
+            raise ConfigError(_refusal(names, known, label, view))
+        made |= found
+    return [*made.values()]
+
+
+def _refusal(names: Sequence[str], known: Sequence[Choosable], label: str, view: str) -> str:
+    """Return what is wrong with a label or view that no figure has, and what is accepted."""
+    metrics = ", ".join(dict.fromkeys(each.metric for each in known)) or ", ".join(names)
+    labels = [*dict.fromkeys(x for each in known for _, x in each.columns if x)]
+    having = [each for each in known if each.column(label, "")]
+    if label and not labels:
+        return f"--label: got {label!r}, but {metrics} has no labels"
+    if label and not having:
+        return f"--label: got {label!r}, expected a label of {metrics}: {', '.join(labels)}"
+    views = [v for v in map(str, View) if any(each.column(label, v) for each in having)]
+    if not views:
+        return f"--view: got {view!r}, but {metrics} has no views"
+    about = f"{metrics}, label {label}" if label else metrics
+    return f"--view: got {view!r}, expected a view of {about}: {', '.join(views)}"
+
+
+def choosable_of_study(results: Mapping[str, StackResults]) -> list[Choosable]:
+    """Return the metrics of heads that a study has figures of."""
+    return [each for result in results.values() for each in _of_stack(result)]
+
+
+def _of_stack(results: StackResults) -> Iterator[Choosable]:
+    for metric in results.metrics:
+        labels, usual = results.drawable(metric), results.drawn(metric)
+        if usual is not None:
+            there = [(v, x) for v in metric.views for x in labels if results.has(metric.id, v, x)]
+            columns = dict.fromkeys((str(v), x) for v, x in (usual, *there))
+            draw = partial(_heads, results, metric)
+            yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)
+
+
+def _heads(results: StackResults, metric: HeadMetric, view: str, label: str) -> Sequence[Figure]:
+    return head_figures(results, metric, View(view), label)
+
+
+def choosable_of_two(comparison: Comparison) -> list[Choosable]:
+    """Return the metrics of heads that a comparison has figures of."""
+    found = []
+    for both in both_stacks(comparison):
+        for name in (*all_metrics(), EFFECT):
+            metric = compared_metric(name)
+            if metric is None:
+                continue
+            columns = pair_choices(both, metric)
+            if both.found is None:
+                columns = [(str(view), label) for view, label in depth_choices(both, metric)]
+            if columns:
+                draw = partial(_pair, both, metric)
+                found.append(Choosable(metric.id, both.stack, tuple(columns), metric.label, draw))
+    return found
+
+
+def _pair(both: BothStacks, metric: ComparedMetric, view: str, label: str) -> Sequence[Figure]:
+    if both.found is None:
+        return (depth_figure(both, metric, View(view), label),)
+    return pair_figures(both, metric, view, label)
+
+
+Results = Mapping[str, StackResults]
+PROFILE = "profile-"  # how names of attention by offset begin
+SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
+NEAR = 3  # names that are offered for one that is not there
+ALIKE = 0.4  # from 0 to 1, how near they are at least
+
+
+def write_figures(
+    study: Study | str | Path,
+    out: str | Path,
+    only: Sequence[str] = (),
+    *,
+    label: str = "",
+    view: str = "",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Write a study's figures into a folder, without its site.
+
+    Each figure is an SVG and a PDF, 6.9 and 3.3 inches wide, and a CSV file; ``figures.tex`` has
+    an environment for each, ``figures.bib`` an entry. The same study gives the same bytes every
+    time.
+
+    Args:
+        study: a study, or the folder of a stored one.
+        out: folder to write; it appears when it is complete.
+        only: names of figures, ``*`` and ``?`` standing for any letters; without one, all figures
+            that the site has as files. What single heads do is drawn where a name asks for it:
+            attention by offset as ``profile-L02-H03``, the map and the lines of one sentence as
+            ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``. The id of a metric asks for all
+            figures of the metric.
+        label: which label figures of metrics of heads show, as in tables; figures without it are
+            left out, and names of figures end with it unless the site shows it, too.
+        view: which keys these figures show: ``raw``, ``nosink`` or ``renorm``.
+        force: replace a folder of figures that is there; one with foreign files is refused.
+        progress: told how many figures are done.
+
+    Returns:
+        The names of the figures, in the order of the site.
+
+    Raises:
+        ConfigError: no figure has such a name, label or view.
+        StudyError: the stored study cannot be read.
+        OutputError: ``out`` may not be replaced, or cannot be written.
+    """
+    check_output_folder(Path(out), OutputKind.FIGURES, force=force)
+    check_room()
+    if not isinstance(study, Study):
+        study = Study.load(study)
+    results = results_of(study)
+    asked = [*_profiles(results, only), *_singles(results, only)]
+    own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
+    figures = [*(() if own else study_figures(study)), *asked]
+    chosen: Sequence[Picture] = _chosen(figures, only, partial(_expected, results))
+    if label or view:
+        chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
+    site = SiteFacts.of(study.manifest, sentence_pages=False)
+    made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
+    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+
+
+def write_comparison_figures(
+    comparison: Comparison,
+    out: str | Path,
+    only: Sequence[str] = (),
+    *,
+    label: str = "",
+    view: str = "",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Write the figures of two models held against each other; see `write_figures`."""
+    check_output_folder(Path(out), OutputKind.FIGURES, force=force)
+    check_room()
+    figures = exported(pages_over_heads(comparison))
+    chosen: Sequence[Picture] = _chosen(figures, only, _expected_of_two)
+    if label or view:
+        chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
+    year = comparison.sides.a.manifest.created[:4]
+    made = _Made(facts_of(comparison), year, manifest_of(comparison))
+    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+
+
+class _Made(NamedTuple):
+    """How figures were made: for their captions, the year of their entries, the manifest."""
+
+    site: SiteFacts
+    year: str
+    manifest: str
+
+
+def _write(
+    chosen: Sequence[Picture], made: _Made, out: Path, *, force: bool, progress: Progress
+) -> list[str]:
+    """Write a folder of figures; their names."""
+    progress.stage("figures", len(chosen))
+    with replace_folder(out, OutputKind.FIGURES, force=force) as draft:
+        for figure in chosen:
+            export.write_figure(figure, draft)
+            progress.advance(1, 0)
+        entries = [latex.entry(figure, made.site, made.year) for figure in chosen]
+        texts = {
+            "figures.tex": latex.document(chosen, made.site.source),
+            "figures.bib": "\n".join(entries),
+            "manifest.json": made.manifest,
+        }
+        for name, text in texts.items():
+            (draft / name).write_text(text, encoding="utf-8", newline="\n")
+    return [figure.name for figure in chosen]
+
+
+def study_figures(study: Study) -> list[Figure]:
+    """Every figure of a study that is a file as well, in the order of the site."""
+    results = results_of(study)
+    return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))
+
+
+def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
+    """Attention by offset of the heads that are asked for."""
+    for result in results.values():
+        for head in heads_of(result.stack):
+            if _wanted(profile_name(head), only):
+                found = offsets(result, head)
+                if found is not None:
+                    yield found.picture
+
+
+def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
+    """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
+    asking = [pattern for pattern in only if SINGLE.match(pattern)]
+    for result in results.values() if asking else ():
+        yield from pictures(result, lambda name: _wanted(name, asking))
+
+
+def _chosen(
+    figures: Sequence[Picture],
+    only: Sequence[str],
+    expected: Callable[[str, Sequence[str]], str],
+) -> list[Picture]:
+    """The figures whose names match a pattern, in their own order.
+
+    Args:
+        expected: what to ask for instead of a pattern that matches none of some names.
+
+    Raises:
+        ConfigError: a pattern matches none.
+    """
+    names = [figure.name for figure in figures]
+    for pattern in only:
+        if not any(_wanted(name, [pattern]) for name in names):
+            raise ConfigError(
+                f"--only: {pattern!r} is the name of no figure; {expected(pattern, names)}"
+            )
+    return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
+
+
+def _groups(figures: Sequence[Picture], only: Sequence[str]) -> list[list[str]]:
+    """Return the names of figures that each pattern asks for."""
+    names = [figure.name for figure in figures]
+    return [[name for name in names if _wanted(name, [pattern])] for pattern in only or ("*",)]
+
+
+def _wanted(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern matches a figure's name, or is the metric that the name begins with."""
+    metric = name.partition("-")[0]
+    metrics = {metric} & {*all_metrics(), EFFECT}
+    return any(fnmatchcase(name, pattern) or pattern in metrics for pattern in patterns)
+
+
+def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
+    return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-difference'"
+
+
+def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
+    """Names near one that is not there, and what can be asked for."""
+    kept = [single for result in results.values() for single in singles(result)]
+    if pattern.startswith(PROFILE):
+        stacks = [result.stack for result in results.values() if has_offsets(result)]
+        names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
+        if not names:
+            return f"the study has no {OFFSET_METRIC}; --metrics {OFFSET_METRIC} measures it"
+    if not SINGLE.match(pattern) or not kept:
+        return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
+    numbers, heads = sorted({index + 1 for index, _ in kept}), [*dict.fromkeys(h for _, h in kept)]
+    kind = pattern.partition("-")[0]
+    kind = kind if kind in KINDS else KINDS[0]
+    # One sentence for each head and one head for each sentence: all of them may be very many.
+    wanted = re.search(r"-S(\d+)", pattern)
+    number = int(wanted[1]) if wanted and int(wanted[1]) in numbers else numbers[0]
+    near = [single_name(kind, index + 1, head) for index, head in kept if index + 1 == number]
+    near += [
+        single_name(kind, index + 1, head) for index, head in kept if head_file(head) in pattern
+    ]
+    return (
+        f"expected a name such as {_near(pattern, near)}; maps are kept of "
+        f"{counted(len(numbers), 'sentence')} from {numbers[0]} to {numbers[-1]} and of heads "
+        f"{head_file(heads[0])} to {head_file(heads[-1])}"
+    )
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(pattern, names, n=NEAR, cutoff=ALIKE) or names[:NEAR]
+    return ", ".join(near)

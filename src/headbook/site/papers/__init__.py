@@ -1,1 +1,0 @@
-"""Figures alone, as papers take them."""

@@ -1,0 +1,294 @@
+"""What the search of every page looks through, with synonyms.
+
+Readers type the words of papers and of other tools; pages do not repeat them all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Any
+
+from headbook.pages.heads import HeadsPage
+from headbook.pages.methods import published_figures
+from headbook.pages.metric import MetricPage
+from headbook.pages.parts.page import Page
+from headbook.pages.patterns import DEAD, PatternsPage
+from headbook.report.head_types import NOT_MEASURED, head_types, kinds_of
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import sentence_page, visible
+from headbook.study.sentence_data import StoredSentence, heads_of
+from headbook.study.study import Study
+
+POSITION = "positional head fixed offset diagonal band"
+SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
+USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
+FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
+COREFERENCE = "coreference coref anaphora pronoun antecedent"
+INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
+ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
+
+# By address, or for a question by the number that answers it or by what it asks.
+KEYWORDS = MappingProxyType({
+    "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
+    "Why not to the token itself?": f"{SINK} diagonal",
+    "Are sink heads dead?": f"{SINK} {USELESS}",
+    "Do positional heads contribute?": f"{POSITION} {USELESS}",
+    "attention_to/previous": f"previous-token head previous token {POSITION}",
+    "attention_to/next": f"next-token head next token {POSITION}",
+    "attention_to/first": SINK,
+    "attention_to/separator": SINK,
+    "attention_to/same_token": f"duplicate-token head duplicate same token {COREFERENCE}",
+    "attention_to/rest_of_word": "subword word piece wordpiece bpe tokenization",
+    "distance_ratio/": "long range distant local attention distance",
+    "sink_share/": SINK,
+    "relative_entropy/": ENTROPY,
+    "induction_score/": INDUCTION,
+    "index.html": "atlas tiles map of all heads start home findings",
+    "index.html#limits": "distrust trust limitations caveats explanation causal conclude",
+    "about.html": "cite citation bibtex licence license",
+    "data.html": FILES,
+    "heads.html": "list of heads table sort filter compare scatter",
+    "patterns.html": f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
+    "importance.html": f"{USELESS} ablation ablate causal knockout removable prune michel voita",
+    "syntax.html": "dependency parse tree grammar relations uas treebank dobj nsubj",
+    "speech.html": "punctuation content function words pos tags upos part of speech nouns verbs",
+    "similar.html": f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+    "alignment.html": "encoder decoder translation word alignment cross attention aer",
+    "flow.html": f"rollout norms value-weighted contribution context mixing {USELESS}",
+    "geometry.html": "isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
+    "context.html": "sentence boundary segmentation anchors repetition passages",
+    "groups.html": "metadata compare corpora minimal pairs subsets genres",
+    "tokens.html": "vocabulary types words trajectories function words content words",
+    "sentences/index.html": "texts examples corpus compare two heads share link permalink",
+    "metrics/index.html": f"definitions formulas glossary {FILES}",
+    "methods.html#views": f"raw nosink renorm masked renormalised keys {SINK}",
+    "methods.html#types": "roles classes taxonomy previous-token next-token local-window",
+    "methods.html#rules": "distrust limits confidence intervals significance statistics p-value",
+    "methods.html#checks": "tests correctness verification eager",
+    "metrics/attention_to.html": f"previous-token next-token self same token {COREFERENCE} {SINK}",
+    "metrics/attention_entropy.html": ENTROPY,
+    "metrics/relative_entropy.html": ENTROPY,
+    "metrics/confidence.html": "mean maximum weight important heads pruning",
+    "metrics/duplicate_score.html": f"duplicate-token head {INDUCTION} {COREFERENCE}",
+    "metrics/head_distance.html": "jensen-shannon divergence redundant heads pruning",
+    "metrics/induction_score.html": INDUCTION,
+    "metrics/positional_argmax.html": f"previous-token next-token head {POSITION}",
+    "metrics/offset_profile.html": f"previous-token next-token head {POSITION}",
+    "metrics/previous_score.html": f"previous-token head {POSITION}",
+    "metrics/output_norm_share.html": f"contribution value-weighted norm {USELESS}",
+    "metrics/pattern.html": f"vertical diagonal stripes block types {SINK}",
+    "metrics/relation_accuracy.html": "dependency dobj nsubj head dependent syntactic",
+    "metrics/surface_rule.html": "baseline next noun nearest verb offset heuristic word order",
+    "metrics/dependency_trees.html": "parse uas maximum spanning tree",
+    "metrics/phrase_trees.html": "constituency parse constituents",
+    "metrics/rollout_self.html": "attention rollout abnar",
+    "metrics/sink_norm_share.html": SINK,
+    "metrics/sink_rate.html": SINK,
+    "metrics/sink_share.html": SINK,
+    "metrics/variability.html": "position content",
+})  # fmt: skip
+
+# What one word of a query may mean as well: labels of other annotation schemes, spellings.
+SAME = MappingProxyType({
+    "acomp": ("xcomp",),
+    "agent": ("obl",),
+    "attr": ("cop",),
+    "auxpass": ("aux:pass",),
+    "coref": ("coreference",),
+    "csubjpass": ("csubj",),
+    "dative": ("iobj",),
+    "dobj": ("obj",),
+    "iobject": ("iobj",),
+    "neg": ("advmod",),
+    "nn": ("compound",),
+    "nsubjpass": ("nsubj:pass",),
+    "num": ("nummod",),
+    "pcomp": ("obl",),
+    "pobj": ("obl", "nmod"),
+    "poss": ("nmod:poss",),
+    "prep": ("case",),
+    "prt": ("compound:prt",),
+    "rcmod": ("acl:relcl",),
+    "relcl": ("acl:relcl",),
+    "normalized": ("normalised", "relative"),
+    "normalised": ("relative",),
+    "prune": ("pruning",),
+    "pruned": ("pruning",),
+    "redundancy": ("redundant",),
+    "tokenisation": ("tokenization",),
+})  # fmt: skip
+
+
+MOST_SENTENCES = 5000  # without an index, more would make typing slow
+NAMED = 5  # sentences that a token leads to
+MARKS = ("␣", "##")  # how vocabulary entries begin that stand in texts without it
+SENTENCES = ("Sentences", "sentences/index.html", "All sentences that have a page of their own.")
+# Pages and parts of pages that every study has, and what they hold.
+ALWAYS = (
+    ("Overview", "index.html", "All heads at once, who does what, and findings."),
+    ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
+    ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
+    ("Methods", "methods.html", "How every number is defined, counted and checked."),
+    ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
+    ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
+    ("Methods: types of heads", "methods.html#types", "How each type is decided."),
+    ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
+    ("Data", "data.html", "Every number of this site as a file."),
+    ("About", "about.html", "How to cite this site; versions and licences."),
+)
+PUBLISHED = (
+    "Methods: published results",
+    "methods.html#published",
+    "Figures that papers print about this model, beside this study's values.",
+)
+# Universal dependency relations in words that readers know, for those who do not know the labels.
+RELATION_WORDS = {
+    "acl": "clause that describes a noun",
+    "acl:relcl": "relative clause",
+    "advcl": "adverbial clause",
+    "advmod": "adverb, adverbial modifier",
+    "amod": "adjective, adjectival modifier",
+    "appos": "apposition",
+    "aux": "auxiliary verb",
+    "aux:pass": "passive auxiliary",
+    "case": "preposition, case marker",
+    "cc": "conjunction, and, or",
+    "ccomp": "clausal complement, object clause",
+    "compound": "compound noun",
+    "compound:prt": "verb particle",
+    "conj": "conjunct, coordination",
+    "cop": "copula",
+    "csubj": "clausal subject",
+    "det": "determiner, article",
+    "expl": "expletive",
+    "fixed": "fixed expression",
+    "flat": "name of several words",
+    "iobj": "indirect object",
+    "mark": "subordinating conjunction, marker",
+    "nmod": "noun that modifies a noun",
+    "nmod:poss": "possessive, genitive",
+    "nsubj": "subject of a verb",
+    "nsubj:pass": "passive subject",
+    "nummod": "numeral, number",
+    "obj": "direct object",
+    "obl": "oblique, adjunct of a verb",
+    "punct": "punctuation",
+    "xcomp": "open complement, infinitive",
+}
+
+
+def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
+    """Everything that the search needs beside ``data/headlist.js``.
+
+    Args:
+        results: by stack.
+        pages: those of metrics, and across metrics.
+
+    Returns:
+        ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
+        but not shown; ``sentences``: number, address, text, other text; ``total``: how many
+        sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
+        ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
+    """
+    study = study_of(results)
+    chosen = study.sentence_data.paged
+    searched = chosen[:MOST_SENTENCES]
+    return {
+        "questions": [*_answered(pages), *_questions(pages)],
+        "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
+        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
+        + [
+            _words(*each)
+            for each in (
+                *ALWAYS,
+                *([SENTENCES] if chosen else []),
+                *([PUBLISHED] if any(published_figures(results)) else []),
+            )
+        ],
+        "sentences": [_sentence(sentence) for sentence in searched],
+        "total": len(chosen),
+        "tokens": _tokens(study, searched),
+        "relations": RELATION_WORDS,
+        "same": {word: [*others] for word, others in SAME.items()},
+        "types": [name for result in results.values() for name in _types(result)],
+    }
+
+
+def _types(results: StackResults) -> Iterator[str]:
+    """What type each head has, as the atlas calls it; empty where it has none."""
+    known = results.once(head_types)
+    for head in heads_of(results.stack):
+        head_type = known.get((head.layer, head.head))
+        kinds = kinds_of(head_type) if head_type else ()
+        names = [kind.name for kind in kinds if kind.name != NOT_MEASURED]
+        yield f"{' + '.join(names)} head" if names else ""
+
+
+def _line(page: Page) -> list[str]:
+    return _words(page.title, page.path, page.description)
+
+
+def _words(title: str, path: str, note: str) -> list[str]:
+    return [title, path, note, KEYWORDS.get(path, "")]
+
+
+def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
+    """What the page of patterns asks, with the first sentence of each answer."""
+    for page in pages:
+        for section in page.sections if isinstance(page, PatternsPage) else ():
+            if section.without.findings:
+                address = f"{page.path}#{section.stack}-without"
+                unseen = KEYWORDS.get(DEAD, "")
+                yield [DEAD, address, section.without.findings[0].text, unseen]
+            for number, discussion in enumerate(section.discussions, 1):
+                address = f"{page.path}#{section.stack}-question-{number}"
+                unseen = KEYWORDS.get(discussion.question, "")
+                yield [discussion.question, address, discussion.findings[0].text, unseen]
+
+
+def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
+    """What the list of heads asks; each leads to all heads in the order that answers it."""
+    for page in pages:
+        for asked in page.questions if isinstance(page, HeadsPage) else ():
+            parts = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
+            value = "; ".join(" ".join(filter(None, part)) for part in parts)
+            label = asked.column.label.partition(":")[0]
+            unseen = " ".join(filter(None, (KEYWORDS.get(asked.column.key), label)))
+            yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
+
+
+def _sentence(sentence: StoredSentence) -> list[Any]:
+    texts = [visible(text.text) for text in sentence.texts.values()]
+    return [sentence.number, sentence_page(sentence.number), *texts]
+
+
+def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]]:
+    """Each piece of the sentences, and each type that only others have, in order of letters.
+
+    Returns:
+        By piece: its letters, how often it occurs in the sentences, in how many of them, the
+        numbers of the first, and 1 where the page of tokens has it.
+    """
+    times: dict[str, int] = {}
+    places: dict[str, dict[int, None]] = {}
+    for sentence in sentences:
+        for piece in chain.from_iterable(text.pieces for text in sentence.texts.values()):
+            name = _bare(visible(piece))
+            times[name] = times.get(name, 0) + 1
+            places.setdefault(name, {})[sentence.number] = None
+    types = {
+        _bare(visible(name)) for sums in study.corpus_sums.types.values() for name in sums.names
+    }
+    return [
+        [name, times.get(name, 0), len(found), [*islice(found, NAMED)], int(name in types)]
+        for name in sorted({*times, *types} - {""})
+        for found in (places.get(name, {}),)
+    ]
+
+
+def _bare(name: str) -> str:
+    """A vocabulary entry as it stands in texts."""
+    for mark in MARKS:
+        if len(name) > len(mark):
+            name = name.removeprefix(mark)
+    return name.strip()

@@ -1,0 +1,167 @@
+"""A site as one HTML file that works from a double click: every page, script and table in it.
+
+Files that are compressed in the folder are left out (figures as PDF, Parquet, large tables): gzip
+cannot make them smaller, and base64 would make them larger by a third.
+
+A small script takes the place of the folder (``templates/onefile.js``). The policy of the file lets
+it and the site's own scripts run by their hashes, and nothing else.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+
+from headbook.errors import StudyError
+from headbook.resources import folder
+from headbook.site.assets import bare, digest
+from headbook.site.export import walk
+from headbook.site.markup import gzipped, values
+
+MARK = '<meta name="generator" content="Headbook, one file">'
+# What a folder needs and one file does not: what servers read, and what stands in its own head.
+USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
+UNPACK = "assets/gunzip.js"
+USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
+RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
+HEAD = 1000  # bytes in which the mark stands
+LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
+MOST = 6_000_000  # bytes of files that are opened together, unless one alone is larger
+COMPRESSED = {".pdf", ".parquet", ".gz"}
+LEFT = "Left out of this one file, but in the folder of the site: {}."
+
+
+def is_ours(file: Path) -> bool:
+    """Whether a file is one that `document` has made."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return MARK.encode() in stream.read(HEAD)
+
+
+def document(site: Path) -> Iterator[str]:
+    """Yield the text of the one file, part by part.
+
+    Without scripts the overview can be read.
+
+    Raises:
+        StudyError: an older Headbook wrote the site, with other scripts and data files.
+    """
+    if not (site / UNPACK).exists() or "DecompressionStream" not in _text(site / UNPACK):
+        raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
+    files = dict(_stored(site))
+    index = files["index.html"].decode()
+    scripts = [text.decode() for name, text in files.items() if _is_code(name)]
+    loader = _text(site / UNPACK) + bare(_text(folder("templates") / "onefile.js"))
+    style = _text(site / "assets/site.css")
+    left = LEFT.format(", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)]))
+    yield f'<!doctype html>\n<html lang="en" data-left="{escape(left)}">\n'
+    yield f'<head>\n<meta charset="utf-8">\n{MARK}\n{_policy([loader, *scripts], style)}\n'
+    yield from (f"{line}\n" for line in _kept(index))
+    icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
+    yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
+    yield f"<style>{style}</style>\n<script>{loader}</script>\n</head>\n"
+    yield f'<body data-root="#/">\n{_still(index, sum(name.endswith(".html") for name in files))}'
+    yield from (f"{_element(block)}\n" for block in _blocks(files))
+    yield "</body>\n</html>\n"
+
+
+def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
+    """What the file holds, by its address in the folder, unpacked: data files as their values."""
+    unwanted = USELESS | _drawn(site)
+    for file in walk(site):
+        name = file.relative_to(site).as_posix()
+        hidden = any(part.startswith(".") for part in Path(name).parts)
+        if name in unwanted or hidden or _is_left(file):
+            continue
+        content = file.read_bytes()
+        if name.startswith("data/") and name.endswith(".js"):
+            content = values(content.decode())
+        if name == RUNTIME:
+            content = json.loads(values(content.decode()))[1].encode()
+        yield name, content
+
+
+def _absent(site: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Return the names of tables and lists that the one file does not hold in any format."""
+    names = (each.name.partition(".")[0] for each in walk(site / "data") if _is_left(each))
+    return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
+
+
+def _is_left(file: Path) -> bool:
+    return file.suffix in COMPRESSED
+
+
+def _drawn(site: Path) -> set[str]:
+    """Pictures that scripts draw anew, which nobody sees where all pages need scripts."""
+    pages = sorted(site.glob("sentences/*.html"))
+    return {name for page in pages for name in DRAWN.findall(_text(page))}
+
+
+def _is_code(name: str) -> bool:
+    return name.startswith("assets/") and name.endswith(".js")
+
+
+def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """Yield files of one folder and one kind together, so that gzip finds what they share."""
+    kinds: dict[str, list[str]] = {}
+    for name in files:
+        kinds.setdefault(_kind(name), []).append(name)
+    for names in kinds.values():
+        block: dict[str, bytes] = {}
+        for name in names:
+            if block and sum(map(len, block.values())) + len(files[name]) > MOST:
+                yield block
+                block = {}
+            block[name] = files[name]
+        yield block
+
+
+def _kind(name: str) -> str:
+    """Return folder and suffix, by which files share a block; tables and Vega have their own."""
+    folder, _, file = name.rpartition("/")
+    if folder == "data" or name == RUNTIME:
+        return name
+    return f"{folder} {file.partition('.')[2]}"
+
+
+def _element(block: Mapping[str, bytes]) -> str:
+    """Return files as an element that no browser shows or runs."""
+    sizes = json.dumps([[name, len(content)] for name, content in block.items()])
+    files = escape(sizes.replace(" ", "")).replace("&quot;", '"')
+    text = gzipped(b"".join(block.values()))
+    return f"""<script type="text/plain" data-files='{files}'>{text}</script>"""
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    sources = " ".join(sorted({digest(script) for script in scripts}))
+    content = (
+        f"default-src 'none'; script-src {sources}; style-src {digest(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
+
+
+def _kept(index: str) -> Iterator[str]:
+    """The lines of the overview's head that concern no other file."""
+    head = index.partition("</head>")[0]
+    for line in head.splitlines():
+        if line.startswith(("<title>", "<meta name=")):
+            yield line
+
+
+def _still(index: str, pages: int) -> str:
+    """The body of the overview, for readers without scripts."""
+    body = index.partition("<body")[2].partition(">")[2].rpartition("</body>")[0]
+    notice = f"This is the overview. The file holds {pages:,} pages; the others need scripts."
+    return f'<noscript><p class="warnings">{notice}</p></noscript>' + PICTURES.sub(
+        "", LINKS.sub(r"\1#/", body)
+    )
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")

@@ -1,0 +1,154 @@
+"""Whether two studies were made in one way, so that their numbers may be added up."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headbook.config import Config, flag
+from headbook.errors import StudyError
+from headbook.metrics import all_metrics
+from headbook.schema import DIRECTIONS
+from headbook.study.corpus_sums import CorpusSums, HeadTable
+from headbook.study.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headbook.study.study import Study
+
+FREE = {  # options that two studies need not share, and why
+    "title": "it is text for people",
+    "model": "hash, sizes and tokenizer are compared instead",
+    "revision": "the commit that it leads to is compared instead",
+    "device": "the one that it leads to is compared instead",
+    "dtype": "that of the model is compared instead",
+    "max_length": "the limit that it leads to is compared instead",
+    "annotator": "the annotators that it leads to are compared instead",
+    "target_annotator": "the annotators that it leads to are compared instead",
+    "batch_tokens": "how sentences are batched changes nothing but rounding",
+    "sentence_pages": "each part keeps the pages of its own sentences",
+    "limit": "each part may be a part of another file",
+    "sample": "each part may be a part of another file",
+    "text_column": "where texts stand in a file decides nothing about them",
+    "subset": "it says which texts, as names of files do",
+    "split": "it says which texts, as names of files do",
+    "neuron_sentences": "each part keeps the queries and keys of its own sentences",
+}
+# Every other option decides numbers: a new one does until it is named above.
+DECISIVE = tuple(name for name in Config().recorded() if name not in FREE)
+LISTS = ("metrics", "facet", "control")  # whose order decides nothing
+SUMS = ("tokens", "lookups", "flows", "sampled", "random", "distances", "geometry", "context",
+        "anchors")  # fmt: skip
+MOST = 4  # differences that are named
+NEAR = 1e-3  # what the same sequences may differ by from one machine to another
+
+
+def check_alike(mine: "Study", theirs: "Study") -> None:
+    """Hold two studies against each other.
+
+    Raises:
+        StudyError: they differ in what decides numbers; each difference with both values.
+    """
+    made = mine.manifest, theirs.manifest
+    found = [*chain(_descriptions(*made), _options(*made))]
+    found = found or [
+        *chain(_measured(mine.corpus_sums, theirs.corpus_sums), _grouped(mine, theirs))
+    ]
+    if found:
+        differing = found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST)
+        raise StudyError(
+            f"two studies that differ in {', '.join(differing)}; expected the same model, "
+            "run with the same options: collect one of them again"
+        )
+
+
+def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
+    """What their manifests say of model and texts."""
+    yield from _different("model's ", *(dataclasses.asdict(m.model) for m in (mine, theirs)))
+    stacks = [
+        {f"{s.name}'s {name}": value for s in m.stacks for name, value in vars(s).items()}
+        for m in (mine, theirs)
+    ]
+    yield from _different("stack ", *stacks)
+    yield from _different("annotator of the ", mine.annotators, theirs.annotators)
+
+
+def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
+    """Options that decide numbers. One that an older study does not record is not known."""
+    known = [
+        {flag(name): _comparable(name, m.options[name]) for name in DECISIVE if name in m.options}
+        for m in (mine, theirs)
+    ]
+    both = known[0].keys() & known[1].keys()
+    yield from _different("", *({k: v for k, v in each.items() if k in both} for each in known))
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """A list of names in one order."""
+    asked = name in LISTS and isinstance(value, str)
+    return ",".join(sorted({part.strip() for part in value.split(",")})) if asked else value
+
+
+def _different(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*mine, *theirs]):
+        one, other = (each.get(name, "nothing") for each in (mine, theirs))
+        if one != other:
+            yield f"{what}{name} ({_short(one)} and {_short(other)})"
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
+    """What was measured, where both have it: other versions may measure other things."""
+    heads = [{name: sums.table for name, sums in m.heads.items()} for m in (mine, theirs)]
+    every: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+        ("heads", heads[0], heads[1]),
+        *((name, getattr(mine, name), getattr(theirs, name)) for name in SUMS),
+    ]
+    for name, one, other in every:
+        for stack in (name for name in one if name in other):
+            if name == "heads" and _named(one[stack]) != _named(other[stack]):
+                yield from _different(f"stack {stack}'s ", *map(_named, (one[stack], other[stack])))
+            elif one[stack].columns != other[stack].columns:
+                yield f"what was measured ({name} of stack {stack}; made by different versions)"
+    for stack in (name for name in mine.random if name in theirs.random):
+        if not _same_sums(mine.random[stack], theirs.random[stack]):
+            yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
+
+
+def _named(table: HeadTable) -> dict[str, str]:
+    """The labels outside Universal Dependencies: a corpus is collected as a whole to have them."""
+    known = {name: metric.labels for name, metric in all_metrics().items() if metric.named}
+    names = [
+        c.label.removesuffix(f":{DIRECTIONS[0]}")
+        for c in table.columns
+        if c.label not in known.get(c.metric, (c.label,)) and not c.label.endswith(DIRECTIONS[1])
+    ]
+    return {"own tags and relations": ", ".join(dict.fromkeys(names)) or "none"}
+
+
+def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
+    """Columns that group the sentences of one, but not the other's, which have them, too."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        sentences = one.sentence_data.sentences.values()
+        filled = {
+            name for sentence in sentences for name, value in sentence.metadata.items() if value
+        }
+        for name in sorted((_columns(other) - _columns(one)) & filled):
+            yield f"groups by '{name}' (in one only; see --facet)"
+
+
+def _columns(study: "Study") -> set[str]:
+    return {group.column for sums in study.corpus_sums.heads.values() for group in sums.groups}
+
+
+def _same_sums(one: HeadTable, other: HeadTable) -> bool:
+    """Whether two tables are of the same texts."""
+    pairs = zip((one.heads, one.layers), (other.heads, other.layers), strict=True)
+    return one.columns != other.columns or all(
+        np.allclose(a.sums, b.sums, rtol=NEAR, atol=NEAR) for a, b in pairs
+    )

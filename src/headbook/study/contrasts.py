@@ -1,0 +1,174 @@
+"""Differences: of heads between groups of sentences, and within pairs of sentences. No torch.
+
+*Groups* are independent samples: variances, clustered by sentence, add up, with the degrees of
+freedom of Welch and Satterthwaite. *Pairs* are their own clusters: the difference of the two
+sentences' values is one observation. For pairs p is family-wise over all heads and numbers that are
+compared, by flips of signs (`headbook.analysis.multiple_testing`); for groups it is for one
+comparison.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from headbook.analysis.accumulators import Ratios
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.analysis.intervals import ANYTHING, FEW, Limits, clipped, of_difference
+from headbook.analysis.multiple_testing import sign_flip_p
+from headbook.metrics import all_metrics
+from headbook.schema import HeadColumn
+from headbook.study.corpus_sums import HeadSums
+from headbook.study.groups import Members
+
+FIRST, SECOND = "first", "second"  # members of a pair that nothing but their order tells apart
+
+
+class Contrast(NamedTuple):
+    """One value minus another; NaN where either lacks an interval. Arrays of one shape.
+
+    Attributes:
+        value: the difference; ``low`` and ``high`` are the ends of its 95 % interval.
+        p: two-sided, of this comparison alone.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+
+
+def contrast(one: Ratios, other: Ratios, limits: Limits = ANYTHING) -> Contrast:
+    """The difference of two independent samples; a spread of 0 is no evidence, and gives NaN.
+
+    Args:
+        limits: least and largest possible value of each.
+    """
+    parts = [
+        (r.variance(limits), np.where(r.effective >= FEW, r.effective, np.nan))
+        for r in (one, other)
+    ]
+    variance = sum(spread for spread, _ in parts)
+    freedom = divide(variance**2, sum(divide(v**2, n - 1) for v, n in parts))
+    value = np.where(np.isnan(freedom), np.nan, one.value - other.value)
+    error = np.sqrt(variance)
+    reach = stdtrit(freedom, 0.975) * error
+    p = 2 * stdtr(freedom, -np.abs(divide(value, error)))
+    return Contrast(value, *clipped(value - reach, value + reach, of_difference(limits)), p)
+
+
+@dataclass(frozen=True, eq=False)
+class PairDifferences:
+    """What differs within pairs of sentences: the first member minus the second.
+
+    Attributes:
+        columns: what the last dimension of the numbers holds.
+        member_column: the metadata column that tells members apart; empty where their order does.
+        members: what it says of them.
+        pairs: how many have two members.
+        left_out: how many have not.
+        first, second: means over pairs in which both members have a value. *Shape:*
+            ``(layer, head, column)``.
+        difference: of the two, a pair the cluster; the same shape.
+        p: family-wise over ``family`` heads and columns; the same shape.
+    """
+
+    columns: tuple[HeadColumn, ...]
+    member_column: str
+    members: tuple[str, str]
+    pairs: int
+    left_out: int
+    first: Floats
+    second: Floats
+    difference: Ratios
+    p: Floats
+    family: int
+
+    @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """Ends of the intervals of ``difference``, within bounds; arrays of the same shape."""
+        known = [all_metrics().get(column.metric) for column in self.columns]
+        limits = np.array([ANYTHING if m is None else m.limits for m in known]).reshape(-1, 2).T
+        return clipped(*self.difference.interval(), of_difference((limits[0], limits[1])))
+
+
+def pair_differences(
+    sums: HeadSums, present: NDArray[np.bool_], member_column: str | None = None
+) -> PairDifferences | None:
+    """Compare the members of all pairs that were kept; None without any.
+
+    Args:
+        present: which heads there are. *Shape:* ``(layer, head)``.
+        member_column: the column that tells members apart, where one was asked for.
+    """
+    kept = sums.members
+    if kept is None or not len(kept.pair):
+        return None
+    column, names, rows = _matched(kept, member_column)
+    if not len(rows):
+        return None
+    values = kept.values.astype(np.float64)[rows.T]  # (member, pair, layer, head, column)
+    differences = values[0] - values[1]
+    both = ~np.isnan(differences)
+    counted = both.astype(np.float64)
+    ahead = np.where(both, differences, 0.0)
+    first, second = (divide(np.where(both, v, 0.0).sum(0), counted.sum(0)) for v in values)
+    p = sign_flip_p(ahead, present, kept.pair[rows[:, 0]], two_sided=True)
+    takes_part = present[..., None] & both.any(0)
+    return PairDifferences(
+        tuple(sums.table.columns[position] for position in kept.places),
+        column,
+        names,
+        len(rows),
+        len(np.unique(kept.pair)) - len(rows),
+        first,
+        second,
+        Ratios.of(ahead, counted, counted, np.zeros(len(rows), np.int64)),
+        np.where(takes_part & (counted.sum(0) >= 2), p, np.nan),
+        int(takes_part.sum()),
+    )
+
+
+def _matched(kept: Members, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
+    """The column that tells members apart, its two values, and the rows of each pair.
+
+    *Shape* of the rows: ``(pair, 2)``, the member of the first value first.
+    """
+    order = np.lexsort((kept.index, kept.pair))
+    _, starts, sizes = np.unique(kept.pair[order], return_index=True, return_counts=True)
+    rows = order[starts[sizes == 2][:, None] + np.arange(2)]
+    for column in _candidates(kept) if member_column is None else [member_column]:
+        members = _set_apart(kept, column, rows)
+        if members is not None and (member_column or len(members[1]) == len(rows)):
+            return column, *members
+    return (
+        ("", (FIRST, SECOND), rows)
+        if member_column is None
+        else (member_column, ("", ""), rows[:0])
+    )
+
+
+def _candidates(kept: Members) -> Iterator[str]:
+    """Columns that may tell members apart; a label first."""
+    yield from sorted(kept.labels, key=lambda name: (name != "label", name))
+
+
+def _set_apart(kept: Members, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
+    """The two values of a column, and the pairs that have both; None with other than two values.
+
+    The first value is that of the sentence that comes first.
+    """
+    texts = np.array(kept.texts(column))
+    ordered = rows.ravel()[np.argsort(kept.index[rows.ravel()])]
+    values = [*dict.fromkeys(text for text in texts[ordered].tolist() if text)]
+    if len(values) != 2:
+        return None
+    first, second = values
+    straight = (texts[rows] == (first, second)).all(1)
+    turned = (texts[rows] == (second, first)).all(1)
+    found = np.where(turned[:, None], rows[:, ::-1], rows)[straight | turned]
+    return (first, second), found

@@ -1,0 +1,355 @@
+"""Everything that is kept of the pass over all sentences, by stack; merges with `+`."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.schema import HeadColumn, Stack, TokenColumn, View
+from headbook.study.ablation import Removals
+from headbook.study.buckets import Buckets, Kind, Texts, TokenBuckets
+from headbook.study.buckets import together as buckets_together
+from headbook.study.groups import Group, Members, together
+from headbook.study.state_geometry import GeometrySums
+from headbook.study.token_sums import Affinities, Anchors, TypeSums
+from headbook.study.word_samples import PairCells, StrongestWords
+
+FIRST = 12  # positions of queries and of keys that are kept
+FIRST_OF_MANY = 8  # where a layer has `MANY` heads or more
+MANY = 24
+
+
+def kept_positions(stack: Stack) -> int:
+    """How many positions are kept of a stack's maps."""
+    return FIRST_OF_MANY if stack.n_heads >= MANY else FIRST
+
+
+@dataclass(frozen=True, eq=False)
+class PositionSums:
+    """Attention between the first positions of one stack, summed over all sentences.
+
+    All keys as the model weights them, and all queries, special tokens included. A key that a
+    query may not see adds 0.
+
+    Attributes:
+        total: weights added up. *Shape:* ``(layer, head, query, key)``.
+        count: sentences long enough for a query and a key there. *Shape:* ``(query, key)``.
+    """
+
+    total: Floats
+    count: Ints
+
+    def __add__(self, other: "PositionSums") -> "PositionSums":
+        return PositionSums(self.total + other.total, self.count + other.count)
+
+    @property
+    def mean(self) -> Floats:
+        """Mean weight; NaN where no sentence is long enough. The shape of ``total``."""
+        found: Floats = divide(self.total, self.count.astype(np.float64))
+        return found
+
+    @classmethod
+    def zero(cls, stack: Stack) -> "PositionSums":
+        """Sums of no sentence."""
+        side = kept_positions(stack)
+        cells = (stack.n_layers, stack.n_heads, side, side)
+        return cls(np.zeros(cells), np.zeros((side, side), np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadTable:
+    """Numbers of the heads of one stack.
+
+    Attributes:
+        columns: what the last dimension of the sums holds.
+        heads: *Shape:* ``(layer, head, column)``.
+        layers: the same, heads of a layer added up. *Shape:* ``(layer, column)``.
+        uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
+    """
+
+    columns: tuple[HeadColumn, ...]
+    heads: Ratios
+    layers: Ratios
+    uniform: Ratios
+
+    def __add__(self, other: "HeadTable") -> "HeadTable":
+        return HeadTable(
+            self.columns,
+            self.heads + other.heads,
+            self.layers + other.layers,
+            self.uniform + other.uniform,
+        )
+
+    def scaled(self, by: float) -> "HeadTable":
+        """All sums times a number."""
+        parts = (self.heads, self.layers, self.uniform)
+        return HeadTable(self.columns, *(Ratios(part.sums * by) for part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSums:
+    """The attention of one stack over all sentences.
+
+    Attributes:
+        table: sums of the metrics.
+        strongest: sentences by their largest single weight without the sink, for each head.
+        sample: that weight for a sample of sentences, from which quantiles are taken.
+        positions: attention between the first positions.
+        massive: sentences by the mean of what queries give to keys off the sink.
+        strongest_words: of a sample of sentences, or None if neither relations nor surface rules
+            are asked for.
+        groups: sums of the metrics by metadata column and value.
+        members: values of single sentences that form pairs, or None where none do.
+    """
+
+    table: HeadTable
+    strongest: TopK
+    sample: Reservoir
+    positions: PositionSums
+    massive: TopK
+    strongest_words: StrongestWords | None = None
+    groups: tuple[Group, ...] = ()
+    members: Members | None = None
+
+    def __add__(self, other: "HeadSums") -> "HeadSums":
+        return HeadSums(
+            self.table + other.table,
+            self.strongest + other.strongest,
+            self.sample + other.sample,
+            self.positions + other.positions,
+            self.massive + other.massive,
+            self.strongest_words + other.strongest_words
+            if self.strongest_words and other.strongest_words
+            else None,
+            together([*self.groups, *other.groups]),
+            self.members + other.members
+            if self.members and other.members
+            else self.members or other.members,
+        )
+
+    def shifted(self, by: int) -> "HeadSums":
+        """The same for sentences that come ``by`` places later."""
+        return replace(
+            self,
+            strongest=self.strongest.shifted(by),
+            massive=self.massive.shifted(by),
+            sample=self.sample.shifted(by),
+            strongest_words=self.strongest_words and self.strongest_words.shifted(by),
+            members=self.members and self.members.shifted(by),
+        )
+
+
+class SampleColumn(NamedTuple):
+    """Which statistics belong together, and how many there are."""
+
+    metric: str
+    view: View
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSums:
+    """What is kept of each sampled sentence, for one stack.
+
+    Attributes:
+        columns: what the last dimension holds, side by side.
+        stats: *Shape* of the payload: ``(kept, layer, head + 2, statistic)``; after the heads
+            come uniform attention and the sentence itself.
+        cells: attention by parts of speech and distance, or None if no metric asks for it.
+    """
+
+    columns: tuple[SampleColumn, ...]
+    stats: Reservoir
+    cells: PairCells | None = None
+
+    def __add__(self, other: "SampleSums") -> "SampleSums":
+        cells = self.cells + other.cells if self.cells and other.cells else None
+        return SampleSums(self.columns, self.stats + other.stats, cells)
+
+    def shifted(self, by: int) -> "SampleSums":
+        """The same for sentences that come ``by`` places later."""
+        cells = self.cells and self.cells.shifted(by)
+        return replace(self, stats=self.stats.shifted(by), cells=cells)
+
+
+class PairColumn(NamedTuple):
+    """What one number of two heads is."""
+
+    metric: str
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """How alike every two heads of a stack are, by Bhattacharyya's affinity.
+
+    Attributes:
+        total: affinities of rows added up; symmetric. *Shape:* ``(column, head, head)``.
+        rows: number of those rows; the same shape.
+    """
+
+    total: NDArray[np.float64]
+    rows: NDArray[np.float64]
+
+    def __add__(self, other: "Alike") -> "Alike":
+        return Alike(self.total + other.total, self.rows + other.rows)
+
+    @property
+    def apart(self) -> NDArray[np.float64]:
+        """Squared Hellinger distances; NaN without rows, 0 of a head to itself."""
+        found: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        np.divide(self.total, self.rows, out=found, where=self.rows > 0)
+        found = np.clip(1 - found, 0, 1)
+        found[:, np.eye(found.shape[1], dtype=bool)] = 0
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Metrics of every two heads of a stack, over sampled sentences.
+
+    Heads are numbered through all layers that have attention.
+
+    Attributes:
+        columns: what the first dimension holds.
+        total: values of rows added up, over rows that count in both heads; symmetric. *Shape:*
+            ``(column, head, head)``.
+        rows: number of those rows; the same shape. 0 for pairs that were not compared.
+        sentences: number of sentences.
+        alike: of all pairs, where not all were compared; else None.
+    """
+
+    columns: tuple[PairColumn, ...]
+    total: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    sentences: int
+    alike: Alike | None = None
+
+    def __add__(self, other: "Distances") -> "Distances":
+        return Distances(
+            self.columns,
+            self.total + other.total,
+            self.rows + other.rows,
+            self.sentences + other.sentences,
+            self.alike + other.alike if self.alike and other.alike else self.alike or other.alike,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSums:
+    """The states of one stack.
+
+    Attributes:
+        columns: what the last dimension holds.
+        layers: *Shape:* ``(layer, column)``.
+    """
+
+    columns: tuple[TokenColumn, ...]
+    layers: Ratios
+
+    def __add__(self, other: "TokenSums") -> "TokenSums":
+        return TokenSums(self.columns, self.layers + other.layers)
+
+
+@dataclass(frozen=True, eq=False)
+class CorpusSums:
+    """All that is kept of the pass over all sentences.
+
+    Attributes:
+        heads, tokens: sums by stack.
+        lookups: sums of the metrics that need the vocabulary, on a sample of sentences.
+        types: by stack, the mean path of every token type.
+        flows: sums of what attention carries from token to token, on a sample of sentences.
+        sampled: by stack, statistics of sampled sentences.
+        random: by stack, metrics of random sequences.
+        distances: by stack, how far heads are from each other.
+        geometry: by stack, the shape of its states.
+        context: by stack, metrics of what heads write, on a sample of sentences.
+        anchors: by stack, the tokens for which heads write nearly the same.
+        affinities: by stack, how much heads give from which tokens to which, on a sample.
+        counts: numbers of sentences, tokens, words and their like.
+        removals: what is lost without heads, on a sample; None where nobody asked for it.
+        buckets: by stack, sums of groups of sentences, for comparisons with other models.
+        texts: which sentences these are; None where it is not known.
+        token_buckets: by stack, the same as ``buckets`` of tokens.
+    """
+
+    heads: Mapping[str, HeadSums] = field(default_factory=dict)
+    tokens: Mapping[str, TokenSums] = field(default_factory=dict)
+    lookups: Mapping[str, TokenSums] = field(default_factory=dict)
+    types: Mapping[str, TypeSums] = field(default_factory=dict)
+    flows: Mapping[str, TokenSums] = field(default_factory=dict)
+    sampled: Mapping[str, SampleSums] = field(default_factory=dict)
+    random: Mapping[str, HeadTable] = field(default_factory=dict)
+    distances: Mapping[str, Distances] = field(default_factory=dict)
+    geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
+    context: Mapping[str, HeadTable] = field(default_factory=dict)
+    anchors: Mapping[str, Anchors] = field(default_factory=dict)
+    affinities: Mapping[str, Affinities] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    removals: Removals | None = None
+    buckets: Mapping[str, tuple[Buckets, ...]] = field(default_factory=dict)
+    texts: Texts | None = None
+    token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
+
+    def __add__(self, other: "CorpusSums") -> "CorpusSums":
+        return CorpusSums(
+            heads=_merged(self.heads, other.heads),
+            tokens=_merged(self.tokens, other.tokens),
+            lookups=_merged(self.lookups, other.lookups),
+            types=_merged(self.types, other.types),
+            flows=_merged(self.flows, other.flows),
+            sampled=_merged(self.sampled, other.sampled),
+            random=_once(self.random, other.random),
+            distances=_merged(self.distances, other.distances),
+            geometry=_merged(self.geometry, other.geometry),
+            context=_merged(self.context, other.context),
+            anchors=_merged(self.anchors, other.anchors),
+            affinities=_merged(self.affinities, other.affinities),
+            counts=self.counts + other.counts,
+            removals=self.removals + other.removals
+            if self.removals and other.removals
+            else self.removals or other.removals,
+            buckets=_together(self.buckets, other.buckets),
+            texts=self.texts + other.texts
+            if self.texts and other.texts
+            else self.texts or other.texts,
+            token_buckets=_together(self.token_buckets, other.token_buckets),
+        )
+
+    def shifted(self, by: int) -> "CorpusSums":
+        """The same for sentences that come ``by`` places later."""
+        return replace(
+            self,
+            heads={name: sums.shifted(by) for name, sums in self.heads.items()},
+            sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
+            removals=self.removals and self.removals.shifted(by),
+            texts=self.texts and self.texts.shifted(by),
+        )
+
+
+def _together(
+    one: Mapping[str, tuple[Kind, ...]], other: Mapping[str, tuple[Kind, ...]]
+) -> dict[str, tuple[Kind, ...]]:
+    """Buckets of every stack that either has."""
+    return {n: buckets_together(one.get(n, ()), other.get(n, ())) for n in {**one, **other}}
+
+
+def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[str, HeadTable]:
+    """Sums of the same sequences of the same model: twice would not be more.
+
+    Half of each, for two machines may differ in their last digits and neither comes first.
+    """
+    both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
+    return {**one, **other, **both}
+
+
+def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what both have; keep what only one has."""
+    both = {name: one[name] + other[name] for name in one if name in other}
+    return {**one, **other, **both}

@@ -1,0 +1,285 @@
+"""Sentences grouped by metadata columns and by minimal pairs: which columns, and their sums.
+
+Which columns of the input say so, `headbook.study.groups` finds out.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios
+from headbook.analysis.arrays import Ints
+from headbook.config import FACETS
+from headbook.errors import ConfigError
+from headbook.inputs import Sentence
+from headbook.metrics.base import HeadMetric
+from headbook.schema import HEADLINES, HeadColumn, Stack
+from headbook.study.manifest import Gap, Lack
+
+AUTO, NONE = "auto", "none"
+PAIR = "pair_id"
+FEWEST, MOST = 2, 12  # values of a column that groups
+LONGEST = 80  # characters of a value that tells members apart
+
+
+@dataclass(frozen=True)
+class Facets:
+    """What sentences are compared by.
+
+    Attributes:
+        columns: those whose values group sentences.
+        members: those that may tell the two members of a pair apart.
+        paired: whether any sentence has a `PAIR`.
+        gaps: columns that were left out, and why.
+    """
+
+    columns: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    paired: bool = False
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass
+class _Seen:
+    """The texts of one column.
+
+    Attributes:
+        sentences: that have one.
+        values: all of them, where the column may group sentences.
+        of_pairs: the first `FEWEST` + 1 among sentences of pairs.
+    """
+
+    sentences: int = 0
+    values: set[str] = field(default_factory=set)
+    of_pairs: set[str] = field(default_factory=set)
+
+
+def facets(sentences: Iterable[Sentence], asked: str = AUTO, member: str | None = None) -> Facets:
+    """Read the columns once.
+
+    Args:
+        asked: columns separated by commas, `AUTO` or `NONE`.
+        member: the column that tells the members of a pair apart; None: any that does.
+
+    Raises:
+        ConfigError: a column is not there, or cannot do what is asked of it.
+    """
+    wanted = () if asked == NONE else FACETS if asked == AUTO else tuple(asked.split(","))
+    seen, paired = _read(sentences, wanted)
+    if asked not in {AUTO, NONE}:
+        for name in wanted:
+            _check_groups(name, seen)
+    if member is not None:
+        _check_members(member, seen)
+    there = {name: len(seen[name].values) for name in wanted if name in seen}
+    # One value does where it was asked for: another study may bring the others.
+    there = {name: size for name, size in there.items() if asked != AUTO or _groups(seen[name])}
+    return Facets(
+        columns=tuple(name for name, size in there.items() if size <= MOST),
+        members=(member,) if member else tuple(_members(seen)),
+        paired=paired,
+        gaps=tuple(_gaps(there)),
+    )
+
+
+def value_of(sentence: Sentence, column: str) -> str:
+    """The text of a column, or nothing."""
+    return sentence.metadata.get(column, "").strip()
+
+
+def _read(sentences: Iterable[Sentence], wanted: Collection[str]) -> tuple[dict[str, _Seen], bool]:
+    seen: dict[str, _Seen] = {}
+    paired = False
+    for sentence in sentences:
+        own = bool(value_of(sentence, PAIR))
+        paired |= own
+        for name in sentence.metadata:
+            column, value = seen.setdefault(name, _Seen()), value_of(sentence, name)
+            if value:
+                column.sentences += 1
+                if name in wanted:
+                    column.values.add(value)
+                if own and len(column.of_pairs) <= FEWEST:
+                    column.of_pairs.add(value)
+    return seen, paired
+
+
+def _groups(column: _Seen) -> bool:
+    """Whether a column that nobody asked for has values that several sentences share."""
+    return FEWEST <= len(column.values) < column.sentences
+
+
+def _members(seen: dict[str, _Seen]) -> Iterator[str]:
+    """Columns with no more values than a pair has members; a part of the input may lack one."""
+    for name in sorted(seen):
+        texts = seen[name].of_pairs
+        if name != PAIR and 0 < len(texts) <= FEWEST and max(map(len, texts)) <= LONGEST:
+            yield name
+
+
+def _check_groups(name: str, seen: dict[str, _Seen]) -> None:
+    _check_there("--facet", name, seen)
+    column = seen[name]
+    if len(column.values) == column.sentences > 1:
+        raise ConfigError(
+            f"--facet: column '{name}' has another value in each sentence; expected values that "
+            "sentences share"
+        )
+
+
+def _check_members(name: str, seen: dict[str, _Seen]) -> None:
+    _check_there("--pair-member", name, seen)
+    if len(seen[name].of_pairs) > FEWEST:
+        raise ConfigError(
+            f"--pair-member: column '{name}' has more than {FEWEST} values among sentences with a "
+            f"{PAIR}; expected one for each member"
+        )
+
+
+def _check_there(option: str, name: str, seen: dict[str, _Seen]) -> None:
+    if name not in seen:
+        there = f"one of {', '.join(sorted(seen))}" if seen else "an input with other columns"
+        raise ConfigError(f"{option}: no column '{name}' in the input; expected {there}")
+
+
+def _gaps(sizes: dict[str, int]) -> Iterator[Gap]:
+    """What is said of columns that have too many values."""
+    for name, size in sizes.items():
+        if size > MOST:
+            yield Gap(
+                f"groups by {name}",
+                "",
+                f"it has {size:,} values; at most {MOST} compare",
+                Lack.GROUPS,
+            )
+
+
+def positions(values: Sequence[str]) -> dict[str, list[int]]:
+    """Where each value stands; nothing has no place."""
+    found: dict[str, list[int]] = {}
+    for index, value in enumerate(values):
+        if value:
+            found.setdefault(value, []).append(index)
+    return found
+
+
+def pair_key(pair: str) -> int:
+    """Hash of a `PAIR`, by which pairs are chosen."""
+    return int.from_bytes(hashlib.blake2b(pair.encode(), digest_size=8).digest(), "big")
+
+
+def headlines(
+    metrics: Sequence[HeadMetric], columns: Sequence[HeadColumn], stack: Stack
+) -> tuple[int, ...]:
+    """Which columns groups and pairs are compared by: of `HEADLINES`, else of the first metric."""
+    there = {column.metric for column in columns}
+    measured = [metric for metric in metrics if metric.id in there]
+    view = stack.default_view
+    return tuple(
+        columns.index(HeadColumn(m.id, view if view in m.views else m.views[0], m.headline))
+        for m in [metric for metric in measured if metric.id in HEADLINES] or measured[:1]
+    )
+
+
+ENOUGH = 3  # sentences of a pair that are kept: a third one tells that it is no pair
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The sentences that have one value in a metadata column, for one stack.
+
+    Columns of numbers are those of the table of all sentences. Halves are not kept apart.
+
+    Attributes:
+        column, value: what the sentences share.
+        sentences: how many there are.
+        heads: *Shape:* ``(layer, head, column)``.
+        layers: the same, heads of a layer added up. *Shape:* ``(layer, column)``.
+        uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
+    """
+
+    column: str
+    value: str
+    sentences: int
+    heads: Ratios
+    layers: Ratios
+    uniform: Ratios
+
+    def __add__(self, other: "Group") -> "Group":
+        return Group(
+            self.column,
+            self.value,
+            self.sentences + other.sentences,
+            self.heads + other.heads,
+            self.layers + other.layers,
+            self.uniform + other.uniform,
+        )
+
+
+def together(groups: Iterable[Group]) -> tuple[Group, ...]:
+    """One group for each column and value, in the order of their names."""
+    found: dict[tuple[str, str], Group] = {}
+    for group in groups:
+        name = group.column, group.value
+        found[name] = found[name] + group if name in found else group
+    return tuple(found[name] for name in sorted(found))
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Single sentences that form pairs, of the pairs with the smallest hashes.
+
+    Of each pair at most `ENOUGH` sentences are kept, those that come first.
+
+    Attributes:
+        size: how many pairs are kept.
+        places: which columns of the table of all sentences the values are of.
+        pair: hash of what the sentences of a pair share. *Shape:* ``(kept,)``.
+        index: places in the input; the same shape.
+        labels: by metadata column, the text of each sentence; empty where it has none.
+        values: numbers of each sentence, NaN where it has none. *Shape:*
+            ``(kept, layer, head, place)``.
+    """
+
+    size: int
+    places: tuple[int, ...]
+    pair: NDArray[np.uint64]
+    index: Ints
+    labels: Mapping[str, tuple[str, ...]]
+    values: NDArray[np.float32]
+
+    def __add__(self, other: "Members") -> "Members":
+        names = dict.fromkeys([*self.labels, *other.labels])
+        return Members(
+            self.size,
+            self.places,
+            np.concatenate([self.pair, other.pair]),
+            np.concatenate([self.index, other.index]),
+            {name: self.texts(name) + other.texts(name) for name in names},
+            np.concatenate([self.values, other.values]),
+        ).smallest()
+
+    def texts(self, column: str) -> tuple[str, ...]:
+        """What a metadata column says of each sentence; empty where it says nothing."""
+        return self.labels.get(column, ("",) * len(self.index))
+
+    def shifted(self, by: int) -> "Members":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, index=self.index + by)
+
+    def smallest(self) -> "Members":
+        """Those of the pairs with the smallest hashes, in their order."""
+        order = np.lexsort((self.index, self.pair))
+        _, starts, rank = np.unique(self.pair[order], return_index=True, return_inverse=True)
+        within = np.arange(len(order)) - starts[rank]
+        kept = order[(rank < self.size) & (within < ENOUGH)]
+        return replace(
+            self,
+            pair=self.pair[kept],
+            index=self.index[kept],
+            labels={name: tuple(texts[i] for i in kept) for name, texts in self.labels.items()},
+            values=self.values[kept],
+        )

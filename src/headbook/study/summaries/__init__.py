@@ -1,1 +1,0 @@
-"""What survives of a batch: sums that add."""

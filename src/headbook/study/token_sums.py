@@ -1,0 +1,359 @@
+"""Sums by vocabulary token: attention from and to it, ends of similar pairs, its mean path.
+
+And the tokens each head favours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.metrics import ids as metric_ids
+from headbook.schema import State, View
+
+ANY = -1  # in the place of a token: all of them
+DISTINCT = 5  # different sentences that an item must occur in to be printed
+NO_TEXT = np.uint64(np.iinfo(np.uint64).max)  # in the place of a hash
+
+
+@dataclass(frozen=True, eq=False)
+class Affinities:
+    """Attention by token type, the sink masked, of one stack.
+
+    An item is a query token (what it gives to all keys off the sink), a key token (what it gets
+    from all queries), or a pair of both. Sums are taken over each sentence first, so that intervals
+    are clustered by sentence.
+
+    Attributes:
+        names: of the vocabulary entries in ``entries``, as pages print them.
+        entries: ascending. *Shape:* ``(entry,)``.
+        query, key: entries of each item, `ANY` in the place of all. *Shape:* ``(item,)``.
+        floor: sentences below which an item was not kept in a part of the sample; 1: all are.
+        looked: sentences that were looked at.
+        counts: occurrences, squares of those of each sentence, and sentences that have any.
+            *Shape:* ``(3, layer, item)``; a layer with a window may see fewer pairs.
+        chance: the same sums as the first of ``sums`` on uniform attention. *Shape:* ``(layer,
+            item)``.
+        sums: attention, its squares by sentence, and its products with the sentence's occurrences.
+            *Shape:* ``(3, layer, head, item)``.
+        texts: the smallest hashes of the sentences that an item occurs in, `NO_TEXT` in the place
+            of those that are missing: equal sentences count once, whatever studies are added up.
+            *Shape:* ``(DISTINCT, layer, item)``.
+    """
+
+    names: tuple[str, ...]
+    entries: Ints
+    query: Ints
+    key: Ints
+    floor: int
+    looked: int
+    counts: Floats
+    chance: Floats
+    sums: Floats
+    texts: NDArray[np.uint64]
+
+    def __add__(self, other: "Affinities") -> "Affinities":
+        """The sums of both; items that only one has kept count for that one alone."""
+        floor, looked = max(self.floor, other.floor), self.looked + other.looked
+        items = [np.stack([affinities.query, affinities.key], 1) for affinities in (self, other)]
+        if np.array_equal(items[0], items[1]):
+            return Affinities(
+                self.names, self.entries, self.query, self.key, floor, looked,
+                self.counts + other.counts, self.chance + other.chance, self.sums + other.sums,
+                smallest(self.texts, other.texts),
+            )  # fmt: skip
+        kept, place = np.unique(np.concatenate(items), axis=0, return_inverse=True)
+        place = place.reshape(-1)
+        named = dict(zip(self.entries.tolist(), self.names, strict=True))
+        named |= dict(zip(other.entries.tolist(), other.names, strict=True))
+        entries = np.array(sorted(named), np.int64)
+        own = place[: len(self.query)], place[len(self.query) :]
+
+        def added(one: Floats, another: Floats) -> Floats:
+            found = np.zeros((*one.shape[:-1], len(kept)))
+            found[..., own[0]] += one
+            found[..., own[1]] += another
+            return found
+
+        def placed(texts: NDArray[np.uint64], places: Ints) -> NDArray[np.uint64]:
+            found = np.full((*texts.shape[:-1], len(kept)), NO_TEXT)
+            found[..., places] = texts
+            return found
+
+        return Affinities(
+            tuple(named[entry] for entry in entries.tolist()),
+            entries,
+            kept[:, 0],
+            kept[:, 1],
+            floor,
+            looked,
+            added(self.counts, other.counts),
+            added(self.chance, other.chance),
+            added(self.sums, other.sums),
+            smallest(placed(self.texts, own[0]), placed(other.texts, own[1])),
+        )
+
+    @cached_property
+    def even(self) -> Floats:
+        """Mean of uniform attention. *Shape:* ``(layer, item)``."""
+        return divide(self.chance, self.counts[0])
+
+    @cached_property
+    def mean_head(self) -> Floats:
+        """Mean attention over all heads; NaN for items that no head sees. *Shape:* ``(item,)``."""
+        means = divide(self.sums[0], self.counts[0][:, None])
+        there = self.sums[0].any(-1)  # a layer may have fewer heads, or none
+        known = there[..., None] & ~np.isnan(means)
+        return divide(np.where(known, means, 0).sum((0, 1)), known.sum((0, 1)))
+
+    def distinct(self, layer: int) -> NDArray[np.bool_]:
+        """Whether each item occurs in at least `DISTINCT` different sentences."""
+        return np.asarray((self.texts[:, layer] != NO_TEXT).all(0))
+
+    def ratios(self, layer: int) -> Ratios:
+        """Mean attention of a layer's heads. Cells: ``(head, item)``."""
+        total, squares, products = self.sums[:, layer]
+        number, own, sentences = self.counts[:, layer]
+        parts = (total, number, squares, own, products, sentences, number, sentences)
+        sums = np.zeros((len(FIELDS), HALVES, *total.shape))
+        for field, part in enumerate(parts):
+            sums[field, 0] = part
+        return Ratios(sums)
+
+    def named(self, entries: Ints) -> NDArray[np.object_]:
+        """Entries as pages print them, empty for `ANY`. *Shape:* that of ``entries``."""
+        names = np.array([*self.names, ""], dtype=object)
+        place = np.searchsorted(self.entries, entries)
+        found: NDArray[np.object_] = names[np.where(entries == ANY, len(self.names), place)]
+        return found
+
+
+def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the smallest different hashes of both.
+
+    Args:
+        one, other: *Shape:* ``(DISTINCT, *cells)``; `NO_TEXT` where there are fewer.
+    """
+    both = np.sort(np.concatenate([one, other]), 0)
+    both[1:][both[1:] == both[:-1]] = NO_TEXT
+    return np.sort(both, 0)[:DISTINCT]
+
+
+Counts = NDArray[np.integer]
+TRUE, SHUFFLED = 0, 1  # tokens where they stand, and in random order
+
+
+class AnchorColumn(NamedTuple):
+    """What one count of a head is of."""
+
+    metric: str
+    view: View
+    label: str
+
+
+class Best(NamedTuple):
+    """The most frequent token of each head; all arrays ``(layer, head)``.
+
+    Attributes:
+        token: vocabulary entry, -1 without pairs; of equals the one with the smallest number.
+        ends: how many of them are this token.
+        total: all ends.
+    """
+
+    token: Counts
+    ends: Counts
+    total: Counts
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Ends of pairs by head and token, for the heads of one stack.
+
+    Attributes:
+        columns: what is counted.
+        shape: numbers of columns, of orders (`TRUE` and `SHUFFLED`), of layers and of heads.
+        names: tokens by vocabulary entry, as texts.
+        cell: place in an array of that shape, ascending. *Shape:* ``(entry,)``.
+        token: vocabulary entry; those of a cell ascend.
+        count: ends; all others are 0.
+    """
+
+    columns: tuple[AnchorColumn, ...]
+    shape: tuple[int, ...]
+    names: Mapping[str, str]
+    cell: Counts
+    token: Counts
+    count: Counts
+
+    @classmethod
+    def of(
+        cls,
+        columns: tuple[AnchorColumn, ...],
+        names: Mapping[str, str],
+        tokens: Counts,
+        counts: Counts,
+    ) -> "Anchors":
+        """From counts by column, order, layer, head and token.
+
+        Args:
+            tokens: vocabulary entries, ascending.
+            counts: their ends. *Shape:* ``(column, order, layer, head, token)``.
+        """
+        shape = counts.shape[:-1]
+        cell, place = np.nonzero(counts.reshape(-1, len(tokens)))
+        count = counts.reshape(-1, len(tokens))[cell, place]
+        small = (each.astype(np.int32) for each in (cell, tokens[place], count))
+        return cls(columns, shape, names, *small)
+
+    def __add__(self, other: "Anchors") -> "Anchors":
+        cell = np.concatenate([self.cell, other.cell])
+        token = np.concatenate([self.token, other.token])
+        order = np.lexsort((token, cell))
+        cell, token = cell[order], token[order]
+        count = np.concatenate([self.count, other.count])[order]
+        new = np.ones(len(cell), bool)
+        new[1:] = (cell[1:] != cell[:-1]) | (token[1:] != token[:-1])
+        starts = np.flatnonzero(new)
+        summed = np.add.reduceat(count, starts) if len(starts) else count
+        names = {**self.names, **other.names}
+        return Anchors(self.columns, self.shape, names, cell[new], token[new], summed)
+
+    def best(self, column: AnchorColumn, order: int = TRUE) -> Best:
+        """The anchor of each head."""
+        _, orders, *shape = self.shape
+        n_heads = int(np.prod(shape))
+        start = (self.columns.index(column) * orders + order) * n_heads
+        own = slice(*np.searchsorted(self.cell, (start, start + n_heads)))
+        cell, tokens, counts = self.cell[own] - start, self.token[own], self.count[own]
+        token, ends, total = np.full(n_heads, -1), *np.zeros((2, n_heads), np.int64)
+        np.add.at(total, cell, counts)
+        np.maximum.at(ends, cell, counts)
+        most = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
+        token[cell[most]] = tokens[most]
+        return Best(*(each.reshape(shape) for each in (token, ends, total)))
+
+
+Scalar = TypeVar("Scalar", np.float64, np.int64)
+STATES = (State.MID, State.OUT)
+TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # what the path of a type is made of
+
+
+@dataclass(frozen=True, eq=False)
+class TypeSums:
+    """The paths of token types, added up over their occurrences in one stack.
+
+    Special tokens are left out.
+
+    Attributes:
+        names: as pages print them.
+        ids: vocabulary entries, ascending. *Shape:* ``(type,)``.
+        count, sentences: occurrences, and sentences with at least one; the same shape.
+        total, squares: sums of the cosine to the input and of its square; NaN where a state cannot
+            be read. *Shape:* ``(type, layer, state)``; states as in `STATES`.
+    """
+
+    names: tuple[str, ...]
+    ids: Ints
+    count: Ints
+    sentences: Ints
+    total: Floats
+    squares: Floats
+
+    def __add__(self, other: "TypeSums") -> "TypeSums":
+        ids, place = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
+        names = np.empty(len(ids), dtype=object)
+        names[place] = [*self.names, *other.names]
+
+        def added(one: NDArray[Scalar], another: NDArray[Scalar]) -> NDArray[Scalar]:
+            sums = np.zeros((len(ids), *one.shape[1:]), one.dtype)
+            sums[place[: len(one)]] += one
+            sums[place[len(one) :]] += another
+            return sums
+
+        return TypeSums(
+            tuple(names),
+            ids,
+            added(self.count, other.count),
+            added(self.sentences, other.sentences),
+            added(self.total, other.total),
+            added(self.squares, other.squares),
+        )
+
+    @property
+    def mean(self) -> Floats:
+        """Mean cosine of each type. *Shape:* ``(type, layer, state)``."""
+        return self.total / self.count[:, None, None]
+
+    @property
+    def spread(self) -> Floats:
+        """Standard deviation over a type's occurrences; NaN for a single one. The same shape."""
+        count = self.count[:, None, None]
+        away = np.maximum(self.squares - self.total**2 / count, 0)
+        spread: Floats = np.sqrt(divide(away, count - 1))
+        return spread
+
+
+QUERY, KEY, PAIR = KINDS = ("query", "key", "pair")
+MOST = 50  # rows of each kind and head
+
+
+@dataclass(frozen=True, eq=False)
+class Favoured:
+    """Items of one kind for the heads of a layer, in the order in which each favours them.
+
+    Attributes:
+        item: places among the items of the sums. *Shape:* ``(head, row)``.
+        count, sentences: occurrences, and sentences with at least one; the same shape.
+        mean, low, high: attention and its interval; the same shape.
+        chance, mean_head: attention under uniform attention, and the mean over all heads; the same
+            shape.
+    """
+
+    item: Ints
+    count: Ints
+    sentences: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    chance: Floats
+    mean_head: Floats
+
+    @property
+    def ratio(self) -> Floats:
+        """Ratio to uniform attention."""
+        return divide(self.mean, self.chance)
+
+    @property
+    def mean_head_ratio(self) -> Floats:
+        """Ratio to the mean head."""
+        return divide(self.mean, self.mean_head)
+
+    @property
+    def clear(self) -> NDArray[np.bool_]:
+        """Whether the whole interval lies above uniform attention and above the mean head."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray((self.low > self.chance) & (self.low > self.mean_head))
+
+
+def favoured(sums: Affinities, layer: int, what: str) -> Favoured:
+    """Return the items of a kind that occur in enough sentences, for all heads of a layer.
+
+    Those whose interval lies above uniform attention and above the mean head come first, then the
+    larger ratio to uniform attention; ties in the order of entries.
+    """
+    named = {QUERY: (True, False), KEY: (False, True), PAIR: (True, True)}[what]
+    kind = ((sums.query != ANY) == named[0]) & ((sums.key != ANY) == named[1])
+    chosen = np.flatnonzero(kind & sums.distinct(layer))
+    ratios = sums.ratios(layer)[:, chosen]
+    low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
+    parts = (chosen, ratios.events.round().astype(int), ratios.sentences, ratios.value, low, high,
+             sums.even[layer, chosen], sums.mean_head[chosen])  # fmt: skip
+    every = Favoured(*(np.broadcast_to(part, low.shape) for part in parts))
+    ratio = np.nan_to_num(every.ratio, nan=-1).round(9)
+    order = np.lexsort((-ratio, ~every.clear), axis=-1)[:, :MOST]
+    return Favoured(*(np.take_along_axis(part, order, -1) for part in vars(every).values()))

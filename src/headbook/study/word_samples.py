@@ -1,0 +1,240 @@
+"""Sampled sentences word by word.
+
+The strongest word of every word and head, and attention by parts of speech and distance.
+
+From these follow what heads find of every relation, what any rule of word order and part of speech
+finds, where the one is right and the other wrong, and what class of words a head prefers. Sums
+would need to be kept for every head, relation and rule; the words themselves take less.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Reservoir, half_of
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.attention.surface_rules import BINS, NO_CELL, rule_names, rule_words
+from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.schema import DIRECTIONS, RELATIONS, UPOS, Scheme
+
+LEAST = 30  # pairs of a cell on the choice half; with fewer the distance alone is taken
+
+
+@dataclass(frozen=True, eq=False)
+class PairCells:
+    """Mean attention of each head by parts of speech and distance, and the linked pairs.
+
+    Attributes:
+        mass: attention in each cell over the choice half, of every head and, last, of uniform
+            attention. *Shape:* ``(layer, head + 1, cell)``.
+        pairs: visible pairs in each cell over the choice half. *Shape:* ``(layer, cell)``.
+        links: cells of the pairs of head and dependent of each sampled sentence, `NO_CELL` behind
+            the last. *Shape* of the payload: ``(kept, layer, link)``.
+    """
+
+    mass: Floats
+    pairs: Floats
+    links: Reservoir
+
+    def __add__(self, other: "PairCells") -> "PairCells":
+        links = self.links + other.links
+        return PairCells(self.mass + other.mass, self.pairs + other.pairs, links)
+
+    def shifted(self, by: int) -> "PairCells":
+        """Return the sums as of sentences that come ``by`` places later."""
+        return replace(self, links=self.links.shifted(by))
+
+    def means(self, layer: int) -> Floats:
+        """Return the mean attention of each head in each cell. *Shape:* ``(head + 1, cell)``.
+
+        Cells with fewer than `LEAST` pairs have the mean of all pairs at their distance.
+        """
+        mass, pairs = self.mass[layer], self.pairs[layer]
+        near, all_near = (
+            part.reshape(*part.shape[:-1], -1, BINS).sum(-2) for part in (mass, pairs)
+        )
+        by_distance = np.tile(np.nan_to_num(divide(near, all_near)), len(pairs) // BINS)
+        return np.where(pairs >= LEAST, np.nan_to_num(divide(mass, pairs)), by_distance)
+
+    def expected(self, layer: int) -> Floats:
+        """Return what each head would give to a sentence's linked pairs by surface alone.
+
+        *Shape:* ``(kept, head + 1)``.
+        """
+        links: NDArray[np.uint16] = self.links.payload[:, layer]
+        sentence, place = np.nonzero(links != NO_CELL)
+        means = self.means(layer)
+        each = means[:, links[sentence, place]]
+        found = np.zeros((len(links), len(means)))
+        for head, values in enumerate(each):
+            found[:, head] = np.bincount(sentence, values, len(links))
+        return found
+
+
+LONGEST = np.iinfo(np.int16).max  # words of a sentence, so that their places fit
+
+
+class Cases(NamedTuple):
+    """Words of one relation and direction.
+
+    Attributes:
+        sentence: the sentence of each case; ascending. *Shape:* ``(case,)``.
+        query, key: the word whose strongest word is asked for, and the right answer, as places
+            among all words. *Shape:* ``(case,)`` each.
+        right: place of the right answer inside the sentence. *Shape:* ``(case,)``.
+    """
+
+    sentence: Ints
+    query: Ints
+    key: Ints
+    right: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class StrongestWords:
+    """Annotated sentences with the smallest hashes, word by word, in the order of their hashes.
+
+    Sentences are kept as long as those before them have fewer than ``size`` words, so that a
+    sample of two parts is the sample of the whole.
+
+    Attributes:
+        size: number of words from which on no further sentence is kept.
+        causal: whether words see earlier words only.
+        content_hash, index, lengths: of each sentence, with its place in the input and its number
+            of words. *Shape:* ``(sentence,)``.
+        strongest: place of each word's strongest other word in its sentence, sink masked;
+            `NOTHING` without one. *Shape:* ``(word, layer, head)``.
+        tag, relation: numbers in the scheme, negative without one. *Shape:* ``(word,)``.
+        head: place of each word's head in its sentence. *Shape:* ``(word,)``.
+        asked: bits `LOOKS`, `SEEN`, `TO_HEAD`, `TO_DEPENDENT`. *Shape:* ``(word,)``.
+        own_tags, own: the corpus's own tags and relations, which come after those of Universal
+            Dependencies.
+    """
+
+    size: int
+    causal: bool
+    content_hash: NDArray[np.uint64]
+    index: Ints
+    lengths: Ints
+    strongest: NDArray[np.int16]
+    tag: NDArray[np.int16]
+    relation: NDArray[np.int16]
+    head: NDArray[np.int16]
+    asked: NDArray[np.uint8]
+    own_tags: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def scheme(self) -> Scheme:
+        """Names of parts of speech and relations."""
+        return Scheme((*UPOS, *self.own_tags), (*RELATIONS, *self.own))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Relation and direction of each label."""
+        return self.scheme.labels
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Names of the surface rules."""
+        return rule_names(self.scheme.tags)
+
+    @property
+    def half(self) -> Ints:
+        """The half of the corpus that each sentence belongs to."""
+        return half_of(self.content_hash)
+
+    @property
+    def sentence(self) -> Ints:
+        """The sentence of each word. *Shape:* ``(word,)``."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @property
+    def looks(self) -> NDArray[np.bool_]:
+        """Whether each word sees another word. *Shape:* ``(word,)``."""
+        found: NDArray[np.bool_] = (self.asked & LOOKS) > 0
+        return found
+
+    @property
+    def first(self) -> Ints:
+        """Place of the first word of each word's sentence. *Shape:* ``(word,)``."""
+        return np.repeat(self.lengths.cumsum() - self.lengths, self.lengths)
+
+    def of(self, half: int) -> "StrongestWords":
+        """Return the sentences of one half."""
+        return self._taken(np.flatnonzero(self.half == half))
+
+    def named(self) -> NDArray[np.int32]:
+        """Return the word that each rule names. *Shape:* ``(rule, word)``; see `rule_words`."""
+        there = (self.asked & SEEN) > 0
+        return rule_words(self.tag, there, self.lengths, self.scheme.tags, causal=self.causal)
+
+    def cases(self, label: int) -> Cases:
+        """Return the words of one label, those whose answer can be seen from the query."""
+        direction, relation = divmod(label, len(self.scheme.relations))
+        up = DIRECTIONS[direction] == "to_head"
+        bit = TO_HEAD if up else TO_DEPENDENT
+        words = np.flatnonzero((self.relation == relation) & ((self.asked & bit) > 0))
+        first = self.first[words]
+        heads = first + self.head[words]
+        query, key = (words, heads) if up else (heads, words)
+        return Cases(self.sentence[words], query, key, key - first)
+
+    def querying(self, label: int) -> Ints:
+        """Return the querying words of one label, whether they see the right answer or not."""
+        direction, relation = divmod(label, len(self.scheme.relations))
+        inside = (self.head >= 0) & (self.head < np.repeat(self.lengths, self.lengths))
+        words = np.flatnonzero((self.relation == relation) & inside)
+        up = DIRECTIONS[direction] == "to_head"
+        return words if up else self.first[words] + self.head[words]
+
+    def labels_asked(self) -> Iterator[int]:
+        """Yield the labels that any word has."""
+        for direction, bit in enumerate((TO_HEAD, TO_DEPENDENT)):
+            there = np.unique(self.relation[(self.asked & bit) > 0])
+            yield from (there[there >= 0] + direction * len(self.scheme.relations)).tolist()
+
+    def __add__(self, other: "StrongestWords") -> "StrongestWords":
+        if self._full and len(other.index) and other._order[0] > self._order[-1]:
+            return self  # nothing of a late batch is kept: nothing needs to be copied
+        names = ("content_hash", "index", "lengths", *BY_WORD)
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        }
+        return replace(self, **arrays).smallest()
+
+    @property
+    def _full(self) -> bool:
+        return int(self.lengths.sum()) >= self.size
+
+    @property
+    def _order(self) -> list[tuple[int, int]]:
+        ends = [0, -1] if len(self.index) else []
+        return [(int(self.content_hash[end]), int(self.index[end])) for end in ends]
+
+    def smallest(self) -> "StrongestWords":
+        """Return the sentences with the smallest hashes, as many as are kept."""
+        order = np.lexsort((self.index, self.content_hash))
+        before = self.lengths[order].cumsum() - self.lengths[order]
+        return self._taken(order[before < self.size])
+
+    def shifted(self, by: int) -> "StrongestWords":
+        """Return the sample as of sentences that come ``by`` places later."""
+        return replace(self, index=self.index + by)
+
+    def _taken(self, sentences: Ints) -> "StrongestWords":
+        starts = (self.lengths.cumsum() - self.lengths)[sentences]
+        lengths = self.lengths[sentences]
+        inside = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+        words = np.repeat(starts, lengths) + inside
+        return replace(
+            self,
+            **{n: getattr(self, n)[sentences] for n in ("content_hash", "index", "lengths")},
+            **{name: getattr(self, name)[words] for name in BY_WORD},
+        )
+
+
+BY_WORD = ("strongest", "tag", "relation", "head", "asked")
