@@ -14,8 +14,14 @@ import json
 
 import numpy as np
 
-from headbook.analysis.multiple_testing import LEVEL
-from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise, medians
+from headbook.analysis.multiple_testing import ALPHA
+from headbook.analysis.paired import (
+    ClusterSums,
+    PairedDifferences,
+    differences,
+    family_wise,
+    medians,
+)
 
 HEADS, BUCKET = 144, 4
 OTHERS = (72, 270)  # heads of two models of other shapes
@@ -46,7 +52,7 @@ def models(
     return one, other
 
 
-def held(found: Differences) -> tuple[float, float, float]:
+def held(found: PairedDifferences) -> tuple[float, float, float]:
     """Shares of intervals that hold 0, that lie below and above it."""
     there = ~np.isnan(found.low)
     below, above = (found.high < 0)[there].mean(), (found.low > 0)[there].mean()
@@ -74,7 +80,7 @@ def errors(families: int) -> dict[str, float]:
             wrong = 0
             for _ in range(families):
                 sums = models(rng, kind, clusters, HEADS)
-                wrong += bool((family_wise(*sums, differences(*sums)) < LEVEL).any())
+                wrong += bool((family_wise(*sums, differences(*sums)) < ALPHA).any())
             found[f"{kind}, {clusters} sentences"] = wrong / families
     return found
 

@@ -34,7 +34,7 @@ from headbook.inputs import Sentence
 from headbook.model.architecture import FIELDS, Architecture, examine
 from headbook.model.forward import forward
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder, probes
+from headbook.model.tokenizer import SentenceTokenizer, probes
 from headbook.passes.model_checks import settle
 from headbook.run.collect import collect
 from headbook.schema import Side
@@ -161,7 +161,7 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     """Largest difference of the weights that a run reads from the model's own, text by text."""
     model = load_model(str(folder), device="cpu")
     annotator = Annotator.load("none")
-    encoder = Encoder(model, limit=model.limit, targets=annotator)
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=annotator)
     architecture = settle(model, examine(model), probes(encoder))
     pairs = model.config.is_encoder_decoder
     sentences = [

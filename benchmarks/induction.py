@@ -19,22 +19,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.ablation.ablator import Ablator, Effects, Means
+from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
 from headbook.ablation.head_sets import HeadGroup, random_alike
-from headbook.ablation.targets import Words
-from headbook.analysis.accumulators import Ratios
-from headbook.attention.views import Scopes
+from headbook.ablation.targets import LogitTargets
+from headbook.analysis.accumulators import RatioSums
+from headbook.attention.views import ViewMasks
 from headbook.attention.word_pairs import after_same_token
 from headbook.errors import ConfigError
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.architecture import Architecture, AttentionPlace, examine
 from headbook.model.forward import forward
 from headbook.model.intervention import intervened
 from headbook.model.load import Model, load_model
-from headbook.model.logit_lens import Lens, read_lens
-from headbook.model.tokenizer import Encoder, probes, random_sequences
+from headbook.model.logit_lens import LogitLens, read_lens
+from headbook.model.tokenizer import SentenceTokenizer, probes, random_sequences
 from headbook.passes.model_checks import settle
-from headbook.schema import Replacement, View
+from headbook.schema import Replacement, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget
@@ -43,7 +43,7 @@ HEADS, SEED, BATCH_TOKENS = 5, 0, 2048
 
 
 @dataclass(frozen=True, eq=False)
-class SecondHalf(Words):
+class SecondHalf(LogitTargets):
     """The loss of tokens that stood in the sequence before."""
 
     def _true(self, batch: Batch) -> torch.Tensor:
@@ -65,31 +65,31 @@ def lost(
     Raises:
         ConfigError: the model has no causal language-model head.
     """
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load(NONE))
     architecture = settle(model, examine(model), probes(encoder))
     lens = read_lens(model, architecture)
-    if not isinstance(lens, Lens) or not lens.causal:
+    if not isinstance(lens, LogitLens) or not lens.causal:
         raise ConfigError("induction needs a causal language-model head")
     chosen = highest(scores(model, architecture, sequences(encoder, seed + 1)), n_heads)
     batches = sequences(encoder, seed)
     whole = intervened(model, architecture, batches[0])
     side = architecture.stacks[whole.read].queries
-    ablator = Ablator(whole, SecondHalf(lens, side, mask=None))
-    means = reduce(add, map(ablator.means, batches), Means())
+    ablator = HeadAblator(whole, SecondHalf(lens, side, mask=None))
+    means = reduce(add, map(ablator.means, batches), MeanOutputs())
     heads = [head for stack in architecture.stacks.values() for head in heads_of(stack)]
     group = HeadGroup(whole.read, "induction", chosen, (replacement,), banded=True)
     sets = [group.heads, *(each.heads for each in random_alike(group, heads, seed, 20))]
     parts = [ablator.effects(batch, sets, replacement, means) for batch in batches]
     return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | summarised(
-        Effects.together(parts)
+        BatchEffects.together(parts)
     )
 
 
-def summarised(effects: Effects) -> dict[str, Any]:
+def summarised(effects: BatchEffects) -> dict[str, Any]:
     """The numbers: the first set is that of the induction heads, the others are random ones."""
     loss = next(iter(effects.changes))
     counts = np.broadcast_to(effects.counts[loss][:, None], effects.changes[loss].shape)
-    ratios = Ratios.of(effects.changes[loss], counts, counts, effects.half)
+    ratios = RatioSums.of(effects.changes[loss], counts, counts, effects.half)
     low, high = ratios.interval()
     random = ratios.value[1:]
     return {
@@ -101,7 +101,7 @@ def summarised(effects: Effects) -> dict[str, Any]:
     }
 
 
-def sequences(encoder: Encoder, seed: int) -> list[Batch]:
+def sequences(encoder: SentenceTokenizer, seed: int) -> list[Batch]:
     """Repeated random tokens."""
     groups = by_budget(random_sequences(encoder, seed), BATCH_TOKENS, alike=True)
     return [Batch.of(group, encoder.model.device) for group in groups]
@@ -113,12 +113,14 @@ def scores(
     """Mean attention to the token after the earlier place of the query's token."""
     found: dict[HeadName, NDArray[np.float64]] = {}
     for batch in batches:
-        scopes = Scopes(batch, architecture.stacks)
+        scopes = ViewMasks(batch, architecture.stacks)
 
         def on_attention(
-            call: Call, attention: attention_hook.Attention, scopes: Scopes = scopes
+            call: AttentionPlace,
+            attention: attention_hook.AttentionCall,
+            scopes: ViewMasks = scopes,
         ) -> None:
-            frame = scopes.get(call.stack, attention)[View.RAW].frame
+            frame = scopes.get(call.stack, attention)[SinkView.RAW].frame
             pairs = after_same_token(frame)
             mass = (attention.weights * pairs[:, None]).sum((0, 2, 3)).double().cpu().numpy()
             queries = float(pairs.any(-1).sum())

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, Ratios
+from headbook.analysis.accumulators import FIELDS, RatioSums
 from headbook.analysis.arrays import NOTHING
 from headbook.inputs import open_corpus
 from headbook.metrics import (
@@ -30,16 +30,16 @@ from headbook.metrics import (
 from headbook.metrics.base import Metric, SampledMetric, Source
 from headbook.model.architecture import Architecture, examine
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.passes.attention_flow import FlowTracker
 from headbook.passes.corpus_pass import CorpusPass
-from headbook.passes.head_outputs import ContextSampler, FirstLook, SecondLook
+from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
 from headbook.passes.observers import look
-from headbook.passes.sample_statistics import Sampler
-from headbook.schema import HeadColumn, Side, TokenColumn
+from headbook.passes.sample_statistics import SampleStatistics
+from headbook.schema import HeadKey, Side, TokenKey
 from headbook.study.corpus_sums import HeadTable, SampleSums, TokenSums
 from headbook.study.sampled_metrics import ABOUT
-from headbook.text.annotate import Annotator, Rarity
+from headbook.text.annotate import Annotator, WordFrequencies
 from headbook.text.batch import Batch
 
 SIZES = (60, 200, 500)
@@ -75,9 +75,9 @@ def main() -> None:
     given = parser.parse_args()
     model = load_model(given.model)
     with open_corpus([given.corpus]) as corpus:
-        rarities = {Side.SOURCE: Rarity.load("en", (s.text for s in corpus))}
+        rarities = {Side.SOURCE: WordFrequencies.load("en", (s.text for s in corpus))}
         annotator = Annotator.load("embedded")
-        encoder = Encoder(model, limit=model.limit, targets=annotator, rarities=rarities)
+        encoder = SentenceTokenizer(model, limit=model.limit, targets=annotator, rarities=rarities)
         some = [s for s in corpus if s.index < given.sentences]
         items = [*encoder.encode(annotator.annotate(some))]
     batches = [Batch.of([item], model.device, torch.float32) for item in items]
@@ -121,7 +121,7 @@ def covered(column: Column, weights: Floats) -> Floats:
     powers = [n, d, n * n, d * d, n * d, there, d, present]  # as in FIELDS
     sums = np.stack([weights @ part for part in powers])[:, None]
     metric = all_metrics()[column.metric]
-    ratios = Ratios(sums)
+    ratios = RatioSums(sums)
     low, high = ratios.interval(metric.limits, metric.spread(column.label))
     truth = np.divide(n.sum(0), d.sum(0), out=np.full(n.shape[1], np.nan), where=d.sum(0) > 0)
     near = 1e-6 * np.abs(truth) + 1e-9
@@ -144,12 +144,12 @@ def columns(
         tables.take({name: head.table for name, head in corpus_sums.heads.items()}, "heads")
         tables.take(corpus_sums.tokens, "layers")
     yield from tables.columns()
-    context = ContextSampler(model, architecture, tuple(context_metrics(metrics)), (), SEED)
+    context = HeadOutputMeasures(model, architecture, tuple(context_metrics(metrics)), (), SEED)
     if context.metrics:
-        first = FirstLook(context, context.step(batch.items[0] for batch in batches))
+        first = SimilarityThresholds(context, context.step(batch.items[0] for batch in batches))
         for batch in batches:
             look(model, architecture, batch, [first])
-        second, tables = SecondLook(context, first.thresholds()), Tables()
+        second, tables = HeadOutputSums(context, first.thresholds()), Tables()
         for batch in batches:
             tables.take(look(model, architecture, batch, [second]).corpus_sums.context, "heads")
         yield from tables.columns()
@@ -159,7 +159,7 @@ def columns(
         for batch in batches:
             tables.take(look(model, architecture, batch, [flows]).corpus_sums.flows, "layers")
         yield from tables.columns()
-    sampler = Sampler(model, architecture, tuple(sampled_metrics(metrics)), len(batches))
+    sampler = SampleStatistics(model, architecture, tuple(sampled_metrics(metrics)), len(batches))
     if sampler.metrics:
         parts = [
             look(model, architecture, batch, [sampler]).corpus_sums.sampled for batch in batches
@@ -172,7 +172,7 @@ class Tables:
     """Numerators and denominators of tables, sentence by sentence, in single precision."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, str], Sequence[HeadColumn | TokenColumn]] = {}
+        self._names: dict[tuple[str, str], Sequence[HeadKey | TokenKey]] = {}
         self._sums: dict[tuple[str, str], list[NDArray[np.float32]]] = {}
 
     def take(self, tables: Mapping[str, HeadTable | TokenSums], part: str) -> None:

@@ -36,7 +36,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from headbook import Study
 from headbook.resources import demo_model
-from headbook.schema import View
+from headbook.schema import SinkView
 from whole import repeated
 
 METRICS = (
@@ -149,7 +149,7 @@ def largest_difference(study: Study, mine: Path) -> float:
     heads, differences = study.heads, []
     for metric, numbers in json.loads(mine.read_text()).items():
         values = np.array(numbers)
-        table = heads[(heads["metric"] == metric) & (heads["view"] == str(View.RAW))]
+        table = heads[(heads["metric"] == metric) & (heads["view"] == str(SinkView.RAW))]
         found = table["value"].to_numpy().reshape(values.shape)
         differences.append(float(abs(found - values).max() / abs(values).max()))
     return max(differences)

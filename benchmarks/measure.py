@@ -34,14 +34,14 @@ from headbook.model.architecture import examine
 from headbook.model.embedding import read_embedding
 from headbook.model.forward import forward, tapped
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder
-from headbook.model.vocabulary import Vocabulary
+from headbook.model.tokenizer import SentenceTokenizer
+from headbook.model.vocabulary import VocabularyEmbeddings
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.resources import demo_model
-from headbook.schema import Side, Space, State
+from headbook.schema import EmbeddingSpace, ResidualPoint, Side
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, Texts, by_budget
-from headbook.text.tokens import Encoded
+from headbook.text.batch import Batch, PaddedTexts, by_budget
+from headbook.text.tokens import TokenizedSentence
 
 BATCH_TOKENS = 2048
 REPEATS = 5
@@ -66,17 +66,17 @@ def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]
     return best
 
 
-def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Encoded]]:
+def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[TokenizedSentence]]:
     """A model and the first sentences of a corpus, annotated and tokenised."""
     model = load_model(name)
     with open_corpus([corpus]) as opened:
         some = (sentence for sentence in opened if sentence.index < sentences)
-        encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+        encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
         items = list(encoder.encode(Annotator.load("embedded").annotate(some)))
     return model, items
 
 
-def batches_of(model: Model, items: list[Encoded]) -> list[Batch]:
+def batches_of(model: Model, items: list[TokenizedSentence]) -> list[Batch]:
     """The batches that a collection would make."""
     groups = by_budget(items, BATCH_TOKENS)
     return [Batch.of(group, model.device, torch.float32) for group in groups]
@@ -123,9 +123,9 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
         for block in rows.split(per_block):
             _ = block @ known.embedding.T
 
-    kinds = [State.MID, State.OUT] * (len(states) // 2)
+    kinds = [ResidualPoint.MID, ResidualPoint.OUT] * (len(states) // 2)
 
-    def measured(space: Space, near: int) -> Callable[[], object]:
+    def measured(space: EmbeddingSpace, near: int) -> Callable[[], object]:
         every = token_metrics(all_metrics().values())
         overlaps = [m for m in every if space in m.spaces]
         lookups = [m for m in overlaps if "overlap" not in m.id]
@@ -162,12 +162,12 @@ def sorting(corpus: str, name: str, _: int) -> dict[str, float]:
     numbers = {"states": float(len(states) * int(texts.valid.sum()))}
     for space in known.spaces:
 
-        def together(space: Space = space) -> list[torch.Tensor]:
+        def together(space: EmbeddingSpace = space) -> list[torch.Tensor]:
             # A vocabulary of its own: what is made once a run is measured, too.
             compared = replace(known, _factors={}).compare(states, texts, space, NEIGHBOURS)
             return [compared.ranks[:, texts.valid], compared.ids[:, texts.valid]]
 
-        def one_by_one(space: Space = space) -> list[torch.Tensor]:
+        def one_by_one(space: EmbeddingSpace = space) -> list[torch.Tensor]:
             return sorted_one_by_one(known, states, texts, space)
 
         same = float((together()[0] == one_by_one()[0]).float().mean())
@@ -178,7 +178,7 @@ def sorting(corpus: str, name: str, _: int) -> dict[str, float]:
 
 
 def sorted_one_by_one(
-    known: Vocabulary, states: torch.Tensor, texts: Texts, space: Space
+    known: VocabularyEmbeddings, states: torch.Tensor, texts: PaddedTexts, space: EmbeddingSpace
 ) -> list[torch.Tensor]:
     """For each token its encodings of the vocabulary; for each state all cosines, sorted whole.
 
@@ -189,7 +189,7 @@ def sorted_one_by_one(
     raw = torch.nn.functional.normalize(known.embedding, dim=-1)
     for row, place in texts.valid.nonzero().tolist():
         table = raw
-        if space is Space.POSITIONAL:
+        if space is EmbeddingSpace.POSITIONAL:
             assert known.positions is not None
             table = known.embedding * known.scale + known.positions[place]
             if known.norm is not None:

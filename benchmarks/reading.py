@@ -20,7 +20,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 import headbook
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 from headbook.site.archive import pack
 from headbook.site.export import sizes
 from headbook.study.study import Study
@@ -30,7 +30,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
-class Clock(Silent):
+class Clock(NoProgress):
     """Notes the processor time whenever a page is done."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def paint(study: Study) -> dict[str, float]:
     """Milliseconds from the start of loading to the first text, and to the end of loading."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         site = Path(folder) / "site"
-        headbook.render(study, site, progress=Silent())
+        headbook.render(study, site, progress=NoProgress())
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             args=["--no-sandbox", "--disable-background-networking"],
@@ -100,7 +100,7 @@ def weigh(study: Study) -> dict[str, float]:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
-        headbook.render(study, site, progress=Silent())
+        headbook.render(study, site, progress=NoProgress())
         for name, size in sizes(site).items():
             counts[_kind(Path(name))] += size
         one = pack(site, Path(folder) / "site.html", single_file=True).size

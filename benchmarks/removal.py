@@ -17,18 +17,18 @@ from operator import add
 
 import numpy as np
 
-from headbook.ablation.ablator import Ablator, Means
+from headbook.ablation.ablator import HeadAblator, MeanOutputs
 from headbook.ablation.attribution import slopes
-from headbook.ablation.importance import FULL, Importance, parameters_of
+from headbook.ablation.importance import FULL, AblationPlan, parameters_of
 from headbook.ablation.sample import costs_of, sample_of
 from headbook.ablation.targets import judge_of
-from headbook.analysis.accumulators import Ratios
-from headbook.analysis.multiple_testing import LEVEL, family_wise_above, sign_flip_p
+from headbook.analysis.accumulators import RatioSums
+from headbook.analysis.multiple_testing import ALPHA, family_wise_above, sign_flip_p
 from headbook.memory import keep_freed_memory
 from headbook.model.architecture import examine
 from headbook.model.forward import forward
 from headbook.model.intervention import intervened
-from headbook.model.logit_lens import Lens, read_lens
+from headbook.model.logit_lens import LogitLens, read_lens
 from headbook.schema import Replacement
 from headbook.text.batch import Batch
 from measure import BATCH_TOKENS, prepared
@@ -60,13 +60,13 @@ def sweep(corpus: str, name: str, sentences: int) -> dict[str, float]:
     )
     whole = intervened(model, architecture, sample.batches[0])
     side = architecture.stacks[whole.read].queries
-    known = lens if isinstance(lens, Lens) else None
-    ablator = Ablator(
+    known = lens if isinstance(lens, LogitLens) else None
+    ablator = HeadAblator(
         whole, judge_of(known, side, model.tokenizer.mask_token_id, pooling=model.pooling)
     )
     costs = costs_of(ablator, *parameters_of(model))
-    heads = [[head] for head in Importance(ablator, costs, FULL, sample, 0).heads]
-    means = reduce(add, map(ablator.means, sample.batches), Means())
+    heads = [[head] for head in AblationPlan(ablator, costs, FULL, sample, 0).heads]
+    means = reduce(add, map(ablator.means, sample.batches), MeanOutputs())
     mean = Replacement.MEAN
     bare = seconds(lambda: [forward(model, architecture, batch) for batch in sample.batches])
     every = seconds(
@@ -95,7 +95,7 @@ def errors(_: str, __: str, ___: int) -> dict[str, float]:
                 noise = np.exp(noise) - np.exp(0.5)
             key = rng.integers(0, 2**63, SENTENCES).astype(np.uint64)
             flips = sign_flip_p(-noise[:, None, :, None], np.ones((1, HEADS), bool), key)
-            wrong += np.array([(p < LEVEL).any() for p in (family_wise_above(-noise), flips)])
+            wrong += np.array([(p < ALPHA).any() for p in (family_wise_above(-noise), flips)])
         for test, share in zip(("resampled", "flips of signs"), wrong / FAMILIES, strict=True):
             found[f"{kind}, {test}"] = float(share)
     return found
@@ -113,7 +113,7 @@ def coverage(_: str, __: str, ___: int) -> dict[str, float]:
             noise = np.exp(noise) - np.exp(0.5)
         tokens = rng.integers(5, 41, SENTENCES).astype(float)[:, None]
         counts = np.broadcast_to(tokens, noise.shape)
-        ratios = Ratios.of(noise * counts, counts, counts, np.arange(SENTENCES) % 2)
+        ratios = RatioSums.of(noise * counts, counts, counts, np.arange(SENTENCES) % 2)
         low, high = ratios.interval()
         found[f"{kind}, hold it"] = float(((low <= 0) & (high >= 0)).mean())
         found[f"{kind}, below"] = float((high < 0).mean())

@@ -24,7 +24,7 @@ from headbook.inputs import open_corpus
 from headbook.run import shards
 from headbook.run.retries import ShardResult
 from headbook.run.shards import SHARD, reduced, sharded
-from headbook.run.store import SUFFIX, Work
+from headbook.run.store import SUFFIX, Store
 from headbook.study.corpus_sums import CorpusSums
 
 Line = dict[str, object]
@@ -115,7 +115,7 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
 
 def _stored(work: Path, part: Path) -> CorpusSums:
     name = part.relative_to(work).with_suffix("").as_posix()
-    result: ShardResult = Work(work).kept(ShardResult, name, _missing)
+    result: ShardResult = Store(work).kept(ShardResult, name, _missing)
     return result.sums
 
 

@@ -35,12 +35,12 @@ from headbook.model.architecture import examine
 from headbook.model.embedding import read_embedding
 from headbook.model.forward import forward
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder, random_sequences
+from headbook.model.tokenizer import SentenceTokenizer, random_sequences
 from headbook.model.vocabulary import BLOCK
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 3
 FEW = 8  # sentences for models of many heads: these end within minutes
@@ -48,7 +48,7 @@ LONG = 4000  # tokens of one text
 START = "import torch; from transformers import AutoModel, AutoTokenizer"
 FIRST = """
 import sys, time
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 from headbook.site.sites import render
 class Told(Silent):
     def say(self, text):
@@ -192,15 +192,15 @@ def least(file: str, name: str, study: str) -> float:
     return loaded + _passes(model, items, some, random) + _products(model, items, tracked)
 
 
-def _random(model: Model, study: Study) -> list[Encoded]:
+def _random(model: Model, study: Study) -> list[TokenizedSentence]:
     """The random sequences that a study has numbers of."""
     if not study.corpus_sums.random:
         return []
-    encoder = Encoder(model, model.limit, Annotator.load("none"))
+    encoder = SentenceTokenizer(model, model.limit, Annotator.load("none"))
     return [*random_sequences(encoder, study.manifest.options["seed"])]
 
 
-def _passes(model: Model, *parts: Sequence[Encoded]) -> float:
+def _passes(model: Model, *parts: Sequence[TokenizedSentence]) -> float:
     """Bare passes over some sentences each."""
     architecture = examine(model)
     batches = [batch for part in parts for batch in _batches(model, part)]
@@ -210,7 +210,7 @@ def _passes(model: Model, *parts: Sequence[Encoded]) -> float:
     return time.process_time() - start
 
 
-def _products(model: Model, items: Sequence[Encoded], tracked: set[int]) -> float:
+def _products(model: Model, items: Sequence[TokenizedSentence], tracked: set[int]) -> float:
     """Every state of the tokens times all word embeddings, in each space; and the head, if any.
 
     The largest blocks that products with the vocabulary are made in, of any numbers.
@@ -232,14 +232,16 @@ def _products(model: Model, items: Sequence[Encoded], tracked: set[int]) -> floa
     return time.process_time() - start
 
 
-def _prepared(file: str, model: Model) -> list[Encoded]:
+def _prepared(file: str, model: Model) -> list[TokenizedSentence]:
     """The sentences as tokens."""
     none = Annotator.load("none")
     with open_corpus([file]) as opened:
-        return [*Encoder(model, limit=model.limit, targets=none).encode(none.annotate(opened))]
+        return [
+            *SentenceTokenizer(model, limit=model.limit, targets=none).encode(none.annotate(opened))
+        ]
 
 
-def _batches(model: Model, items: Sequence[Encoded]) -> list[Batch]:
+def _batches(model: Model, items: Sequence[TokenizedSentence]) -> list[Batch]:
     groups = by_budget(items, BATCH_TOKENS)
     return [Batch.of(group, model.device) for group in groups]
 

@@ -12,7 +12,7 @@ import torch
 import wordfreq
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from looks import Look, Text, Token
+from looks import HeadAttention, Text, Token
 from treebank import Gold, spans_of, text_of
 from written import Written
 
@@ -139,7 +139,7 @@ class Bare:
 
     def looks(
         self, *sides: Given, window: dict[int, int] | None = None
-    ) -> Iterator[tuple[str, int, int, Look]]:
+    ) -> Iterator[tuple[str, int, int, HeadAttention]]:
         """Stack, layer, head and what the head does in one sentence.
 
         Args:
@@ -164,7 +164,9 @@ class Bare:
                     brought = written.vectors(name, layer, head, len(maps[0]))
                     both = texts[queries], texts[keys]
                     values = written.values(name, layer, head, len(maps[0]))
-                    look = Look(weights, seen, *both, causal, crosses, norms, brought, values)
+                    look = HeadAttention(
+                        weights, seen, *both, causal, crosses, norms, brought, values
+                    )
                     look = replace(look, half=half_of(rows))
                     yield name, layer, head, look
 

@@ -44,4 +44,4 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 @pytest.fixture
 def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals of two sentences, too: those of the few that tests have are compared."""
-    monkeypatch.setattr(intervals, "FEW", 1)
+    monkeypatch.setattr(intervals, "MIN_EFFECTIVE", 1)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.report.findings import Finding
 from headbook.report.results import StackResults
-from headbook.schema import HeadColumn, Kind, Stack, TokenColumn, Twin, View
+from headbook.schema import AttentionStack, BaselineRun, HeadKey, ModelKind, SinkView, TokenKey
 from headbook.study.corpus_sums import CorpusSums, HeadSums, HeadTable, PositionSums, TokenSums
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
 from headbook.study.sentence_data import SentenceData
@@ -57,28 +57,28 @@ def up_and_down(sentences: int) -> Floats:
     return np.where(np.arange(sentences) % 2, -1.0, 1.0)
 
 
-def _ratios(values: Floats) -> Ratios:
+def _ratios(values: Floats) -> RatioSums:
     """Each sentence counts once; one without a value takes no part."""
     there = (~np.isnan(values)).astype(float)
-    return Ratios.of(np.nan_to_num(values), there, there, half_of(len(values)))
+    return RatioSums.of(np.nan_to_num(values), there, there, half_of(len(values)))
 
 
-def head_table(numbers: Mapping[HeadColumn, Fake], sentences: int) -> HeadTable:
+def head_table(numbers: Mapping[HeadKey, Fake], sentences: int) -> HeadTable:
     """The sums of these numbers."""
     values = np.stack([fake.each(sentences) for fake in numbers.values()], -1)
     there = (~np.isnan(values)).astype(float)
     known = np.nan_to_num(values)
     even = np.array([fake.uniform for fake in numbers.values()])
-    layers = Ratios.of(known.sum(2), there.sum(2), there.sum(2), half_of(sentences))
+    layers = RatioSums.of(known.sum(2), there.sum(2), there.sum(2), half_of(sentences))
     uniform = _ratios(np.broadcast_to(even, (sentences, values.shape[1], len(numbers))).copy())
     return HeadTable(tuple(numbers), _ratios(values), layers, uniform)
 
 
 def fake_results(
-    numbers: Mapping[HeadColumn, Fake],
+    numbers: Mapping[HeadKey, Fake],
     *,
-    twins: Mapping[Twin, Mapping[HeadColumn, Fake]] | None = None,
-    tokens: Mapping[TokenColumn, tuple[Any, float]] | None = None,
+    twins: Mapping[BaselineRun, Mapping[HeadKey, Fake]] | None = None,
+    tokens: Mapping[TokenKey, tuple[Any, float]] | None = None,
     stack: str = "self",
     causal: bool = False,
     sentences: int = SENTENCES,
@@ -103,7 +103,7 @@ def fake_results(
     sums = HeadSums(
         table,
         TopK.zero(1, 1),
-        Reservoir.zero(1, 1),
+        HashSample.zero(1, 1),
         PositionSums.zero(of),
         TopK.zero(1, 1),
         _found(sentences),
@@ -132,7 +132,7 @@ def _found(sentences: int) -> StrongestWords:
 
 
 def _tokens(
-    stack: str, tokens: Mapping[TokenColumn, tuple[Any, float]], sentences: int
+    stack: str, tokens: Mapping[TokenKey, tuple[Any, float]], sentences: int
 ) -> dict[str, TokenSums]:
     if not tokens:
         return {}
@@ -141,10 +141,11 @@ def _tokens(
     return {stack: TokenSums(tuple(tokens), _ratios(values))}
 
 
-def manifest(stack: Stack, sentences: int, model: str) -> Manifest:
+def manifest(stack: AttentionStack, sentences: int, model: str) -> Manifest:
     """What a study says about itself, with little in it."""
     facts = ModelFacts(
-        name=model, revision="", architecture="", kind=Kind.ENCODER, parameters=0, dtype="float64",
+        name=model, revision="", architecture="", kind=ModelKind.ENCODER, parameters=0,
+        dtype="float64",
         device="cpu", limit=64, tokenizer="", tokenizer_sha256="", special_tokens="", attention="",
         missing=(), unexpected=(),
     )  # fmt: skip
@@ -161,4 +162,4 @@ def finding_texts(rule: Rule, of: StackResults) -> list[str]:
 
 
 # A stack of which nothing is known.
-NO_ESTIMATES = {HeadColumn("attention_distance", View.RAW, ""): Fake(np.full((2, 2), np.nan))}
+NO_ESTIMATES = {HeadKey("attention_distance", SinkView.RAW, ""): Fake(np.full((2, 2), np.nan))}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bare import Bare, Given
 from headbook.study.study import Study
 from looks import Viewed
-from naive import TWINS
+from naive import NAIVE
 from ratios import Part
 
 METRICS = "attention_distance,relative_entropy,sink_share,attention_to"
@@ -63,5 +63,5 @@ def parts(model: Path, rows: Iterable[Row] = ROWS, view: str = "raw") -> dict[Wh
     for row in rows:
         for _, layer, head, look in bare.looks(Given(row.text, [])):
             for metric, label in LABELS.items():
-                found[layer, head, metric, label].append(TWINS[metric](Viewed(look, view))[label])
+                found[layer, head, metric, label].append(NAIVE[metric](Viewed(look, view))[label])
     return found

@@ -29,7 +29,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class HeadAttention:
     """One head over one sentence.
 
     Attributes:
@@ -76,7 +76,7 @@ class Row(NamedTuple):
         return sum(self.weights.values())
 
 
-def _sink(look: Look) -> set[int]:
+def _sink(look: HeadAttention) -> set[int]:
     """Where attention is parked."""
     return {j for j, key in enumerate(look.keys.tokens) if key.special or (look.causal and j == 0)}
 
@@ -84,7 +84,7 @@ def _sink(look: Look) -> set[int]:
 class Viewed:
     """A look in one view: special tokens ask nothing; the sink goes, or goes and is made up for."""
 
-    def __init__(self, look: Look, view: str) -> None:
+    def __init__(self, look: HeadAttention, view: str) -> None:
         self.look = look
         self.queries, self.keys = look.queries, look.keys
         self.causal, self.crosses, self.norms = look.causal, look.crosses, look.norms
@@ -99,7 +99,7 @@ class Viewed:
             if not token.special and not (look.causal and len(look.seen[i]) == 1)
         ]
 
-    def _row(self, look: Look, view: str, i: int) -> Row:
+    def _row(self, look: HeadAttention, view: str, i: int) -> Row:
         removed = set() if view == "raw" else self.sink
         weights = {j: float(look.weights[i][j]) for j in look.seen[i] if j not in removed}
         on_sink = sum(float(look.weights[i][j]) for j in look.seen[i] if j in self.sink)

@@ -1,7 +1,7 @@
 """Head metrics as their definitions read: loops over one sentence, one head, one pair at a time.
 
 Nothing here is shared with the package, so that agreement means something. A metric's twin is
-found by the metric's id in `TWINS`.
+found by the metric's id in `NAIVE`.
 """
 
 import math
@@ -21,7 +21,7 @@ TAGS = (
 )  # fmt: skip
 
 
-Twin = Callable[[Viewed], dict[str, Part]]
+NaiveMetric = Callable[[Viewed], dict[str, Part]]
 
 
 def _entropy(row: Row) -> float:
@@ -334,8 +334,8 @@ def dependency_excess(sentences: list[Viewed], least: int = 30) -> list[dict[str
     return found
 
 
-SampleTwin = Callable[[list[Viewed]], list[dict[str, Part]]]
-SAMPLE_TWINS: dict[str, SampleTwin] = {
+NaiveSampleMetric = Callable[[list[Viewed]], list[dict[str, Part]]]
+NAIVE_SAMPLED: dict[str, NaiveSampleMetric] = {
     twin.__name__: twin
     for twin in (variability, dependency_excess, pattern, block_ratio, type_shares)
 }
@@ -386,9 +386,9 @@ def separator_attention(v: Viewed) -> dict[str, Part]:
     return found
 
 
-LayerTwin = Callable[[list[Viewed]], list[dict[str, Part]]]
+NaiveLayerMetric = Callable[[list[Viewed]], list[dict[str, Part]]]
 # Of all heads of a layer in one sentence, where heads have a number together.
-LAYER_TWINS: dict[str, LayerTwin] = {
+NAIVE_LAYERS: dict[str, NaiveLayerMetric] = {
     twin.__name__: twin for twin in (phrase_trees, output_norm_share)
 }
 
@@ -429,7 +429,7 @@ def piece_sensitivity(v: Viewed) -> dict[str, Part]:
     return found
 
 
-TWINS: dict[str, Twin] = {
+NAIVE: dict[str, NaiveMetric] = {
     twin.__name__: twin
     for twin in (
         attention_distance, distance_ratio, attention_entropy, relative_entropy, sink_share,
@@ -491,7 +491,7 @@ def random_rule(v: Viewed) -> dict[str, Part]:
 
 
 # What a head that picks a visible key at random would give, where the strongest key is asked for.
-CHANCES: dict[str, Twin] = {
+CHANCES: dict[str, NaiveMetric] = {
     "positional_argmax": random_argmax,
     "rare_word_focus": random_word,
     "relation_accuracy": random_relation,

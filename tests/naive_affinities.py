@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 
-from looks import Look, Viewed
+from looks import HeadAttention, Viewed
 from ratios import Estimate, Part, ratio
 
 Item = tuple[str, int | None, int | None]
 Values = tuple[Estimate, float]
 
 
-def _uniform(look: Look) -> Look:
+def _uniform(look: HeadAttention) -> HeadAttention:
     """The same with equal weights on all visible keys."""
     rows = [
         [1 / len(seen) if j in seen else 0.0 for j in range(len(look.keys.tokens))]
         for seen in map(set, look.seen)
     ]
-    return Look(rows, look.seen, look.queries, look.keys, look.causal, look.crosses)
+    return HeadAttention(rows, look.seen, look.queries, look.keys, look.causal, look.crosses)
 
 
-def _given(look: Look) -> dict[Item, tuple[float, int]]:
+def _given(look: HeadAttention) -> dict[Item, tuple[float, int]]:
     """By item the attention and the occurrences of one sentence, the sink masked."""
     found: dict[Item, tuple[float, int]] = {}
     received: dict[int, float] = {}
@@ -39,7 +39,7 @@ def _given(look: Look) -> dict[Item, tuple[float, int]]:
     return found
 
 
-def affinities(looks: Sequence[Look]) -> dict[Item, Values]:
+def affinities(looks: Sequence[HeadAttention]) -> dict[Item, Values]:
     """By item the mean attention with its interval, and that of uniform attention."""
     own, even = [_given(look) for look in looks], [_given(_uniform(look)) for look in looks]
     found = {}
@@ -52,7 +52,7 @@ def affinities(looks: Sequence[Look]) -> dict[Item, Values]:
     return found
 
 
-def texts_with(looks: Sequence[Look]) -> dict[Item, int]:
+def texts_with(looks: Sequence[HeadAttention]) -> dict[Item, int]:
     """By item the number of different sentences in which it occurs."""
     found: dict[Item, set[tuple[int, ...]]] = {}
     for look in looks:

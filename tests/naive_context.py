@@ -172,7 +172,7 @@ def same_sentence_preference(text: Written, known: Least) -> dict[str, Part]:
     return found
 
 
-TWINS: dict[str, Callable[[Written, Least], dict[str, Part]]] = {
+NAIVE: dict[str, Callable[[Written, Least], dict[str, Part]]] = {
     twin.__name__: twin
     for twin in (
         context_similarity, context_similarity_centred, row_similarity, high_pair_distance,

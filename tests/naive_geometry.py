@@ -1,6 +1,6 @@
 """Numbers of states as their definitions read: every pair of tokens by itself.
 
-A number's twin is found by metric and label in `TWINS`. Where a sentence is left out, the same is
+A number's twin is found by metric and label in `NAIVE`. Where a sentence is left out, the same is
 computed again without it.
 """
 
@@ -197,7 +197,7 @@ def less(one: Callable[[Tokens], float]) -> Callable[[Tokens], float]:
     return lambda tokens: one(tokens) - anisotropy(tokens)
 
 
-TWINS: dict[tuple[str, str], Callable[[Tokens], float]] = {
+NAIVE: dict[tuple[str, str], Callable[[Tokens], float]] = {
     ("anisotropy", "raw"): anisotropy,
     ("anisotropy", "standardised"): anisotropy_standardised,
     ("anisotropy", "without_outliers"): anisotropy_without,

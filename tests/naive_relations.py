@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headbook.analysis.multiple_testing import FLIPS
-from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import RELATIONS, UPOS
 from headbook.study.word_samples import StrongestWords
 from naive import RULES, rule_word
@@ -181,7 +181,7 @@ def stored(sentences: Sequence[Annotated], size: int = 10**6) -> StrongestWords:
             found = s.strongest[place][w]
             strongest[row, *place] = -1 if found is None else found
         head = s.heads[w]
-        asked[row] = SEEN | LOOKS * s.looks(w)
+        asked[row] = SEEN | HAS_OTHERS * s.looks(w)
         if head is not None:
             asked[row] |= TO_HEAD * s.sees(w, head) | TO_DEPENDENT * s.sees(head, w)
     number = {name: place for place, name in enumerate(RELATIONS)}

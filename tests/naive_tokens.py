@@ -1,6 +1,6 @@
 """Token metrics as their definitions read, from a bare model's own activations.
 
-A metric's twin is found by the metric's id in `TOKEN_TWINS`.
+A metric's twin is found by the metric's id in `NAIVE_TOKENS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -210,7 +210,7 @@ def companion(text: Text, place: int) -> int | None:
     return inside[(before - 1 + steps) % len(inside)]
 
 
-TOKEN_TWINS: dict[str, Callable[[At], float]] = {
+NAIVE_TOKENS: dict[str, Callable[[At], float]] = {
     twin.__name__: twin
     for twin in (
         cosine_to_input,

@@ -1,9 +1,9 @@
 """What a run prints, for tests."""
 
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 
 
-class Lines(Silent):
+class Lines(NoProgress):
     """Keeps the lines that a run prints."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scipy import stats
 
 from headbook.analysis import intervals
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 
 
 class Part(NamedTuple):
@@ -34,7 +34,7 @@ NOTHING = math.nan, math.nan
 
 
 def ratio(
-    parts: Sequence[Part], limits: tuple[float, float], spread: Spread = Spread.USUAL
+    parts: Sequence[Part], limits: tuple[float, float], spread: IntervalRule = IntervalRule.USUAL
 ) -> Estimate:
     """Ratio of sums, with the interval of a ratio whose clusters are the sentences."""
     events = sum(p.events for p in parts)
@@ -43,9 +43,11 @@ def ratio(
     if not d:
         return Estimate(math.nan, math.nan, math.nan, 0, events, 0)
     effective = d**2 / sum(p.d**2 for p in parts)
-    needed = 2 * intervals.FEW if spread is Spread.CLASSES else intervals.FEW
+    needed = (
+        2 * intervals.MIN_EFFECTIVE if spread is IntervalRule.CLASSES else intervals.MIN_EFFECTIVE
+    )
     few = len(parts) < 2 or effective < needed or 5 * effective < len(parts)
-    few = few or spread in {Spread.FEW, Spread.CONSTANT}
+    few = few or spread in {IntervalRule.FEW, IntervalRule.CONSTANT}
     low, high = NOTHING if few else interval(parts, effective, limits, spread)
     if not math.isnan(low):
         low, high = max(low, limits[0]), min(high, limits[1])
@@ -53,7 +55,7 @@ def ratio(
 
 
 def interval(
-    parts: Sequence[Part], effective: float, limits: tuple[float, float], spread: Spread
+    parts: Sequence[Part], effective: float, limits: tuple[float, float], spread: IntervalRule
 ) -> tuple[float, float]:
     """Both ends, by the kind of bounds."""
     least, most = limits
@@ -66,7 +68,7 @@ def interval(
     error = math.sqrt(len(parts) / (len(parts) - 1) * residuals) / d
     error *= widening(parts, effective, least, spread)
     reach = _student(max(effective - 1, 1))
-    if not error and spread is Spread.CONTINUOUS:
+    if not error and spread is IntervalRule.CONTINUOUS:
         return NOTHING
     if math.isinf(least) and math.isinf(most):
         return (value - reach * error, value + reach * error) if error else NOTHING
@@ -87,7 +89,7 @@ def interval(
     if 0 < p < 1 and not share_error:
         return NOTHING  # constant
     number = p * (1 - p) / share_error**2 if 0 < p < 1 else effective
-    if spread is Spread.RARE or sum(abs(part.n) > 1e-6 for part in parts) < 5:
+    if spread is IntervalRule.RARE or sum(abs(part.n) > 1e-6 for part in parts) < 5:
         number = min(number, effective)
     found = [_wilson_end(p, number, sign * reach) for sign in (-1, 1)]
     return least + (most - least) * found[0], least + (most - least) * found[1]
@@ -99,7 +101,7 @@ def _wilson_end(p: float, n: float, z: float) -> float:
     return (p + z * z / (2 * n) + z * root) / (1 + z * z / n)
 
 
-def widening(parts: Sequence[Part], effective: float, least: float, spread: Spread) -> float:
+def widening(parts: Sequence[Part], effective: float, least: float, spread: IntervalRule) -> float:
     """How many times the textbook's standard error is taken."""
     above = [p.n - least * p.d for p in parts] if math.isfinite(least) else []
     present = sum(x > 1e-6 for x in above) if least == 0 else len(above)
@@ -109,7 +111,7 @@ def widening(parts: Sequence[Part], effective: float, least: float, spread: Spre
     # Of a lognormal distribution with that mean of squares over square of mean.
     skewness = (uneven + 2) * math.sqrt(uneven - 1)
     value = 1 + 0.6 * skewness / math.sqrt(max(present, 1))
-    if spread is Spread.CLASSES:
+    if spread is IntervalRule.CLASSES:
         value += 1.5 * (len(parts) / effective - 1)
     return value
 

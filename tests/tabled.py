@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headbook.pages.parts.table import Table
+from headbook.pages.parts.table import PageTable
 
 
 def text(content: Any) -> str:
@@ -12,7 +12,7 @@ def text(content: Any) -> str:
     return content if isinstance(content, str) else getattr(content, "text", str(content))
 
 
-def lines(table: Table) -> list[dict[str, Any]]:
+def lines(table: PageTable) -> list[dict[str, Any]]:
     """Rows, with what stands in their cells by title, from left to right."""
     titles = [text(title) for title in table.columns]
     return [dict(zip(titles, (row.head, *row.cells), strict=True)) for row in table.rows]

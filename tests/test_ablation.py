@@ -14,18 +14,25 @@ from numpy.typing import NDArray
 
 import tiny
 from bare import Bare
-from headbook.ablation.ablator import OWN, Ablator, Effects, Heads, Means, Others
-from headbook.ablation.targets import Words, judge_of
-from headbook.attention.masks import Frame
+from headbook.ablation.ablator import (
+    REPLACEMENTS,
+    BatchEffects,
+    DonorOutputs,
+    HeadAblator,
+    LayerOutputs,
+    MeanOutputs,
+)
+from headbook.ablation.targets import LogitTargets, judge_of
+from headbook.attention.masks import BatchMask
 from headbook.inputs import Sentence
-from headbook.model.architecture import Call, examine
+from headbook.model.architecture import AttentionPlace, examine
 from headbook.model.intervention import intervened
 from headbook.model.load import load_model
-from headbook.model.logit_lens import Lens, read_lens
-from headbook.schema import Replacement, Side, Stack, Target
+from headbook.model.logit_lens import LogitLens, read_lens
+from headbook.schema import AblationTarget, AttentionStack, Replacement, Side
 from headbook.study.sentence_data import HeadName
-from headbook.text.batch import Batch, Texts
-from headbook.text.tokens import Encoded
+from headbook.text.batch import Batch, PaddedTexts
+from headbook.text.tokens import TokenizedSentence
 from test_lens import bare
 from views import Marks
 
@@ -45,24 +52,24 @@ SMALL = 1e-5  # llama's own softmax is in single precision
 class Case(NamedTuple):
     """A tiny model whose heads can be taken away, and some sentences."""
 
-    ablator: Ablator
+    ablator: HeadAblator
     batches: list[Batch]
     folder: Path
     family: str
 
     @property
-    def means(self) -> Means:
+    def means(self) -> MeanOutputs:
         """Of all batches."""
-        means = Means()
+        means = MeanOutputs()
         for batch in self.batches:
             means += self.ablator.means(batch)
         return means
 
-    def effects(self, sets: Sequence[Sequence[HeadName]], replacement: Replacement) -> Effects:
+    def effects(self, sets: Sequence[Sequence[HeadName]], replacement: Replacement) -> BatchEffects:
         """Of all batches."""
         means = self.means
         parts = [self.ablator.effects(b, sets, replacement, means) for b in self.batches]
-        return Effects.together(parts)
+        return BatchEffects.together(parts)
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +86,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
         heads = intervened(model, architecture, batches[0])
         side = architecture.stacks[heads.read].queries
         judge = judge_of(
-            lens if isinstance(lens, Lens) else None, side, model.tokenizer.mask_token_id
+            lens if isinstance(lens, LogitLens) else None, side, model.tokenizer.mask_token_id
         )
-        return Case(Ablator(heads, judge), batches, folder, family)
+        return Case(HeadAblator(heads, judge), batches, folder, family)
 
     return of
 
@@ -107,11 +114,11 @@ def batch_of(bare: Bare, family: str, numbers: Sequence[int]) -> Batch:
         for ids in sentences
     ]
     texts = {
-        side: Texts.of([each[side] for each in tokens], torch.device("cpu"), torch.float64)
+        side: PaddedTexts.of([each[side] for each in tokens], torch.device("cpu"), torch.float64)
         for side in sides
     }
     items = tuple(
-        Encoded(Sentence(number, "", TEXTS[number][0]), each)
+        TokenizedSentence(Sentence(number, "", TEXTS[number][0]), each)
         for number, each in zip(numbers, tokens, strict=True)
     )
     return Batch(items, texts, np.array(numbers), KEYS[list(numbers)])
@@ -198,7 +205,7 @@ def scored(case: Case) -> list[dict[int, int]]:
     """The tokens that are scored, by place, of every sentence; as the judge says."""
     found: dict[int, dict[int, int]] = {}
     judge = case.ablator.judge
-    assert isinstance(judge, Words)
+    assert isinstance(judge, LogitTargets)
     for batch in case.batches:
         read = judge.prepared(batch)
         side = judge.side
@@ -255,11 +262,12 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
     it = case(family)
     call = it.ablator.heads.architecture.calls[-1]
     head = HeadName(call.stack, call.layer, 2)
-    others = Others.of(it.ablator.heads, it.ablator.judge, it.batches, {call})
+    others = DonorOutputs.of(it.ablator.heads, it.ablator.judge, it.batches, {call})
     parts = [
-        it.ablator.effects(b, [[head]], Replacement.RESAMPLE, Means(), others) for b in it.batches
+        it.ablator.effects(b, [[head]], Replacement.RESAMPLE, MeanOutputs(), others)
+        for b in it.batches
     ]
-    effects, true = Effects.together(parts), scored(it)
+    effects, true = BatchEffects.together(parts), scored(it)
     naive = Naive(it, [[*row] if family == "bert" else [] for row in true])
     z = [naive.run(number, {})[1][head.stack, head.layer][:, 16:24] for number in range(len(TEXTS))]
     digest = [
@@ -284,10 +292,10 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
 
 
 def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> None:
-    call, key = Call("self", 0), np.arange(40, dtype=np.uint64)
+    call, key = AttentionPlace("self", 0), np.arange(40, dtype=np.uint64)
     length = np.repeat(np.arange(2, 22), 2)
     output = torch.arange(40.0)[:, None, None, None].expand(40, 21, 1, 1)
-    others = Others(key, {call: length}, {call: output})
+    others = DonorOutputs(key, {call: length}, {call: output})
     for own in key:
         drawn = [others.borrowed(call, key[[own]], 3, draw)[0, 0, 0, 0] for draw in range(3)]
         donors = [int(each) for each in drawn]
@@ -299,7 +307,7 @@ def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> N
 
 def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) -> None:
     it = case("bert", head=False)
-    assert it.ablator.judge.targets == (Target.STATE, Target.EMBEDDING)
+    assert it.ablator.judge.targets == (AblationTarget.STATE, AblationTarget.EMBEDDING)
     effects = it.effects([[HeadName("self", 0, 2)]], Replacement.ZERO)
     bare = Bare.load(it.folder)
     layer = bare.network.encoder.layer[0].attention.output.dense
@@ -321,10 +329,10 @@ def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) 
         ]
         a, b = one.mean(0), other.mean(0)
         text = 1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-        assert effects.changes[Target.STATE][row, 0] == pytest.approx(sum(tokens), abs=1e-9)
-        assert effects.changes[Target.EMBEDDING][row, 0] == pytest.approx(text, abs=1e-9)
-        assert effects.counts[Target.STATE][row] == len(one)
-        assert effects.counts[Target.EMBEDDING][row] == 1
+        assert effects.changes[AblationTarget.STATE][row, 0] == pytest.approx(sum(tokens), abs=1e-9)
+        assert effects.changes[AblationTarget.EMBEDDING][row, 0] == pytest.approx(text, abs=1e-9)
+        assert effects.counts[AblationTarget.STATE][row] == len(one)
+        assert effects.counts[AblationTarget.EMBEDDING][row] == 1
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -345,11 +353,11 @@ def test_replacements_of_a_sentence_itself_equal_loops(causal: bool) -> None:
         Marks(m, special=sorted(places)).tokens()
         for m, places in zip(lengths, special, strict=True)
     ]
-    texts = Texts.of(marks, torch.device("cpu"), torch.float64)
-    stack = Stack("self", 1, (0,), heads, shared, width, causal, Side.SOURCE, Side.SOURCE)
-    frame = Frame(stack, texts, texts, torch.from_numpy(seen))
-    given = Heads(*map(torch.from_numpy, (weights, value, z)))
-    found = {kind: make(given, frame).numpy() for kind, make in OWN.items()}
+    texts = PaddedTexts.of(marks, torch.device("cpu"), torch.float64)
+    stack = AttentionStack("self", 1, (0,), heads, shared, width, causal, Side.SOURCE, Side.SOURCE)
+    frame = BatchMask(stack, texts, texts, torch.from_numpy(seen))
+    given = LayerOutputs(*map(torch.from_numpy, (weights, value, z)))
+    found = {kind: make(given, frame).numpy() for kind, make in REPLACEMENTS.items()}
     for s, length in enumerate(lengths):
         sink = special[s] | ({0} if causal else set())
         for q in range(length):
@@ -383,7 +391,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
     turned = Batch(
         (),
         {
-            side: Texts(
+            side: PaddedTexts(
                 *(turned_round(getattr(texts, name)) for name in texts.__dataclass_fields__)
             )
             for side, texts in first.texts.items()

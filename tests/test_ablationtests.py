@@ -8,8 +8,8 @@ import pytest
 
 from fakes import Fake, fake_results
 from headbook.report.tables.ablation import EMPTY, ablation_tests
-from headbook.schema import HeadColumn, Target, View
-from headbook.study.ablation import Removals, RemovedSet, SetKind
+from headbook.schema import AblationTarget, HeadKey, SinkView
+from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
 from test_verdicts import LOSS, SENTENCES, TOKENS, around, removals
 
@@ -20,29 +20,31 @@ KEYS = (
 )  # fmt: skip
 
 
-def study_of(given: Removals | None) -> Study:
-    column = HeadColumn("attention_to", View.RAW, "next")
+def study_of(given: AblationResults | None) -> Study:
+    column = HeadKey("attention_to", SinkView.RAW, "next")
     study = fake_results({column: Fake([[0.2, 0.6, 0.1]])}).study
     return replace(study, corpus_sums=replace(study.corpus_sums, removals=given))
 
 
-def rows_of(given: Removals | None) -> pd.DataFrame:
+def rows_of(given: AblationResults | None) -> pd.DataFrame:
     rows = [*ablation_tests(study_of(given))]
     assert all(tuple(row) == KEYS for row in rows)
     return pd.DataFrame(rows, columns=[*KEYS])
 
 
-def with_sets(given: Removals, sets: list[RemovedSet], members: list[list[bool]]) -> Removals:
+def with_sets(
+    given: AblationResults, sets: list[HeadSet], members: list[list[bool]]
+) -> AblationResults:
     more = around(*(0.02 * (k + 1) for k in range(len(sets))), seed=4)
     for place, each in enumerate(sets):
-        if each.kind == SetKind.ORDER:  # known on the second half alone
+        if each.kind == HeadSetKind.ORDER:  # known on the second half alone
             more[given.half == 0, place] = np.nan
-    changes = np.concatenate([given.changes[Target.LOSS], more * TOKENS], 1)
+    changes = np.concatenate([given.changes[AblationTarget.LOSS], more * TOKENS], 1)
     return replace(
         given,
         sets=(*given.sets, *sets),
         members=np.concatenate([given.members, np.array(members)]),
-        changes={Target.LOSS: changes},
+        changes={AblationTarget.LOSS: changes},
     )
 
 
@@ -75,16 +77,16 @@ def test_the_largest_effect_stands_there_on_both_halves() -> None:
     assert [*held["split"]] == ["choice", "held_out"]
     assert {*held["head"]} == {0}
     for half, value in enumerate(held["value"]):
-        own = given.changes[Target.LOSS][given.half == half, 0] / TOKENS
+        own = given.changes[AblationTarget.LOSS][given.half == half, 0] / TOKENS
         assert value == pytest.approx(own.mean())
     assert held["n_sentences"].sum() == SENTENCES
 
 
 def test_groups_stand_beside_their_random_sets_and_orders_beside_random_ones() -> None:
-    sets = [RemovedSet(SetKind.GROUP, "self", "sink", 0, "zero")]
-    sets += [RemovedSet(SetKind.RANDOM, "self", "sink", k, "zero") for k in range(2)]
+    sets = [HeadSet(HeadSetKind.GROUP, "self", "sink", 0, "zero")]
+    sets += [HeadSet(HeadSetKind.RANDOM, "self", "sink", k, "zero") for k in range(2)]
     sets += [
-        RemovedSet(SetKind.ORDER, "self", name, 3, "mean")
+        HeadSet(HeadSetKind.ORDER, "self", name, 3, "mean")
         for name in ("ablation_effect", "random-00")
     ]
     members = [[True, True, False], [True, False, True], [False, True, True], *[[True] * 3] * 2]
@@ -108,7 +110,7 @@ def test_the_audit_has_its_bound() -> None:
     given = removals(effects + around(*[0.0] * 6, spread=1e-3))
     some = replace(
         given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
-        changes={Target.LOSS: given.changes[Target.LOSS][:, :5]},
+        changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, :5]},
     )  # fmt: skip
     (missed,) = rows_of(some).query("metric == 'audit: missed'").to_dict("records")
     assert (missed["value"], missed["low"]) == (0, 0)

@@ -15,7 +15,7 @@ from headbook.errors import ModelError
 from headbook.model import load
 from headbook.model.devices import pick_device
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder, probes
+from headbook.model.tokenizer import SentenceTokenizer, probes
 from headbook.passes import model_checks
 from headbook.passes.model_checks import check_accelerator
 from headbook.run.collect import collect
@@ -48,7 +48,7 @@ def computing_wrongly(
 
 
 def checked(model: Model) -> None:
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     items = probes(encoder)
     assert len(items) == 6
     check_accelerator(model, items)

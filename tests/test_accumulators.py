@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.metrics.base import Ratio
-from headbook.passes.batch_sums import Parts
+from headbook.passes.batch_sums import BatchRatios
 from headbook.passes.observers import PassResults
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 from headbook.study.corpus_sums import CorpusSums
 from ratios import Part, ratio
 
@@ -29,10 +29,12 @@ Floats = NDArray[np.float64]
 Batch = tuple[Floats, Floats, NDArray[np.int64]]  # numerators, denominators, halves
 
 
-def ratios(n: Floats, d: Floats, half: NDArray[np.int64]) -> Ratios:
+def ratios(n: Floats, d: Floats, half: NDArray[np.int64]) -> RatioSums:
     """What survives of sentences with numerators and denominators ``(sentence, head, label)``."""
-    parts = Parts.of([Ratio(torch.from_numpy(n), torch.from_numpy(d))], [n.shape[2]], n.shape[1])
-    return Ratios(parts.sums(half)[0])
+    parts = BatchRatios.of(
+        [Ratio(torch.from_numpy(n), torch.from_numpy(d))], [n.shape[2]], n.shape[1]
+    )
+    return RatioSums(parts.sums(half)[0])
 
 
 def sentences(seed: int, count: int) -> Batch:
@@ -43,7 +45,7 @@ def sentences(seed: int, count: int) -> Batch:
     return random.random(shape) * d, d, np.sort(random.integers(0, 2, count))
 
 
-def splits(batch: Batch, cuts: list[int]) -> list[Ratios]:
+def splits(batch: Batch, cuts: list[int]) -> list[RatioSums]:
     n, d, half = batch
     edges = [0, *sorted(cuts), len(n)]
     return [ratios(n[a:b], d[a:b], half[a:b]) for a, b in pairwise(edges) if b > a]
@@ -53,10 +55,10 @@ BOUNDS = [(0.0, 1.0), (0.0, math.inf), (-1.0, 1.0), (-math.inf, math.inf), (1.0,
 
 
 @pytest.mark.parametrize("limits", BOUNDS)
-@pytest.mark.parametrize("spread", Spread)
+@pytest.mark.parametrize("spread", IntervalRule)
 @pytest.mark.parametrize("count", [9, 40])
 def test_value_and_interval_are_those_of_plain_loops(
-    count: int, limits: tuple[float, float], spread: Spread
+    count: int, limits: tuple[float, float], spread: IntervalRule
 ) -> None:
     n, d, half = sentences(0, count)
     n[1::3, 1], n[:, 0, 2], n[:, 1, 2] = 0, 0, d[:, 1, 2]
@@ -75,14 +77,14 @@ def test_value_and_interval_are_those_of_plain_loops(
             [found.value[cell], *ends, *behind], wanted, rtol=1e-9, atol=1e-12
         )
         seen += not math.isnan(wanted.low)
-    assert bool(seen) == (count > 20 and spread not in {Spread.FEW, Spread.CONSTANT})
+    assert bool(seen) == (count > 20 and spread not in {IntervalRule.FEW, IntervalRule.CONSTANT})
 
 
 def test_a_share_of_independent_sentences_has_wilsons_interval() -> None:
     """13 of 40 sentences, all of one size: as scipy has it, but for Student's t."""
     n, d = np.zeros((40, 1)), np.ones((40, 1))
     n[:13] = 1
-    low, high = Ratios.of(n, d, d, np.zeros(40, np.int64)).interval((0, 1))
+    low, high = RatioSums.of(n, d, d, np.zeros(40, np.int64)).interval((0, 1))
     # The variance has n - 1 where Wilson has n.
     level = 1 - 2 * stats.norm.sf(stats.t.ppf(0.975, 39) * math.sqrt(40 / 39))
     wilson = stats.binomtest(13, 40).proportion_ci(level, method="wilson")
@@ -92,7 +94,7 @@ def test_a_share_of_independent_sentences_has_wilsons_interval() -> None:
 @pytest.mark.parametrize("found", [0, 30])
 def test_what_was_never_or_always_found_has_an_interval_all_the_same(found: int) -> None:
     n, d = np.full((30, 1), found / 30), np.ones((30, 1))
-    low, high = Ratios.of(n, d, d, np.zeros(30, np.int64)).interval((0, 1))
+    low, high = RatioSums.of(n, d, d, np.zeros(30, np.int64)).interval((0, 1))
     assert high[0] - low[0] > 0.1
     assert low[0] == pytest.approx(0) if found == 0 else high[0] == pytest.approx(1)
 
@@ -121,7 +123,7 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says(
 ) -> None:
     """At least 95 % of 400 studies, but for what chance explains."""
     n, d, truth = drawn(kind, count, 400)
-    found = Ratios.of(n, d, d, np.zeros(count, np.int64))
+    found = RatioSums.of(n, d, d, np.zeros(count, np.int64))
     low, high = found.interval(limits)
     assert (high > low).all()
     assert ((low <= truth) & (high >= truth)).mean() > 0.925
@@ -135,7 +137,7 @@ def test_a_cell_without_denominator_is_missing() -> None:
     assert np.isnan([found.value[0, 0], low[0, 0], high[0, 0]]).all()
     assert found.sentences[0, 0] == found.events[0, 0] == 0
     assert np.isfinite([found.value[0, 1], low[0, 1], high[0, 1]]).all()
-    assert np.isnan(Ratios.zero(3).value).all()
+    assert np.isnan(RatioSums.zero(3).value).all()
 
 
 def test_few_sentences_give_a_value_but_no_interval() -> None:
@@ -156,7 +158,7 @@ def test_where_one_sentence_decides_there_is_no_interval() -> None:
     n, d = np.ones((40, 1)), np.ones((40, 1))
     n[0], d[0] = 300, 400
     n[1::2] = 0
-    found = Ratios.of(n, d, d, np.zeros(40, np.int64))
+    found = RatioSums.of(n, d, d, np.zeros(40, np.int64))
     assert found.effective[0] < 2
     assert np.isnan(found.interval((0, 1))).all()
 
@@ -184,7 +186,7 @@ def test_adding_is_associative_and_has_a_zero() -> None:
     a, b, c = (ratios(*sentences(seed, 5)) for seed in range(3))
     np.testing.assert_allclose(((a + b) + c).sums, (a + (b + c)).sums, rtol=1e-12)
     np.testing.assert_array_equal((a + b).sums, (b + a).sums)
-    np.testing.assert_array_equal((Ratios.zero(HEADS, LABELS) + a).sums, a.sums)
+    np.testing.assert_array_equal((RatioSums.zero(HEADS, LABELS) + a).sums, a.sums)
 
 
 def test_the_halves_are_the_sentences_of_each_half_and_add_to_the_whole() -> None:
@@ -201,7 +203,7 @@ def test_the_halves_are_the_sentences_of_each_half_and_add_to_the_whole() -> Non
 
 def test_heads_together_are_their_sums_sentence_by_sentence() -> None:
     n, d, half = sentences(5, 15)
-    parts = Parts.of([Ratio(torch.from_numpy(n), torch.from_numpy(d))], [LABELS], HEADS)
+    parts = BatchRatios.of([Ratio(torch.from_numpy(n), torch.from_numpy(d))], [LABELS], HEADS)
     _, together = parts.sums(half)
     expected = ratios(n.sum(1, keepdims=True), d.sum(1, keepdims=True), half)
     np.testing.assert_allclose(together, expected.sums, rtol=1e-12)
@@ -211,7 +213,7 @@ def test_heads_are_added_up_layer_by_layer() -> None:
     n, d, half = sentences(8, 15)
     for each in (Ratio(torch.from_numpy(n), torch.from_numpy(d)),
                  Ratio(torch.from_numpy(n), torch.from_numpy(d[:, :1]))):  # fmt: skip
-        parts = Parts.of([each], [LABELS], HEADS)
+        parts = BatchRatios.of([each], [LABELS], HEADS)
         _, layers = parts.sums(half, [0, 1, HEADS])
         for layer, heads in enumerate((slice(0, 1), slice(1, HEADS))):
             below = np.broadcast_to(each.denominator.numpy(), n.shape)[:, heads]
@@ -225,7 +227,7 @@ def test_one_denominator_may_serve_all_labels_and_heads() -> None:
     whole = Ratio(torch.from_numpy(n), shared.expand(-1, HEADS, LABELS))
     for narrow in (shared, shared.expand(-1, HEADS, 1)):
         ratios = [Ratio(torch.from_numpy(n), narrow), whole]
-        sums = Parts.of(ratios, [LABELS, LABELS], HEADS).sums(half)[0]
+        sums = BatchRatios.of(ratios, [LABELS, LABELS], HEADS).sums(half)[0]
         np.testing.assert_allclose(sums[..., :LABELS], sums[..., LABELS:], rtol=1e-12)
 
 
@@ -234,12 +236,12 @@ def test_labels_that_are_not_given_are_nothing() -> None:
     n[..., 1] = 0
     alone = Ratio(torch.from_numpy(n[..., [0, 2]]), torch.from_numpy(d[..., :1]), labels=[0, 2])
     shared = Ratio(torch.from_numpy(n), torch.from_numpy(d[..., :1]))
-    one, other = (Parts.of([each], [LABELS], HEADS).sums(half)[0] for each in (alone, shared))
+    one, other = (BatchRatios.of([each], [LABELS], HEADS).sums(half)[0] for each in (alone, shared))
     np.testing.assert_allclose(one, other, rtol=1e-12)
     own = Ratio(torch.from_numpy(n[..., [0, 2]]), torch.from_numpy(d[..., [0, 2]]), labels=[0, 2])
     d[..., 1] = 0
     np.testing.assert_allclose(
-        Parts.of([own], [LABELS], HEADS).sums(half)[0], ratios(n, d, half).sums, rtol=1e-12
+        BatchRatios.of([own], [LABELS], HEADS).sums(half)[0], ratios(n, d, half).sums, rtol=1e-12
     )
 
 
@@ -316,13 +318,13 @@ def test_a_sample_is_the_sentences_with_the_smallest_hashes(
     payload = np.arange(len(keys), dtype=np.float32)[:, None] * 10
     expected = sorted(range(len(keys)), key=lambda place: (keys[place], place))[:size]
     parts = [
-        Reservoir.of(size, key[part], index[part], payload[part])
+        HashSample.of(size, key[part], index[part], payload[part])
         for part in (slice(0, cut), slice(cut, None))
     ]
     for sample in (
         parts[0] + parts[1],
         parts[1] + parts[0],
-        Reservoir.zero(size, 1) + parts[0] + parts[1],
+        HashSample.zero(size, 1) + parts[0] + parts[1],
     ):
         assert sample.index.tolist() == expected
         assert sample.content_hash.tolist() == [keys[position] for position in expected]

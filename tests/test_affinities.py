@@ -18,7 +18,7 @@ from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.study.tables import TOP_TOKENS
 from headbook.study.token_sums import ANY, DISTINCT, Affinities
-from looks import Look
+from looks import HeadAttention
 from naive_affinities import Item, Values, affinities, texts_with
 
 Folder = Callable[[str], Path]
@@ -42,7 +42,7 @@ def naive(
     With it, the number of different sentences of each item.
     """
     bare = Bare.load(folder, pairs=len(texts[0]) > 1)
-    looks: dict[Any, list[Look]] = {}
+    looks: dict[Any, list[HeadAttention]] = {}
     for sides in texts:
         for stack, layer, head, look in bare.looks(*sides):
             looks.setdefault((stack, layer, head), []).append(look)

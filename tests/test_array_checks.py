@@ -24,7 +24,7 @@ from headbook.site.archive import anonymise
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
 from headbook.study.manifest import SCHEMA, Manifest
-from headbook.study.storage import TABLES, Packed, Parts, unpack
+from headbook.study.storage import TABLES, PackedArrays, StoredParts, unpack
 from headbook.study.study import Study, merged
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
@@ -101,7 +101,7 @@ def _array_fields(kind: Any, seen: set[Any]) -> Iterator[tuple[Any, str]]:
 
 
 def test_every_array_of_a_study_has_a_rule() -> None:
-    found = [*_array_fields(Parts, set())]
+    found = [*_array_fields(StoredParts, set())]
     assert len(found) > 50
     lacking = [(kind.__name__, name) for kind, name in found if name not in RULES.get(kind, {})]
     assert lacking == []
@@ -112,7 +112,7 @@ def message_of(arrays: Arrays, stored: Path, name: str, wrong: NDArray[Any]) -> 
     with safe_open(stored / "arrays.safetensors", framework="numpy") as file:
         layout = json.loads(file.metadata()["layout"])
     tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLES}
-    parts = unpack(Parts, layout, Packed(arrays | {name: wrong}, tables))
+    parts = unpack(StoredParts, layout, PackedArrays(arrays | {name: wrong}, tables))
     try:
         check_arrays(Manifest.read(stored), parts.sentence_data.sentences, parts)
     except StudyError as error:

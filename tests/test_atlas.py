@@ -14,7 +14,7 @@ from fakes import Fake, fake_results
 from golden.refresh import STUDY
 from headbook.charts import images
 from headbook.charts.drawing import interval_dot
-from headbook.charts.layers import APART, Line, layer_lines
+from headbook.charts.layers import APART, Curve, layer_lines
 from headbook.charts.theme import COARSE, STEPS, STOPS, coarse, ink, ink_steps
 from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
 from headbook.pages.parts.atlas import atlas, mean_maps
@@ -24,7 +24,7 @@ from headbook.report.findings.finding import Link
 from headbook.report.findings.overview import lead
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, results
-from headbook.schema import HeadColumn, Space, State, TokenColumn, View
+from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.page_writer import PageWriter
 from headbook.study.study import Study
 from pages import data_file, elements, html_of, text_of
@@ -126,11 +126,11 @@ def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
 
 def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
     """One head well above uniform attention, one that may be below it."""
-    clear, weak = HeadColumn("sink_share", View.RAW, ""), HeadColumn("confidence", View.RAW, "")
+    clear, weak = HeadKey("sink_share", SinkView.RAW, ""), HeadKey("confidence", SinkView.RAW, "")
     numbers = {
         clear: Fake([[0.8, 0.3]], uniform=0.1),
         weak: Fake([[0.1, 0.1]], uniform=0.1),
-        HeadColumn("attention_to", View.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
+        HeadKey("attention_to", SinkView.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
     }
     sink, previous = functions(fake_results(numbers))
     assert isinstance(sink.behind, Link)
@@ -155,7 +155,7 @@ def test_a_dot_stands_where_its_value_is() -> None:
 def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
     values = [np.array([0.5, -0.3]), np.array([0.4, -0.31]), np.array([0.1, -0.32])]
     none = np.full(2, np.nan)
-    lines = [Line(f"line {n}", v, none, none, ("x", "y")) for n, v in enumerate(values)]
+    lines = [Curve(f"line {n}", v, none, none, ("x", "y")) for n, v in enumerate(values)]
     drawn = layer_lines("a", "b", lines, layers=(0, 1), ends=(-0.4, 0.6), ticks=((0, "0"),)).svg
     height = float(re.findall(r'viewBox="0 0 \d+ (\d+)"', drawn)[0])
     names = sorted(float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*weight', drawn))
@@ -170,10 +170,10 @@ def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
 
 def test_one_wide_interval_does_not_flatten_the_curves() -> None:
     """A mean rank of 0.02 from sentences that are up to 1 away from it."""
-    column = TokenColumn("vocabulary_rank", State.OUT, Space.RAW, "all")
-    sink = {HeadColumn("confidence", View.RAW, ""): Fake([[0.5], [0.5]])}
+    column = TokenKey("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
+    sink = {HeadKey("confidence", SinkView.RAW, ""): Fake([[0.5], [0.5]])}
     found = fake_results(sink, tokens={column: ([0.02, 0.02], 1.0)})
-    numbers = found.tokens("vocabulary_rank", State.OUT, Space.RAW, "all")
+    numbers = found.tokens("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
     assert numbers is not None
     assert numbers.high.max() > 0.1
     (curve,) = layer_curves(found, ())
@@ -186,11 +186,11 @@ def test_one_wide_interval_does_not_flatten_the_curves() -> None:
 def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:
     even, sharp = [0.9, 0.9, 0.9, 0.1], [0.1, 0.1, 0.1, 0.1]
     numbers = {
-        HeadColumn("sink_share", View.RAW, ""): Fake([[0.1] * 4, [0.6] * 4], uniform=0.1),
-        HeadColumn("sink_norm_share", View.RAW, ""): Fake([[0.1] * 4, [0.05] * 4], uniform=0.1),
-        HeadColumn("relative_entropy", View.RENORM, ""): Fake([even, sharp]),
-        HeadColumn("type_shares", View.RENORM, "left_out"): Fake(np.zeros((2, 4))),
-        HeadColumn("type_shares", View.RENORM, "after"): Fake(np.ones((2, 4))),
+        HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.1] * 4, [0.6] * 4], uniform=0.1),
+        HeadKey("sink_norm_share", SinkView.RAW, ""): Fake([[0.1] * 4, [0.05] * 4], uniform=0.1),
+        HeadKey("relative_entropy", SinkView.RENORM, ""): Fake([even, sharp]),
+        HeadKey("type_shares", SinkView.RENORM, "left_out"): Fake(np.zeros((2, 4))),
+        HeadKey("type_shares", SinkView.RENORM, "after"): Fake(np.ones((2, 4))),
     }
     parts = lead({"self": fake_results(numbers)})
     message = "".join(part if isinstance(part, str) else part.text for part in parts)
@@ -230,10 +230,10 @@ def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
     values = np.random.default_rng(0).random(shape)
     parts = dict.fromkeys(("left_out", "previous", "after"), values)
     numbers = {
-        HeadColumn("sink_share", View.RAW, ""): Fake(values),
-        HeadColumn("sink_norm_share", View.RAW, ""): Fake(values),
-        HeadColumn("relative_entropy", View.RENORM, ""): Fake(values),
-        **{HeadColumn("type_shares", View.RENORM, n): Fake(v) for n, v in parts.items()},
+        HeadKey("sink_share", SinkView.RAW, ""): Fake(values),
+        HeadKey("sink_norm_share", SinkView.RAW, ""): Fake(values),
+        HeadKey("relative_entropy", SinkView.RENORM, ""): Fake(values),
+        **{HeadKey("type_shares", SinkView.RENORM, n): Fake(v) for n, v in parts.items()},
     }
     found = fake_results(numbers)
     page = overview_page({"self": found}, ())

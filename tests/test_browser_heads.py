@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from browser import Open, each
 from headbook.pages.heads import columns
-from headbook.pages.parts.table import Cell
+from headbook.pages.parts.table import NumberCell
 from headbook.report.head_facts import head_facts
 from headbook.report.results import results
 from headlist import (
@@ -97,7 +97,7 @@ def test_an_added_column_holds_the_numbers_of_the_study(
         for facts, line in zip(
             head_facts(found["self"]), page.locator(".finding tbody tr").all(), strict=True
         ):
-            cell = Cell.of(column.at(found, facts.head), column.metric)
+            cell = NumberCell.of(column.at(found, facts.head), column.metric)
             text = line.locator("th, td").nth(position).text_content()
             assert text == f"{cell.text} {cell.interval}".strip(), (facts.name, column.key)
 

@@ -14,8 +14,8 @@ from headbook.analysis.arrays import Floats
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ContextMetric
 from headbook.run.collect import collect
-from headbook.schema import HeadColumn, Side, State, TokenColumn, View
-from headbook.study.buckets import Buckets, Texts, TokenBuckets, bucket_of
+from headbook.schema import HeadKey, ResidualPoint, Side, SinkView, TokenKey
+from headbook.study.buckets import HeadBuckets, SentenceSet, TokenBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import SENTENCES
 from headbook.study.storage import ARRAYS, arrays, write_arrays
@@ -24,7 +24,7 @@ from headbook.text.batch import text_hash
 from sealed_studies import reseal
 
 Made = Callable[..., Study]
-COLUMN = HeadColumn("attention_distance", View.RAW, "")
+COLUMN = HeadKey("attention_distance", SinkView.RAW, "")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_buckets_of_tokens_add_up_to_the_table(whole: Study) -> None:
 def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:
     """Of what was kept of every token, one by one: all sentences have a page here."""
     part = of_tokens(whole.corpus_sums, "cosine_to_input")
-    at = part.columns.index(TokenColumn("cosine_to_input", State.OUT, None, "all"))
+    at = part.columns.index(TokenKey("cosine_to_input", ResidualPoint.OUT, None, "all"))
     sentences = whole.sentence_data.listed
     assert len(sentences) == len(ROWS)
     rows = whole.tokens[whole.tokens["metric"] == "cosine_to_input"]
@@ -123,12 +123,12 @@ def test_a_bucket_holds_its_sentences(whole: Study, made: Made) -> None:
         np.testing.assert_allclose(one, another, rtol=1e-9)
 
 
-def part_of(sums: CorpusSums, column: HeadColumn) -> Buckets:
+def part_of(sums: CorpusSums, column: HeadKey) -> HeadBuckets:
     """The buckets that have a column."""
     return next(part for part in sums.buckets["self"] if column in part.columns)
 
 
-def bucket(sums: CorpusSums, column: HeadColumn, key: int) -> tuple[Floats, Floats]:
+def bucket(sums: CorpusSums, column: HeadKey, key: int) -> tuple[Floats, Floats]:
     """Numerators and denominators of one bucket."""
     part = part_of(sums, column)
     place, at = part.keys.tolist().index(key), part.columns.index(column)
@@ -198,11 +198,11 @@ def test_fewer_buckets_hold_the_same() -> None:
     hashes = draw.integers(0, 2**63, 500).astype(np.uint64)
     n = draw.random((500, 2, 3, 1))
 
-    def of(size: int) -> Buckets:
+    def of(size: int) -> HeadBuckets:
         place = bucket_of(hashes, size)
         room = np.zeros((size, 2, 3, 1))
         np.add.at(room, place, n)
-        return Buckets(size, np.arange(size), room, room[:, :, :1], columns=(COLUMN,))
+        return HeadBuckets(size, np.arange(size), room, room[:, :, :1], columns=(COLUMN,))
 
     fewer, asked = of(256).of_size(64), of(64)
     np.testing.assert_allclose(fewer.n, asked.n)
@@ -211,11 +211,11 @@ def test_fewer_buckets_hold_the_same() -> None:
 
 def test_texts_tell_which_sentences_there_are() -> None:
     hashes = np.arange(10, dtype=np.uint64) * np.uint64(2**60 + 7)
-    one = Texts.of(hashes[:4], np.arange(4)) + Texts.of(hashes[4:], np.arange(4, 10))
-    other = Texts.of(hashes[::-1], np.arange(10)[::-1])
+    one = SentenceSet.of(hashes[:4], np.arange(4)) + SentenceSet.of(hashes[4:], np.arange(4, 10))
+    other = SentenceSet.of(hashes[::-1], np.arange(10)[::-1])
     np.testing.assert_array_equal(one.prints, other.prints)
     np.testing.assert_array_equal(one.smallest.index, other.smallest.index)
-    assert not np.array_equal(one.prints, Texts.of(hashes[:9], np.arange(9)).prints)
+    assert not np.array_equal(one.prints, SentenceSet.of(hashes[:9], np.arange(9)).prints)
 
 
 def test_maps_of_a_few_sentences_are_kept(whole: Study) -> None:

@@ -9,12 +9,12 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.attention_hook import Attention
+from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import forward, inputs, tapped
 from headbook.model.load import Model, load_model
-from headbook.schema import Side, State
-from headbook.text.batch import Batch, Texts
+from headbook.schema import ResidualPoint, Side
+from headbook.text.batch import Batch, PaddedTexts
 from views import Marks
 
 Folder = Callable[[str], Path]
@@ -37,7 +37,7 @@ def batch_of(bare: Bare, *, pairs: bool) -> Batch:
     pair = [("the old dog sees", "a bird sings , the"), ("water", "red")]
     rows = [bare.ids(*each) if pairs else bare.ids(each[0]) for each in pair]
     texts = {
-        side: Texts.of(
+        side: PaddedTexts.of(
             [Marks(len(row[number]), ids=row[number]).tokens() for row in rows],
             torch.device("cpu"),
             torch.float64,
@@ -54,7 +54,7 @@ def test_hooked_attention_equals_output_attentions(
     model, architecture = loaded(name)
     bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
     batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
-    seen: dict[Call, Attention] = {}
+    seen: dict[AttentionPlace, AttentionCall] = {}
     forward(model, architecture, batch, seen.__setitem__)
     assert len(seen) == len(architecture.calls) == len(set(architecture.calls))
     for row in range(2):
@@ -83,9 +83,9 @@ def test_states_equal_hidden_states(
     model, architecture = loaded(name)
     pairs = tiny.ALL[name].pairs
     batch = batch_of(Bare.load(tiny_folder(name), pairs=pairs), pairs=pairs)
-    states: dict[tuple[str, int, State], torch.Tensor] = {}
+    states: dict[tuple[str, int, ResidualPoint], torch.Tensor] = {}
 
-    def keep(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+    def keep(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         assert (stack, layer, state) not in states
         states[stack, layer, state] = vectors.clone()
 
@@ -93,13 +93,16 @@ def test_states_equal_hidden_states(
         output = model.body(**inputs(batch), output_hidden_states=True)
     for stack in architecture.layers:
         theirs = output["hidden_states" if stack == "self" else f"{stack}_hidden_states"]
-        torch.testing.assert_close(states[stack, 0, State.INPUT], theirs[0], rtol=0, atol=0)
+        torch.testing.assert_close(states[stack, 0, ResidualPoint.INPUT], theirs[0], rtol=0, atol=0)
         # The last one may have gone through the model's final norm.
-        torch.testing.assert_close(states[stack, 0, State.OUT], theirs[1], rtol=0, atol=0)
-        assert {s for n, layer, s in states if n == stack and layer == 1} == {State.MID, State.OUT}
+        torch.testing.assert_close(states[stack, 0, ResidualPoint.OUT], theirs[1], rtol=0, atol=0)
+        assert {s for n, layer, s in states if n == stack and layer == 1} == {
+            ResidualPoint.MID,
+            ResidualPoint.OUT,
+        }
     if pairs:
-        assert ("cross", 1, State.MID) in states
-        assert ("cross", 1, State.OUT) not in states
+        assert ("cross", 1, ResidualPoint.MID) in states
+        assert ("cross", 1, ResidualPoint.OUT) not in states
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt_neox", "t5", "mpnet"])
@@ -110,13 +113,13 @@ def test_an_exception_leaves_no_hook_behind(
     pairs = tiny.ALL[name].pairs
     batch = batch_of(Bare.load(tiny_folder(name), pairs=pairs), pairs=pairs)
     before = hooks(model)
-    displayed: list[Call] = []
+    displayed: list[AttentionPlace] = []
 
-    def fail_late(_: str, layer: int, state: State, __: torch.Tensor) -> None:
-        if (layer, state) == (1, State.OUT):
+    def fail_late(_: str, layer: int, state: ResidualPoint, __: torch.Tensor) -> None:
+        if (layer, state) == (1, ResidualPoint.OUT):
             raise RuntimeError("told to fail")
 
-    def fail(place: Call, _: Attention) -> None:
+    def fail(place: AttentionPlace, _: AttentionCall) -> None:
         displayed.append(place)
         raise RuntimeError("told to fail")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import headbook.report.tables
-from headbook.analysis.accumulators import CHOICE, REPORT, Ratios
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.report.tables.heads import COLUMNS
 from headbook.study.study import Study
@@ -38,7 +38,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
     """Sums over the sentences of a half, by hand, for every metric and label of the table."""
     table = study.head_tables["self"]
     n, d, effective = (  # (half, layer, head, column)
-        np.stack([sums_of(table.heads.half(half), name) for half in (CHOICE, REPORT)])
+        np.stack([sums_of(table.heads.half(half), name) for half in (SELECTION, HELD_OUT)])
         for name in ("n", "d", "effective")
     )
     rows = study.tests.query("claim == 'highest of all heads'")
@@ -46,10 +46,12 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
     asked = 0
     for row in rows.to_dict("records"):
         k = columns[row["metric"], row["view"], row["label"]]
-        half = {"choice": CHOICE, "held_out": REPORT}[row["split"]]
+        half = {"choice": SELECTION, "held_out": HELD_OUT}[row["split"]]
         with np.errstate(invalid="ignore", divide="ignore"):
             values = n[..., k] / d[..., k]
-        trusted = np.where(effective[CHOICE, ..., k] >= FEW, values[CHOICE], -np.inf)
+        trusted = np.where(
+            effective[SELECTION, ..., k] >= MIN_EFFECTIVE, values[SELECTION], -np.inf
+        )
         best = np.unravel_index(int(trusted.argmax()), trusted.shape)
         assert (row["layer"], row["head"]) == best
         np.testing.assert_allclose(row["value"], values[half][best], rtol=1e-12)
@@ -58,7 +60,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
     assert len(rows) == 2 * len(rows[rows["split"] == "held_out"])
 
 
-def sums_of(ratios: Ratios, name: str) -> Floats:
+def sums_of(ratios: RatioSums, name: str) -> Floats:
     return ratios.effective if name == "effective" else ratios.total[name]
 
 

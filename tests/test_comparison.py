@@ -29,7 +29,7 @@ from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.run.collect import collect
 from headbook.run.models import model_drift
-from headbook.schema import Heads, View
+from headbook.schema import HeadCorrespondence, SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MappedSentence
@@ -209,14 +209,14 @@ def part_of(study: Study) -> tuple[Floats, Floats]:
     """Sums of the attention distance by sentence."""
     for part in study.corpus_sums.buckets["self"]:
         for place, column in enumerate(part.columns):
-            if (column.metric, column.view) == ("attention_distance", View.RAW):
+            if (column.metric, column.view) == ("attention_distance", SinkView.RAW):
                 n = part.n[..., place]
                 return n, np.broadcast_to(part.d[..., place], n.shape)
     raise AssertionError
 
 
-@pytest.mark.parametrize("view", [*View])
-def test_drift_is_the_naive_one(found: Comparison, view: View) -> None:
+@pytest.mark.parametrize("view", [*SinkView])
+def test_drift_is_the_naive_one(found: Comparison, view: SinkView) -> None:
     numbers = found.heads["self"]
     column = numbers.column(PATTERN_DRIFT, str(view))
     shape = numbers.value.shape[:2]
@@ -235,13 +235,13 @@ def test_drift_is_the_naive_one(found: Comparison, view: View) -> None:
     np.testing.assert_allclose(numbers.value[..., column], total / rows, rtol=1e-6)
 
 
-def viewed(row: Floats, special: tuple[bool, ...], query: int, view: View) -> list[float]:
+def viewed(row: Floats, special: tuple[bool, ...], query: int, view: SinkView) -> list[float]:
     """A row of causal attention in a view; empty where too little is left of it."""
     kept = [
-        0.0 if view is not View.RAW and (special[key] or key == 0) else float(row[key])
+        0.0 if view is not SinkView.RAW and (special[key] or key == 0) else float(row[key])
         for key in range(query + 1)
     ]
-    if view is not View.RENORM:
+    if view is not SinkView.RENORM:
         return kept
     return [] if sum(kept) < 0.1 else [weight / sum(kept) for weight in kept]
 
@@ -258,7 +258,7 @@ def test_rounding_and_other_heads_stand_beside_drift(found: Comparison, a: Study
 
 
 def test_permuted_heads_find_each_other(a: Study, permuted: Study) -> None:
-    matched = compare(a, permuted, Heads.MATCHED).matched["self"]
+    matched = compare(a, permuted, HeadCorrespondence.MATCHED).matched["self"]
     n_heads = a.manifest.stacks[0].n_heads
     place = np.arange(len(matched.a))
     expected = place // n_heads * n_heads + (place % n_heads + SHIFT) % n_heads
@@ -317,7 +317,7 @@ def test_heads_of_other_shapes_do_not_correspond(
     )
     assert len(found.matching) == len(found.matched["self"].a)
     with pytest.raises(StudyError, match="--heads same: "):
-        compare(a, other, Heads.SAME)
+        compare(a, other, HeadCorrespondence.SAME)
 
 
 def test_outputs_and_weights_of_models_are_compared(

@@ -31,7 +31,7 @@ from headbook.pages.comparison.metricpair_heads import compared_metric, pair_sec
 from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
 from headbook.pages.parts import atlas
 from headbook.report.wording import head_name, head_page, percent
-from headbook.schema import Side, State, View
+from headbook.schema import ResidualPoint, Side, SinkView
 from headbook.site.archive import pack
 from headbook.site.figures import write_comparison_figures
 from headbook.site.single_file import document
@@ -206,7 +206,7 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     assert curves is not None
     assert differences is not None
     for name, results in zip(both.names, (both.a, both.b), strict=True):
-        numbers = results.tokens("cosine_to_input", State.OUT, None, "all")
+        numbers = results.tokens("cosine_to_input", ResidualPoint.OUT, None, "all")
         assert numbers is not None
         own = curves[curves["series"] == name]
         for part in ("value", "low", "high"):
@@ -302,7 +302,7 @@ def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     assert "Relative depth is" in distance
     assert "Cosine to the input embedding, after the layer, all tokens, over relative" in overview
     (both,) = both_stacks(site.found)
-    values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
+    values = both.a.heads("attention_distance", SinkView.RENORM)  # both models without their sinks
     assert f"{np.nanmedian(values.value):.2f}" in distance
 
 

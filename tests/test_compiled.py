@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from headbook.attention import map_sums
-from headbook.attention.masks import Frame, Pairs, Scope
+from headbook.attention.masks import BatchMask, QueryKeyPairs, ViewMask
 from headbook.inputs import Word
-from headbook.schema import Side, Stack, View
-from headbook.text.batch import Texts
-from headbook.text.tokens import Tokens
+from headbook.schema import AttentionStack, Side, SinkView
+from headbook.text.batch import PaddedTexts
+from headbook.text.tokens import TokenizedText
 from views import SELF, Marks
 
 HEADS = 3
 TIGHT = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
-def text(n: int, random: np.random.Generator) -> Tokens:
+def text(n: int, random: np.random.Generator) -> TokenizedText:
     """Special tokens at both ends; words of one to three pieces, and pieces of none, between."""
     word, number = [-1], 0
     while len(word) < n - 1:
@@ -32,21 +32,21 @@ def text(n: int, random: np.random.Generator) -> Tokens:
     return replace(marks, word=np.array([*word, -1][:n]), words=words)
 
 
-def scopes(stack: Stack, dtype: torch.dtype) -> dict[View, Scope]:
+def scopes(stack: AttentionStack, dtype: torch.dtype) -> dict[SinkView, ViewMask]:
     """Four sentences of different length."""
     random = np.random.default_rng(0)
     lengths = {Side.SOURCE: (9, 2, 6, 4), Side.TARGET: (3, 8, 5, 2)}
     texts = {
-        side: Texts.of([text(n, random) for n in length], torch.device("cpu"), dtype)
+        side: PaddedTexts.of([text(n, random) for n in length], torch.device("cpu"), dtype)
         for side, length in lengths.items()
     }
     queries, keys = texts[stack.queries], texts[stack.keys]
     seen = queries.valid[:, :, None] & keys.valid[:, None, :]
-    frame = Frame(stack, queries, keys, seen.tril() if stack.causal else seen)
-    return {view: Scope(frame, view) for view in View}
+    frame = BatchMask(stack, queries, keys, seen.tril() if stack.causal else seen)
+    return {view: ViewMask(frame, view) for view in SinkView}
 
 
-def maps(frame: Frame) -> torch.Tensor:
+def maps(frame: BatchMask) -> torch.Tensor:
     """Random weights; one head on the sink alone, one with equal weights."""
     generator = torch.Generator().manual_seed(1)
     seen = frame.seen.to(frame.dtype).unsqueeze(1)
@@ -79,7 +79,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("dtype", TIGHT, ids=str)
 @pytest.mark.parametrize("name", STACKS)
 def test_compiled_sums_are_those_of_tensor_operations(name: str, dtype: torch.dtype) -> None:
-    scope = scopes(STACKS[name], dtype)[View.NOSINK]
+    scope = scopes(STACKS[name], dtype)[SinkView.NOSINK]
     weights = maps(scope.frame)
     rows = [take(weights, scope) for take in (map_sums.numba_row_sums, map_sums.torch_row_sums)]
     words = [take(weights, scope) for take in (map_sums.numba_word_sums, map_sums.torch_word_sums)]
@@ -92,9 +92,11 @@ def test_compiled_sums_are_those_of_tensor_operations(name: str, dtype: torch.dt
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dtype", TIGHT, ids=str)
 def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtype) -> None:
-    scope = scopes(SELF, dtype)[View.NOSINK]
+    scope = scopes(SELF, dtype)[SinkView.NOSINK]
     frame, weights = scope.frame, maps(scope.frame)
-    pairs: Pairs = frame.pairs([frame.seen & (frame.offset == -1), frame.seen & (frame.offset > 1)])
+    pairs: QueryKeyPairs = frame.pairs(
+        [frame.seen & (frame.offset == -1), frame.seen & (frame.offset > 1)]
+    )
     mass = map_sums.torch_row_sums(weights, scope).mass
     one, other = (
         take(weights, mass, pairs) for take in (map_sums.numba_pair_sums, map_sums.torch_pair_sums)

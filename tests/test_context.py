@@ -23,8 +23,8 @@ from headbook.pages.context import context_page
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import results
 from headbook.run.collect import collect
-from headbook.schema import HIGH, HeadColumn, View
-from headbook.study.manifest import Lack
+from headbook.schema import SIMILARITY_LABELS, HeadKey, SinkView
+from headbook.study.manifest import MissingPart
 from headbook.study.study import Study
 from headbook.study.token_sums import SHUFFLED, TRUE, Anchors
 from looks import Viewed
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("of_any_number")
 
 Folder = Callable[[str], Path]
 Head = tuple[str, int, int, str]  # stack, layer, head, view
-METRICS = ",".join(naive.TWINS) + ",segmentation,anchor_token"
+METRICS = ",".join(naive.NAIVE) + ",segmentation,anchor_token"
 CASES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 PACK = 40  # tokens of a passage
 JOINED = {"bert": "[SEP] ", "gpt2": " "}
@@ -149,7 +149,7 @@ def check(of: Study, texts: Texts, tolerance: float) -> None:
     known = {head: least(text) for head, text in texts.items()}
     heads = indexed(of.heads, ["metric", "stack", "layer", "head", "view", "label"])
     layers = indexed(of.layers, ["metric", "stack", "layer", "view", "label"])
-    for name, twin in naive.TWINS.items():
+    for name, twin in naive.NAIVE.items():
         limits = all_metrics()[name].limits
         by_layer: dict[tuple[Any, ...], list[list[Part]]] = {}
         for head, each in texts.items():
@@ -179,7 +179,7 @@ def same(
         wanted = n / d if d else np.nan
         np.testing.assert_allclose(row["value"], wanted, rtol=tolerance, atol=tolerance)
         return
-    number = ratio(parts, limits, all_metrics()[name].spread(HIGH[0]))
+    number = ratio(parts, limits, all_metrics()[name].spread(SIMILARITY_LABELS[0]))
     for field in Estimate._fields[:-1]:
         within = max(tolerance, 1e-7) if field in {"low", "high"} else tolerance
         np.testing.assert_allclose(
@@ -297,7 +297,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
     for head, sentence in sentences(bare, alone(case)).items():
         known = least(sentence, step)
         parts = [naive.high_pair_distance(text, known) for text in sentence]
-        for label in HIGH:
+        for label in SIMILARITY_LABELS:
             one = [part[label] for part in parts]
             same(rows[(*head, label)], one, (0, math.inf), CASES[case], "high_pair_distance")
 
@@ -307,7 +307,7 @@ Maps = torch.Tensor
 
 def outputs(weights: Maps, values: Maps, **marks: Any) -> HeadOutputs:
     """Heads over one sentence, each with values of its own."""
-    layer = views_of(weights, Marks(weights.shape[-1], values=((0.0,),), **marks))[View.RAW]
+    layer = views_of(weights, Marks(weights.shape[-1], values=((0.0,),), **marks))[SinkView.RAW]
     call = layer.maps.call
     object.__setattr__(call, "value", values[None].double())
     return HeadOutputs(layer)
@@ -351,7 +351,7 @@ def test_permuted_heads_have_permuted_numbers() -> None:
     order = [2, 0, 1]
     marks = {"sentences": (0, 0, 0, 0, 1, 1, 1, 2, 2), "stops": (3, 6), "ids": (5, 6, 5) * 3}
     one, other = (outputs(weights[heads], values[heads], **marks) for heads in (slice(None), order))
-    for name in (*naive.TWINS, "segmentation"):
+    for name in (*naive.NAIVE, "segmentation"):
         metric: Any = all_metrics()[name]
         a, b = metric.measure(one), metric.measure(other)
         torch.testing.assert_close(a.numerator[:, order], b.numerator)
@@ -366,11 +366,11 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
     of = study("bert")
     what = "Same-sentence preference and Segmentation into sentences"
     assert what in {gap.what for gap in of.manifest.gaps}
-    whys = [gap.why for gap in of.manifest.gaps if gap.key == Lack.PASSAGES]
+    whys = [gap.why for gap in of.manifest.gaps if gap.key == MissingPart.PASSAGES]
     assert whys == ["every source text counts as one sentence; --pack joins as many as fit"]
     found = results(of)["self"]
-    assert not found.has("same_sentence_preference", View.RAW, "0.9")
-    assert np.isnan(found.heads("segmentation", View.RAW, "f1:even").value).all()
+    assert not found.has("same_sentence_preference", SinkView.RAW, "0.9")
+    assert np.isnan(found.heads("segmentation", SinkView.RAW, "f1:even").value).all()
 
 
 def test_a_model_outside_the_hook_has_rows_only_and_says_so(
@@ -378,10 +378,10 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
 ) -> None:
     of = run(tiny_folder("deberta"), treebank.write_trees(tmp_path / "a.conllu"))
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
-    assert gaps[Lack.OUTPUTS] == "head outputs (values)"
+    assert gaps[MissingPart.OUTPUTS] == "head outputs (values)"
     found = results(of)["self"]
-    assert found.has("row_similarity", View.RAW, "all")
-    assert not found.has("context_similarity", View.RAW, "all")
+    assert found.has("row_similarity", SinkView.RAW, "all")
+    assert not found.has("context_similarity", SinkView.RAW, "all")
     assert not of.corpus_sums.anchors
     page = context_page(results(of))
     assert page is not None
@@ -397,7 +397,7 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
     both = (halves[0] + halves[1]).corpus_sums.context["self"]
     parts = [half.corpus_sums.context["self"] for half in halves]
     np.testing.assert_allclose(both.heads.sums, parts[0].heads.sums + parts[1].heads.sums)
-    position = both.columns.index(HeadColumn("high_pair_distance", View.RAW, HIGH[0]))
+    position = both.columns.index(HeadKey("high_pair_distance", SinkView.RAW, SIMILARITY_LABELS[0]))
     assert (both.heads.events[..., position] > 0).all()
 
 
@@ -409,7 +409,7 @@ def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> No
     assert [f.name for f in section.figures] == [
         "context-self-drift", "context-self-alike", "context-self-odds"
     ]  # fmt: skip
-    expected = results(of)["self"].layers("high_pair_distance", View.RAW, "top 1 %").at(1).value
+    expected = results(of)["self"].layers("high_pair_distance", SinkView.RAW, "top 1 %").at(1).value
     cell = lines(section.tables[0][1])[1]["distance of similar tokens"]
     assert cell.text == f"{expected:.2f}"
     assert section.segments is not None

@@ -12,7 +12,7 @@ from headbook.inputs import Sentence, Word
 from headbook.model.load import load_model, untrained
 from headbook.run.collect import collect
 from headbook.run.sentences import twins
-from headbook.schema import Baseline, Twin
+from headbook.schema import Baseline, BaselineRun
 from headbook.study.study import Study
 from headbook.text.annotate import shuffled
 
@@ -105,5 +105,5 @@ def test_twins_are_stored_with_the_study(study: Study, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
     assert list(loaded.twins) == list(study.twins)
-    assert all(Twin.of(str(twin)) == twin for twin in loaded.twins)
+    assert all(BaselineRun.of(str(twin)) == twin for twin in loaded.twins)
     np.testing.assert_array_equal(loaded.compared["value"], study.compared["value"])

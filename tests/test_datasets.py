@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headbook.errors import ConfigError, InputError
-from headbook.inputs import Corpus, Layout, Selection, open_corpus
+from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
 from test_input_memory import peak
 
 datasets = pytest.importorskip("datasets", reason="the extra 'datasets' is not installed")
@@ -57,7 +57,7 @@ def hub_folder(folder: Path, **splits: Any) -> Path:
 
 
 def read(name: str | Path, **layout: str) -> Corpus:
-    return open_corpus([name], layout=Layout(**layout))
+    return open_corpus([name], layout=InputLayout(**layout))
 
 
 def fault(name: str | Path, **layout: str) -> str:
@@ -262,7 +262,7 @@ def test_an_id_is_read_once_and_no_further_than_asked(
 
     local = read(folder)
     monkeypatch.setattr(datasets, "load_dataset", hub)
-    layout = Layout(subset="part")
+    layout = InputLayout(subset="part")
     with open_corpus(["owner/name"], layout=layout) as corpus:
         assert [s.text for s in corpus] == [s.text for s in corpus] == TEXTS
         assert [s.metadata for s in corpus] == [s.metadata for s in local]

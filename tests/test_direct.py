@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.ablation.ablator import Ablator
+from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import direct_tokens, has_direct
 from headbook.ablation.importance import FULL
 from headbook.ablation.missed_tokens import top_sums
-from headbook.ablation.targets import Words
-from headbook.schema import Replacement, Target
+from headbook.ablation.targets import LogitTargets
+from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation_tables import importance_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
@@ -28,8 +28,10 @@ STEP = 1e-4  # of the way to the replacement: the masked head's transform is no 
 
 def with_logits(it: Case) -> Case:
     judge = it.ablator.judge
-    assert isinstance(judge, Words)
-    own = Ablator(it.ablator.heads, Words(judge.lens, judge.side, judge.mask, logits=True))
+    assert isinstance(judge, LogitTargets)
+    own = HeadAblator(
+        it.ablator.heads, LogitTargets(judge.lens, judge.side, judge.mask, logits=True)
+    )
     return it._replace(ablator=own)
 
 
@@ -145,7 +147,7 @@ def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) ->
     table = importance_table(removals)
     head = HeadName("self", 0, 1)
     total = only(table, **head._asdict(), metric="ablation_effect", replacement="mean",
-                 target=Target.LOGIT)  # fmt: skip
+                 target=AblationTarget.LOGIT)  # fmt: skip
     direct = only(table, **head._asdict(), metric="direct_effect")
     repair = only(table, **head._asdict(), metric="self_repair", label="")
     assert total["verdict"] == ""

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headbook.analysis import attention_divergence
-from headbook.analysis.attention_divergence import Rows, in_view, jensen_shannon, pattern_drift
+from headbook.analysis.attention_divergence import (
+    AttentionRows,
+    in_view,
+    jensen_shannon,
+    pattern_drift,
+)
 from headbook.metrics.attention import head_distance
-from headbook.schema import View
+from headbook.schema import SinkView
 from naive_comparison import divergence as slowly
 from views import Marks, views_of
 
@@ -30,7 +35,7 @@ def maps(seed: int, *, causal: bool = False) -> NDArray[np.float64]:
     return found
 
 
-def rows_of(weights: NDArray[np.float64], view: View, *, causal: bool = False) -> Rows:
+def rows_of(weights: NDArray[np.float64], view: SinkView, *, causal: bool = False) -> AttentionRows:
     queries = np.ones(N, dtype=bool)
     queries[[*SPECIAL]] = False
     seen = np.tril(np.ones((N, N), dtype=bool), 0 if causal else N)
@@ -41,20 +46,20 @@ def rows_of(weights: NDArray[np.float64], view: View, *, causal: bool = False) -
     return in_view(weights, seen & queries[:, None], sink, view)
 
 
-@pytest.mark.parametrize("view", View)
+@pytest.mark.parametrize("view", SinkView)
 @pytest.mark.parametrize("causal", [False, True])
-def test_rows_are_those_of_metrics(view: View, causal: bool) -> None:
+def test_rows_are_those_of_metrics(view: SinkView, causal: bool) -> None:
     weights = maps(1, causal=causal)
     found = rows_of(weights, view, causal=causal)
     layer = views_of(torch.tensor(weights), Marks(N, special=SPECIAL), causal=causal)[view]
     np.testing.assert_allclose(found.weights, layer.weights[0].numpy(), atol=1e-15)
     counted = layer.trusted[0].numpy() * layer.frame.rows[0].numpy()
     np.testing.assert_array_equal(found.counted, np.broadcast_to(counted, (HEADS, N)) > 0)
-    assert found.counted[0].any() == (view is not View.RENORM)
+    assert found.counted[0].any() == (view is not SinkView.RENORM)
 
 
-@pytest.mark.parametrize("view", View)
-def test_drift_is_that_of_plain_loops_over_rows(view: View) -> None:
+@pytest.mark.parametrize("view", SinkView)
+def test_drift_is_that_of_plain_loops_over_rows(view: SinkView) -> None:
     a, b = (rows_of(maps(seed), view) for seed in (1, 2))
     found = pattern_drift(a, b)
     for head in range(HEADS):
@@ -66,11 +71,11 @@ def test_drift_is_that_of_plain_loops_over_rows(view: View) -> None:
         assert found.d[head] == len(apart)
         assert found.n[head] == pytest.approx(sum(apart), abs=1e-14)
     assert found.d.max() == 5
-    assert found.d[0] == (0 if view is View.RENORM else 5)
+    assert found.d[0] == (0 if view is SinkView.RENORM else 5)
 
 
 def test_heads_of_two_models_differ_as_heads_of_one_do() -> None:
-    a, b = (rows_of(maps(seed), View.RENORM) for seed in (3, 4))
+    a, b = (rows_of(maps(seed), SinkView.RENORM) for seed in (3, 4))
     found = pattern_drift(a, b)
     for head in range(HEADS):
         rows, trusted = (
@@ -81,9 +86,9 @@ def test_heads_of_two_models_differ_as_heads_of_one_do() -> None:
 
 
 def test_what_the_sink_adds_is_the_rest_of_the_divergence() -> None:
-    a, b = (rows_of(maps(seed), View.RAW) for seed in (5, 6))
-    kept = [rows_of(maps(seed), View.NOSINK) for seed in (5, 6)]
-    of_sink = [Rows(w.weights[:, :, [*SPECIAL]], w.counted) for w in (a, b)]
+    a, b = (rows_of(maps(seed), SinkView.RAW) for seed in (5, 6))
+    kept = [rows_of(maps(seed), SinkView.NOSINK) for seed in (5, 6)]
+    of_sink = [AttentionRows(w.weights[:, :, [*SPECIAL]], w.counted) for w in (a, b)]
     whole, part, rest = (pattern_drift(*each).n for each in ((a, b), kept, of_sink))
     np.testing.assert_allclose(whole, part + rest, atol=1e-14)
 
@@ -110,7 +115,7 @@ def test_rows_without_a_common_key_are_ln_2_apart_and_small_differences_keep_the
 
 
 def test_blocks_of_heads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = (rows_of(maps(seed), View.RAW) for seed in (1, 2))
+    a, b = (rows_of(maps(seed), SinkView.RAW) for seed in (1, 2))
     whole = pattern_drift(a, b)
-    monkeypatch.setattr(attention_divergence, "ROOM", 2 * N * N)
+    monkeypatch.setattr(attention_divergence, "MAX_WEIGHTS", 2 * N * N)
     np.testing.assert_array_equal(whole.n, pattern_drift(a, b).n)

@@ -177,7 +177,7 @@ def run(world: World, command: str) -> None:
     program, *words = shlex.split(last)
     if program != "headbook":
         assert program in ONLY_LOOKED_AT, command
-        LOOKS[program](words)
+        CHECKS[program](words)
         return
     piped = subprocess.run(["sh", "-c", before], check=True, capture_output=True).stdout
     words = [text for text in (NOT_HERE.get(word, (word,))[0] for word in words) if text]
@@ -256,7 +256,7 @@ def look_at_python(words: list[str]) -> None:
     assert given <= {*OPTIONS.findall(message.getvalue())}
 
 
-LOOKS = {"make": look_at_make, "pip": look_at_pip, "python": look_at_python}
+CHECKS = {"make": look_at_make, "pip": look_at_pip, "python": look_at_python}
 RUNNING = [file for file in DOCUMENTS if blocks(read(file))]
 
 

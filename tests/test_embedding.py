@@ -12,7 +12,7 @@ from headbook.metrics import all_metrics, token_metrics
 from headbook.model.architecture import examine
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study
@@ -38,7 +38,7 @@ def study(folder: Path, text: str, place: Path) -> Study:
 def read(model: Model) -> Embedding:
     """The embedding of a model's only side."""
     none = Annotator.load("none")
-    encoder = Encoder(model, limit=16, targets=none)
+    encoder = SentenceTokenizer(model, limit=16, targets=none)
     (item,) = encoder.encode(none.annotate([Sentence(0, "1", "the cat")]))
     return read_embedding(model, examine(model), Side.SOURCE, Batch.of([item], model.device))
 
@@ -88,7 +88,7 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
     embedding = read(model)
     assert embedding.vocabulary is not None
     none = Annotator.load("none")
-    (item,) = Encoder(model, limit=16, targets=none).encode(
+    (item,) = SentenceTokenizer(model, limit=16, targets=none).encode(
         none.annotate([Sentence(0, "1", "the cat")])
     )
     batch = Batch.of([item], model.device)

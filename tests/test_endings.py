@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.cli.terminal import Patient, expected_error, interruptible, is_closed_pipe
+from headbook.cli.terminal import LossyStream, expected_error, interruptible, is_closed_pipe
 from headbook.errors import ModelError, OutputError, ResourceError
 from sites import Site
 
@@ -107,13 +107,13 @@ def test_nothing_that_is_imported_takes_signals() -> None:
 
 def test_progress_that_nobody_takes_is_dropped() -> None:
     with Path("/dev/full").open("w") as full:
-        stream = Patient(full)
+        stream = LossyStream(full)
         assert stream.write("a\n" * 10_000) == 20_000
         stream.flush()
         assert not stream.isatty()
     stream.write("a")
     stream.flush()
-    Patient(None).write("a")
+    LossyStream(None).write("a")
 
 
 @pytest.mark.slow

@@ -14,28 +14,28 @@ from headbook.attention.flow import blocks, split
 from headbook.metrics import all_metrics
 from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture, examine
-from headbook.model.attention_hook import Attention
-from headbook.model.block_match import Site, SumWeights, factor, fit_weights
+from headbook.model.attention_hook import AttentionCall
+from headbook.model.block_match import ResidualAddition, SumWeights, factor, fit_weights
 from headbook.model.block_search import find_ends
 from headbook.model.forward import forward, tapped
 from headbook.model.load import Model, load_model
-from headbook.model.logit_lens import NoLens
+from headbook.model.logit_lens import NoLogitLens
 from headbook.model.probe import varied
 from headbook.run.missing import find_gaps
-from headbook.schema import State
+from headbook.schema import ResidualPoint
 from test_capture import batch_of
 
 EPS = torch.finfo(torch.float64).eps
 SITES = {
-    "granite": Site("self_attn.o_proj", "post_attention_layernorm", scale=0.3),
-    "cohere": Site("self_attn.o_proj", None, parallel="mlp.down_proj"),
-    "olmo2": Site("post_attention_layernorm", "mlp.gate_proj"),
-    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm"),
-    "neomme": Site(
+    "granite": ResidualAddition("self_attn.o_proj", "post_attention_layernorm", scale=0.3),
+    "cohere": ResidualAddition("self_attn.o_proj", None, parallel="mlp.down_proj"),
+    "olmo2": ResidualAddition("post_attention_layernorm", "mlp.gate_proj"),
+    "bitnet": ResidualAddition("self_attn.o_proj", "post_attention_layernorm"),
+    "neomme": ResidualAddition(
         "self_attn.output_projection.o_proj", "post_attention_layernorm", scale=0.5, straight=False
     ),
-    "jamba": Site("self_attn.o_proj", "pre_ff_layernorm"),
-    "mbart": Site("self_attn.out_proj", "encoder_attn_layer_norm"),
+    "jamba": ResidualAddition("self_attn.o_proj", "pre_ff_layernorm"),
+    "mbart": ResidualAddition("self_attn.out_proj", "encoder_attn_layer_norm"),
 }
 
 
@@ -72,8 +72,8 @@ def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Pat
 
 
 def _keep(seen: dict[str, torch.Tensor], stack: str) -> Callable[..., None]:
-    def keep(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
-        if name == stack and (layer, state) in {(0, State.OUT), (1, State.MID)}:
+    def keep(name: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+        if name == stack and (layer, state) in {(0, ResidualPoint.OUT), (1, ResidualPoint.MID)}:
             seen["mid" if layer else "taken"] = vectors.clone()
 
     return keep
@@ -106,7 +106,7 @@ def test_a_residual_may_have_weights_of_its_own(tmp_path: Path) -> None:
     near(site.weights.block, torch.ones_like(wanted))
     near(site.weights.bias, torch.zeros_like(wanted))
     seen: dict[str, torch.Tensor] = {}
-    calls: list[Attention] = []
+    calls: list[AttentionCall] = []
     batch = batch_of(Bare.load(tmp_path), pairs=False)
     with tapped(model, architecture, _keep(seen, "self")):
         forward(model, architecture, batch, lambda _, call: calls.append(call))
@@ -142,7 +142,7 @@ def test_layers_without_attention_have_no_such_state(tmp_path: Path) -> None:
     assert architecture.ends.sites.keys() == {("self", 1)}
     assert architecture.ends.projections.keys() == {("self", 1)}
     metrics = [all_metrics()[name] for name in (ROLLOUT_SELF_MEASURED, MIXING_RATIO)]
-    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLens("none"), rarities={})
+    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLogitLens("none"), rarities={})
     keys = {gap.key for gap in gaps}
     assert ROLLOUT_SELF_MEASURED in keys
     assert MIXING_RATIO not in keys
@@ -164,7 +164,7 @@ def test_a_search_that_fails_says_why(tmp_path: Path) -> None:
     assert "\n" not in why
     assert not architecture.ends.sites
     metrics = [all_metrics()[MIXING_RATIO]]
-    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLens("none"), rarities={})
+    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLogitLens("none"), rarities={})
     assert [gap.why for gap in gaps[:2]] == [why, why]
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from fakes import Fake, fake_results
 from headbook.metrics import ids
-from headbook.pages.comparison.parts import Moved, moved_lead
+from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.flow import outputs
 from headbook.pages.head import strips
 from headbook.pages.heads import columns, questions
 from headbook.pages.index import functions
-from headbook.pages.parts.table import Cell
+from headbook.pages.parts.table import NumberCell
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import chosen
 from headbook.report.results import StackResults, results
 from headbook.report.wording import head_name, percent, quoted, tie_note, tied_places
-from headbook.schema import HeadColumn, View
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from sites import Site
 
@@ -55,19 +55,19 @@ def test_without_values_there_is_no_place() -> None:
 def test_flow_names_the_heads_that_its_picture_and_the_files_have_as_extremes() -> None:
     """Half of the sentences has another head as the lowest."""
     first, second = [[0.10, 0.30, 0.60]], [[0.20, 0.08, 0.72]]
-    of = {HeadColumn(ids.OUTPUT_NORM_SHARE, View.RAW, ""): Fake(first, second=second)}
+    of = {HeadKey(ids.OUTPUT_NORM_SHARE, SinkView.RAW, ""): Fake(first, second=second)}
     found = outputs(fake_results(of))
     assert found is not None
     # All sentences: 0.15, 0.19 and 0.66.
     assert "output norm: L0·H2, 66.0\u202f%; smallest: L0·H0, 15.0\u202f%;" in found.sentences[1]
     _, _, most, _, least = found.table.rows[0].cells
-    assert isinstance(most, Cell)
-    assert isinstance(least, Cell)
+    assert isinstance(most, NumberCell)
+    assert isinstance(least, NumberCell)
     assert (most.text, least.text) == ("66.0\u202f%", "15.0\u202f%")
 
 
 def test_flow_says_what_is_tied() -> None:
-    of = {HeadColumn(ids.OUTPUT_NORM_SHARE, View.RAW, ""): Fake([[0.2, 0.2, 0.6]] * 2)}
+    of = {HeadKey(ids.OUTPUT_NORM_SHARE, SinkView.RAW, ""): Fake([[0.2, 0.2, 0.6]] * 2)}
     found = outputs(fake_results(of))
     assert found is not None
     assert "fewest in layer 0 (tied with layer 1), " in found.sentences[0]
@@ -98,15 +98,15 @@ def test_flow_quotes_the_files_extremes(own: StackResults) -> None:
 
 
 def test_findings_questions_and_functions_say_what_is_tied() -> None:
-    even = HeadColumn(ids.ATTENTION_TO, View.RAW, "previous")
-    spread = HeadColumn(ids.VARIABILITY, View.RAW, "")
+    even = HeadKey(ids.ATTENTION_TO, SinkView.RAW, "previous")
+    spread = HeadKey(ids.VARIABILITY, SinkView.RAW, "")
     found = fake_results(
         {
             even: Fake([[0.8, 0.8, 0.1]], uniform=0.1, spread=0.001),
             spread: Fake([[0.5, 0.1, 0.1]], uniform=0.2, spread=0.001),
         }
     )
-    best = chosen(found, ids.ATTENTION_TO, View.RAW, "previous")
+    best = chosen(found, ids.ATTENTION_TO, SinkView.RAW, "previous")
     assert best is not None
     assert (best.head.head, best.tied) == (0, " (tied with L0·H1)")
     (finding,) = variability(found)
@@ -121,7 +121,7 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
 
 def test_the_place_of_a_head_says_that_it_is_tied() -> None:
     values = [[0.3, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1002, 0.05]]
-    found = fake_results({HeadColumn(ids.SINK_SHARE, View.RAW, ""): Fake(values)})
+    found = fake_results({HeadKey(ids.SINK_SHARE, SinkView.RAW, ""): Fake(values)})
     places = [strips(found, HeadName("self", 0, head))[0].place for head in range(8)]
     assert places == [
         "highest of 8 (tied with one other)",
@@ -134,7 +134,7 @@ def test_the_place_of_a_head_says_that_it_is_tied() -> None:
 
 def test_a_comparison_says_which_largest_changes_are_tied() -> None:
     both: Any = SimpleNamespace(pair=SimpleNamespace(a=SimpleNamespace(name="self")))
-    moves = Moved("weights", np.array([[0.1, 0.3001], [0.3004, np.nan]]), None, percent)
+    moves = DriftMeasure("weights", np.array([[0.1, 0.3001], [0.3004, np.nan]]), None, percent)
     (parts,) = moved_lead(both, [moves])
     text = "".join(part if isinstance(part, str) else part.text for part in parts)
     assert text.endswith("outputs: weights in L1·H0 (tied with L0·H1) by 30.0\u202f%.")

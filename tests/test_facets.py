@@ -12,7 +12,7 @@ from scipy import stats
 
 import grouped
 from grouped import ROWS, Collect
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.errors import ConfigError
 from headbook.inputs import Sentence
 from headbook.metrics import all_metrics
@@ -174,7 +174,8 @@ def test_differences_of_means_are_those_of_welchs_test() -> None:
     draw = np.random.default_rng(3)
     samples = draw.normal(0.3, 1, (14, 5)), draw.normal(0, 2, (11, 5))
     one, other = (
-        Ratios.of(x, np.ones_like(x), np.ones_like(x), np.zeros(len(x), np.int64)) for x in samples
+        RatioSums.of(x, np.ones_like(x), np.ones_like(x), np.zeros(len(x), np.int64))
+        for x in samples
     )
     found = contrast(one, other)
     test = stats.ttest_ind(*samples, equal_var=False)
@@ -185,7 +186,9 @@ def test_differences_of_means_are_those_of_welchs_test() -> None:
 
 
 def test_a_difference_without_spread_or_interval_is_no_evidence() -> None:
-    constant = Ratios.of(np.ones((4, 1)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4, np.int64))
-    single = Ratios.of(np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), np.zeros(1, np.int64))
+    constant = RatioSums.of(
+        np.ones((4, 1)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4, np.int64)
+    )
+    single = RatioSums.of(np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), np.zeros(1, np.int64))
     for other in (replace(constant, sums=2 * constant.sums), single):
         assert np.isnan([*contrast(constant, other)]).all()

@@ -11,7 +11,7 @@ import treebank
 from bare import Bare
 from headbook.model.embedding import FAMILIES
 from headbook.run.collect import collect
-from headbook.schema import Kind, Side
+from headbook.schema import ModelKind, Side
 from headbook.study.study import Study
 
 Folder = Callable[[str], Path]
@@ -19,29 +19,29 @@ SLOW = pytest.mark.slow
 
 # What every tokenizer puts around a text, and what sort of model it is.
 PATTERNS = {
-    "bert": ("[CLS] … [SEP]", Kind.ENCODER),
-    "roberta": ("<s> … </s>", Kind.ENCODER),
-    "distilbert": ("[CLS] … [SEP]", Kind.ENCODER),
-    "albert": ("[CLS] … [SEP]", Kind.ENCODER),
-    "electra": ("[CLS] … [SEP]", Kind.ENCODER),
-    "electra_small": ("[CLS] … [SEP]", Kind.ENCODER),
-    "modernbert": ("[CLS] … [SEP]", Kind.ENCODER),
-    "gpt2": ("…", Kind.DECODER),
-    "gpt_neox": ("…", Kind.DECODER),
-    "gpt_neox_serial": ("…", Kind.DECODER),
-    "opt": ("</s> …", Kind.DECODER),
-    "opt_after": ("</s> …", Kind.DECODER),
-    "llama": ("<s> …", Kind.DECODER),
-    "mistral": ("<s> …", Kind.DECODER),
-    "qwen2": ("…", Kind.DECODER),
-    "gemma3": ("<bos> …", Kind.DECODER),
-    "gpt_oss": ("<s> …", Kind.DECODER),
-    "t5": ("… </s>", Kind.ENCODER_DECODER),
-    "bart": ("<s> … </s>", Kind.ENCODER_DECODER),
-    "marian": ("… </s>", Kind.ENCODER_DECODER),
-    "phi": ("…", Kind.DECODER),
-    "gpt_neo": ("…", Kind.DECODER),
-    "mpnet": ("<s> … </s>", Kind.ENCODER),
+    "bert": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "roberta": ("<s> … </s>", ModelKind.ENCODER),
+    "distilbert": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "albert": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "electra": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "electra_small": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "modernbert": ("[CLS] … [SEP]", ModelKind.ENCODER),
+    "gpt2": ("…", ModelKind.DECODER),
+    "gpt_neox": ("…", ModelKind.DECODER),
+    "gpt_neox_serial": ("…", ModelKind.DECODER),
+    "opt": ("</s> …", ModelKind.DECODER),
+    "opt_after": ("</s> …", ModelKind.DECODER),
+    "llama": ("<s> …", ModelKind.DECODER),
+    "mistral": ("<s> …", ModelKind.DECODER),
+    "qwen2": ("…", ModelKind.DECODER),
+    "gemma3": ("<bos> …", ModelKind.DECODER),
+    "gpt_oss": ("<s> …", ModelKind.DECODER),
+    "t5": ("… </s>", ModelKind.ENCODER_DECODER),
+    "bart": ("<s> … </s>", ModelKind.ENCODER_DECODER),
+    "marian": ("… </s>", ModelKind.ENCODER_DECODER),
+    "phi": ("…", ModelKind.DECODER),
+    "gpt_neo": ("…", ModelKind.DECODER),
+    "mpnet": ("<s> … </s>", ModelKind.ENCODER),
 }
 GROUPED = {"llama", "mistral", "qwen2", "gemma3", "gpt_oss"}
 ADDED_POSITIONS = {
@@ -126,7 +126,7 @@ def test_sizes_and_special_tokens_are_found_by_watching(
         assert (stack.n_layers, stack.n_heads) == (tiny.LAYERS, tiny.HEADS)
         assert stack.n_key_heads == (2 if name in GROUPED else tiny.HEADS)
         assert stack.attention_layers == (0, 1)
-        assert stack.causal == (stack.name == "decoder" or PATTERNS[name][1] is Kind.DECODER)
+        assert stack.causal == (stack.name == "decoder" or PATTERNS[name][1] is ModelKind.DECODER)
         assert stack.head_width == tiny.WIDTH // tiny.HEADS
 
 

@@ -14,10 +14,10 @@ import torch
 
 from headbook.cli.main import _judge
 from headbook.config import Config
-from headbook.errors import MissingError, ModelError, OutputError
+from headbook.errors import ModelError, OutputError, PartialResultError
 from headbook.model import forward
 from headbook.run.collect import collect
-from headbook.run.retries import HALVINGS, ShardResult, Tally, in_smaller_batches, tried
+from headbook.run.retries import MAX_HALVINGS, RunLog, ShardResult, in_smaller_batches, tried
 from headbook.run.shards import SHARD
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
@@ -173,7 +173,7 @@ def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) ->
     assert "could not be measured" in (tmp_path / "site/index.html").read_text(encoding="utf-8")
     methods = (tmp_path / "site/methods.html").read_text(encoding="utf-8")
     assert "texts.txt:1, " in methods
-    with pytest.raises(MissingError, match="could not be measured"):
+    with pytest.raises(PartialResultError, match="could not be measured"):
         _judge(Config(), (), study.manifest.lacking)
 
 
@@ -218,7 +218,7 @@ def test_smaller_batches_have_an_end() -> None:
 
     with pytest.raises(MemoryError):
         in_smaller_batches(full, 2048)
-    assert budgets == [2048 >> halved for halved in range(HALVINGS + 1)]
+    assert budgets == [2048 >> halved for halved in range(MAX_HALVINGS + 1)]
 
 
 def test_another_error_is_not_about_memory() -> None:
@@ -249,7 +249,7 @@ def test_where_every_shard_fails_the_run_ends() -> None:
             yield number, result
 
     with pytest.raises(ModelError, match="no shard could be measured; of shard 0: odd"):
-        list(Tally().sums(results()))
+        list(RunLog().sums(results()))
     assert came == [0, 1, 2]
     with pytest.raises(ModelError, match="no shard"):
-        list(Tally().sums(failing[:2]))
+        list(RunLog().sums(failing[:2]))

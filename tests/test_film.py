@@ -19,7 +19,7 @@ import training
 import treebank
 from filmed import OPTIONS, REVISIONS, command
 from headbook.charts.film import FIRST, spark, step_areas, step_axis
-from headbook.comparison.film import Film, Shot, film, steps_of
+from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
 from headbook.comparison.film_steps import INDUCTION
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
@@ -28,7 +28,7 @@ from headbook.pages.film import film as film_lead
 from headbook.pages.film import filmmeasure
 from headbook.pages.film.film import FilmPage, film_page
 from headbook.pages.film.parts import DrawnFilm
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 from headbook.run import models
 from headbook.run.arguments import checkpoints
 from headbook.run.models import study_at
@@ -44,10 +44,10 @@ TITLE = "Three"
 KEYS = ["layer", "head", "metric", "view", "label"]
 
 
-def shots(folder: Path) -> list[Shot]:
+def shots(folder: Path) -> list[FilmedCheckpoint]:
     """The studies inside a folder."""
     places = sorted(file.parent for file in folder.glob("*/manifest.json"))
-    return [Shot(place.name, partial(Study.load, place)) for place in places]
+    return [FilmedCheckpoint(place.name, partial(Study.load, place)) for place in places]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_pages_say_what_is_missing(place: Path, tmp_path: Path) -> None:
     """Without importance there is no loss."""
     study = Study.load(place / "studies" / "step-0")
     without = replace(study, corpus_sums=replace(study.corpus_sums, removals=None))
-    found = film([Shot("a", lambda: without), Shot("b", lambda: without)])
+    found = film([FilmedCheckpoint("a", lambda: without), FilmedCheckpoint("b", lambda: without)])
     assert not found.named
     assert found.steps.tolist() == [0, 1]
     render_film(found, tmp_path / "site")
@@ -214,9 +214,9 @@ def test_another_shape_is_refused(place: Path) -> None:
     study = Study.load(place / "studies" / "step-20")
     (stack,) = study.manifest.stacks
     wider = replace(study.manifest, stacks=(replace(stack, causal=False),))
-    other = Shot("b", lambda: replace(study, manifest=wider))
+    other = FilmedCheckpoint("b", lambda: replace(study, manifest=wider))
     with pytest.raises(StudyError, match=r"^a has 2 × 4 heads .* of one model"):
-        film([Shot("a", lambda: study), other])
+        film([FilmedCheckpoint("a", lambda: study), other])
 
 
 @pytest.mark.parametrize(
@@ -313,12 +313,12 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
     given = at, ["some.txt"], Config()
     if fails:
         with pytest.raises(ModelError):
-            study_at(*given, discard=True, progress=Silent())
+            study_at(*given, discard=True, progress=NoProgress())
     else:
-        study_at(*given, kept=tmp_path, discard=True, progress=Silent())
+        study_at(*given, kept=tmp_path, discard=True, progress=NoProgress())
         assert (tmp_path / "step20" / "manifest.json").is_file()
         monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
-        study_at(*given, kept=tmp_path, discard=True, progress=Silent())
+        study_at(*given, kept=tmp_path, discard=True, progress=NoProgress())
     assert gone == [frozenset({"new"})]
 
 
@@ -434,7 +434,7 @@ def peak(number: int, study: Path) -> int:
     """The most memory that a film of so many checkpoints takes, in bytes."""
     gc.collect()
     tracemalloc.start()
-    film([Shot(f"step-{n}", partial(Study.load, study)) for n in range(number)])
+    film([FilmedCheckpoint(f"step-{n}", partial(Study.load, study)) for n in range(number)])
     found = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return found

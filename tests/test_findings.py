@@ -10,13 +10,21 @@ from headbook.metrics import all_metrics
 from headbook.report import findings
 from headbook.report.findings import attention, find, states
 from headbook.report.results import StackResults, results
-from headbook.schema import Baseline, HeadColumn, Space, State, TokenColumn, Twin, View
+from headbook.schema import (
+    Baseline,
+    BaselineRun,
+    EmbeddingSpace,
+    HeadKey,
+    ResidualPoint,
+    SinkView,
+    TokenKey,
+)
 from sites import Site
 
-FIRST, SECOND = (Twin(Baseline.UNTRAINED, seed) for seed in range(2))
-DISTANCE = HeadColumn("attention_distance", View.RAW, "")
-SHARE = HeadColumn("sink_share", View.RAW, "")
-VARIABILITY = HeadColumn("variability", View.RAW, "")
+FIRST, SECOND = (BaselineRun(Baseline.UNTRAINED, seed) for seed in range(2))
+DISTANCE = HeadKey("attention_distance", SinkView.RAW, "")
+SHARE = HeadKey("sink_share", SinkView.RAW, "")
+VARIABILITY = HeadKey("variability", SinkView.RAW, "")
 
 
 def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() -> None:
@@ -57,7 +65,7 @@ def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
 
 
 def cosines(values: list[float], spread: float = 0.01) -> StackResults:
-    column = TokenColumn("cosine_to_input", State.OUT, None, "all")
+    column = TokenKey("cosine_to_input", ResidualPoint.OUT, None, "all")
     return fake_results(NO_ESTIMATES, tokens={column: (values, spread)})
 
 
@@ -74,7 +82,7 @@ def test_tokens_drift_only_if_the_ends_are_apart() -> None:
 
 def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
     def of(values: list[float]) -> list[str]:
-        column = TokenColumn("vocabulary_rank", State.OUT, Space.RAW, "all")
+        column = TokenKey("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
         return finding_texts(
             states.own_word, fake_results(NO_ESTIMATES, tokens={column: (values, 0.01)})
         )
@@ -91,18 +99,18 @@ def everything(stack: str = "self") -> StackResults:
     labels = {name: metric.labels for name, metric in all_metrics().items()}
     rising = np.linspace(0.05, 0.98, 12).reshape(4, 3)
     numbers = {
-        HeadColumn(name, view, label): Fake(rising + (name == "pos_received_ratio"), uniform=0.01)
+        HeadKey(name, view, label): Fake(rising + (name == "pos_received_ratio"), uniform=0.01)
         for name in (
             "attention_distance", "sink_share", "positional_argmax", "dependency_excess",
             "pos_received_ratio", "pos_received", "variability", "rare_word_focus",
             "induction_score", "duplicate_score", "previous_score", "attention_to",
             "dependency_alignment",
         )
-        for view in View
+        for view in SinkView
         for label in labels[name]
     }  # fmt: skip
     trees = {"f1": rising, "right_branching": 0.1 + 0 * rising}
-    numbers |= {HeadColumn("phrase_trees", View.NOSINK, x): Fake(v) for x, v in trees.items()}
+    numbers |= {HeadKey("phrase_trees", SinkView.NOSINK, x): Fake(v) for x, v in trees.items()}
     return fake_results(numbers, stack=stack)
 
 
@@ -134,7 +142,7 @@ def test_a_sentence_has_at_most_thirty_words_and_begins_with_none_of_its_numbers
 
 def test_what_rests_on_few_observations_is_not_said() -> None:
     """Each half of the sentences must have ten that tell as much as each other."""
-    column = HeadColumn("attention_to", View.RAW, "previous")
+    column = HeadKey("attention_to", SinkView.RAW, "previous")
     for sentences, amount in ((18, 0), (20, 1)):
         of = fake_results({column: Fake([[0.9]])}, sentences=sentences)
         assert len(finding_texts(attention.neighbours, of)) == amount

@@ -11,21 +11,21 @@ from headbook.report.findings import find, language
 from headbook.report.findings.language import relations
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.schema import HeadColumn, View
+from headbook.schema import HeadKey, SinkView
 from testedrelations import chosen_tests
 
 NAN = float("nan")
-EXCESS = HeadColumn("dependency_excess", View.NOSINK, "surface")
-RARE = HeadColumn("rare_word_focus", View.NOSINK, "")
+EXCESS = HeadKey("dependency_excess", SinkView.NOSINK, "surface")
+RARE = HeadKey("rare_word_focus", SinkView.NOSINK, "")
 
 
 def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
     def of(top: float) -> StackResults:
         ratios = {"NOUN": [[0.9, 1.1]], "VERB": [[top, 0.7]]}
         return fake_results(
-            {HeadColumn("pos_received_ratio", View.RENORM, t): Fake(v) for t, v in ratios.items()}
-            | {HeadColumn("pos_received", View.RENORM, t): Fake([[0.2, 0.3]]) for t in ratios}
-            | {HeadColumn("sink_share", View.RAW, ""): Fake([[0.6, 0.3]], 0.1)}
+            {HeadKey("pos_received_ratio", SinkView.RENORM, t): Fake(v) for t, v in ratios.items()}
+            | {HeadKey("pos_received", SinkView.RENORM, t): Fake([[0.2, 0.3]]) for t in ratios}
+            | {HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.6, 0.3]], 0.1)}
         )
 
     (text,) = finding_texts(language.parts_of_speech, of(2.5))
@@ -41,14 +41,14 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
     low = Fake([[0.9, 1.0]])
     assert not finding_texts(
         language.parts_of_speech,
-        fake_results({HeadColumn("pos_received_ratio", View.RENORM, "NOUN"): low}),
+        fake_results({HeadKey("pos_received_ratio", SinkView.RENORM, "NOUN"): low}),
     )
 
 
 def test_dependencies_are_followed_only_above_uniform_attention() -> None:
-    column = HeadColumn("dependency_alignment", View.RAW, "either")
+    column = HeadKey("dependency_alignment", SinkView.RAW, "either")
     near = {
-        HeadColumn("attention_to", View.RAW, label): Fake([[0.1, share]])
+        HeadKey("attention_to", SinkView.RAW, label): Fake([[0.1, share]])
         for label, share in (("previous", 0.5), ("next", 0.2))
     }
     numbers = {column: Fake([[0.2, 0.4]], uniform=0.1), **near}
@@ -88,7 +88,7 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
 ) -> None:
     def of(heads: list[float], spread: float = 0.01) -> list[str]:
         numbers = {label: Fake([heads], spread=spread), baseline: Fake([[0.4, 0.4]], spread=spread)}
-        columns = {HeadColumn(metric, View.NOSINK, x): fake for x, fake in numbers.items()}
+        columns = {HeadKey(metric, SinkView.NOSINK, x): fake for x, fake in numbers.items()}
         return finding_texts(rule, fake_results(columns))
 
     (above,) = of([0.3, 0.5])

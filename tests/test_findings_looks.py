@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
-from headbook.report.findings import CHOICE, REPORT, attention
+from headbook.report.findings import HELD_OUT, SELECTION, attention
 from headbook.report.wording import interval, number
-from headbook.schema import Baseline, HeadColumn, Twin, View
+from headbook.schema import Baseline, BaselineRun, HeadKey, SinkView
 from ratios import Part, ratio
 
-DISTANCE = HeadColumn("attention_distance", View.RAW, "")
-SHARE = HeadColumn("sink_share", View.RAW, "")
-CARRIED = HeadColumn("sink_norm_share", View.RAW, "")
-VARIABILITY = HeadColumn("variability", View.RAW, "")
+DISTANCE = HeadKey("attention_distance", SinkView.RAW, "")
+SHARE = HeadKey("sink_share", SinkView.RAW, "")
+CARRIED = HeadKey("sink_norm_share", SinkView.RAW, "")
+VARIABILITY = HeadKey("variability", SinkView.RAW, "")
 ONE_FAR = [[3, 3], [1, 1], [8, 8], [2, 2]]  # layers look near, but for one
 
 
-def argmax(offset: int) -> HeadColumn:
-    return HeadColumn("positional_argmax", View.RAW, str(offset))
+def argmax(offset: int) -> HeadKey:
+    return HeadKey("positional_argmax", SinkView.RAW, str(offset))
 
 
 def written(value: float, low: float, high: float, *, share: bool = False) -> str:
@@ -30,12 +30,12 @@ def written(value: float, low: float, high: float, *, share: bool = False) -> st
 def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
     """By a textbook's formula, from the very sentences."""
     fake = Fake([[0.2, 0.5], [0.3, 0.1]], spread=0.1, second=[[0.2, 0.4], [0.9, 0.1]])
-    column = HeadColumn("attention_to", View.RAW, "previous")
+    column = HeadKey("attention_to", SinkView.RAW, "previous")
     (text,) = finding_texts(attention.neighbours, fake_results({column: fake}))
     parts = [
         Part(0.4 + 0.1 * sign, 1, 1)
         for sign, half in zip(up_and_down(SENTENCES), half_of(SENTENCES), strict=True)
-        if half == REPORT
+        if half == HELD_OUT
     ]
     expected = ratio(parts, (0, 1))
     assert text.startswith("Most attention to the previous token: L0·H1, ")
@@ -44,10 +44,10 @@ def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
 
 def test_a_head_is_never_chosen_on_the_half_on_which_it_is_reported() -> None:
     lucky = Fake([[0.3, 0.2]], second=[[0.3, 0.9]])
-    column = HeadColumn("attention_to", View.RAW, "next")
+    column = HeadKey("attention_to", SinkView.RAW, "next")
     (text,) = finding_texts(attention.neighbours, fake_results({column: lucky}))
     assert ": L0·H0, " in text
-    assert CHOICE != REPORT
+    assert SELECTION != HELD_OUT
 
 
 def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
@@ -87,7 +87,9 @@ def test_a_run_that_is_farthest_by_luck_is_not() -> None:
     ],
 )
 def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) -> None:
-    twins_ = {Twin(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)}
+    twins_ = {
+        BaselineRun(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)
+    }
     of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
     (text,) = finding_texts(attention.trend, of)
     assert says in text
@@ -95,8 +97,8 @@ def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) ->
 
 
 def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
-    shuffled = {Twin(Baseline.SHUFFLED, 0): {DISTANCE: Fake(ONE_FAR)}}
-    nobody: dict[Twin, Any] = {}
+    shuffled = {BaselineRun(Baseline.SHUFFLED, 0): {DISTANCE: Fake(ONE_FAR)}}
+    nobody: dict[BaselineRun, Any] = {}
     for twin in (nobody, shuffled):
         of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
         assert "random weights" not in finding_texts(attention.trend, of)[0]
@@ -171,7 +173,7 @@ def test_variability_names_both_ends_where_they_are_apart() -> None:
 
 
 def test_heads_on_random_tokens_need_forty_per_cent() -> None:
-    column = HeadColumn("induction_score", View.RAW, "")
+    column = HeadKey("induction_score", SinkView.RAW, "")
     fake = Fake([[0.9, 0.39], [0.1, 0.5]], uniform=0.01)
     (finding,) = attention.repeated_tokens(fake_results({column: fake}, causal=True))
     assert "Two induction heads on repeated random tokens" in finding.text
@@ -184,7 +186,7 @@ def test_heads_on_random_tokens_need_forty_per_cent() -> None:
 
 @pytest.mark.parametrize("label", ["previous", "next"])
 def test_a_neighbour_is_named_only_above_uniform_attention(label: str) -> None:
-    column = HeadColumn("attention_to", View.RAW, label)
+    column = HeadKey("attention_to", SinkView.RAW, label)
     assert finding_texts(attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.3)}))
     assert not finding_texts(
         attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.4)})

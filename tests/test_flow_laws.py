@@ -11,7 +11,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from headbook.attention.flow import (
-    Block,
+    AttentionBlock,
     LayerFlow,
     half_step,
     lengths,
@@ -20,27 +20,27 @@ from headbook.attention.flow import (
     ratio,
     split,
 )
-from headbook.model.attention_hook import Attention
-from headbook.model.output_projection import Projection
-from headbook.schema import Rollout
+from headbook.model.attention_hook import AttentionCall
+from headbook.model.output_projection import OutputProjection
+from headbook.schema import RolloutKind
 
 
-def block(width: int, heads: int, *, closed: bool) -> Block:
+def block(width: int, heads: int, *, closed: bool) -> AttentionBlock:
     """An attention block with random weights, with a norm after it or without."""
-    projection = Projection(torch.nn.Linear(heads * width, 6, dtype=torch.float64))
+    projection = OutputProjection(torch.nn.Linear(heads * width, 6, dtype=torch.float64))
     norm = torch.nn.LayerNorm(6, dtype=torch.float64)
     torch.nn.init.normal_(norm.weight)
     torch.nn.init.normal_(norm.bias)
-    return Block(projection, outer=norm if closed else None)
+    return AttentionBlock(projection, outer=norm if closed else None)
 
 
-def call(weights: torch.Tensor, key_heads: int = 4, width: int = 3) -> Attention:
+def call(weights: torch.Tensor, key_heads: int = 4, width: int = 3) -> AttentionCall:
     """An attention call with random values. ``weights``: *Shape:* ``(sentence, head, n, n)``."""
     n = weights.shape[-1]
     value = torch.randn(len(weights), key_heads, n, width, dtype=torch.float64)
     shared = value.repeat_interleave(weights.shape[1] // key_heads, 1)
     output = (weights @ shared).transpose(1, 2)
-    return Attention(None, None, None, value, None, weights, output)
+    return AttentionCall(None, None, None, value, None, weights, output)
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -127,7 +127,7 @@ def test_without_mixing_rollout_is_the_token_itself() -> None:
 
 
 def test_a_kind_of_rollout_that_is_not_there_has_no_value() -> None:
-    view = LayerFlow(None, {Rollout.HALF: torch.eye(2)[None]})
+    view = LayerFlow(None, {RolloutKind.HALF: torch.eye(2)[None]})
     assert view.mixing is None
-    assert view.own(Rollout.MEASURED) is None
+    assert view.own(RolloutKind.MEASURED) is None
     assert replace(view, split=torch.ones(2, 1, 2)).mixing is not None

@@ -20,7 +20,7 @@ from headbook.pages.flow import FlowPage, flow_page, outputs
 from headbook.pages.parts.rollout import COLOURS, MOST_TOKENS, sources
 from headbook.report.results import results
 from headbook.report.wording import percent, unbroken
-from headbook.schema import HeadColumn, State, TokenColumn, View
+from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
 from pages import data_file, elements, html_of, text_of
@@ -29,7 +29,7 @@ from sites import make_study
 from tabled import text as text_of_cell
 
 METRICS = "output_norm_share," + ",".join(m.id for m in flow_metrics(all_metrics().values()))
-SHARE = HeadColumn("output_norm_share", View.RAW, "")
+SHARE = HeadKey("output_norm_share", SinkView.RAW, "")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_charts_write_shares_in_per_cent_as_tables_do(study: Study) -> None:
 
 def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
     def message(function: list[float], content: list[float]) -> tuple[str, ...]:
-        column = TokenColumn("mixing_ratio", State.MID, None, "all")
+        column = TokenKey("mixing_ratio", ResidualPoint.MID, None, "all")
         tokens = {
             column: ([0.3, 0.2, 0.25], 0.01),
             column._replace(label="function"): (function, 0.01),

@@ -12,20 +12,20 @@ import torch
 import treebank
 from bare import Bare
 from headbook.attention.flow import blocks, split
-from headbook.attention.views import LayerAttention, Scopes
+from headbook.attention.views import LayerAttention, ViewMasks
 from headbook.errors import ModelError
 from headbook.metrics.outputs import output_norm_share
 from headbook.metrics.targets import sink_norm_share
 from headbook.model import output_projection
-from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.attention_hook import Attention
+from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import forward
-from headbook.model.intervention import Ablation, intervened
+from headbook.model.intervention import HeadAblation, intervened
 from headbook.model.load import Model, load_model
-from headbook.model.output_projection import Projection, is_factor, multiples, otherwise
+from headbook.model.output_projection import OutputProjection, is_factor, multiples, otherwise
 from headbook.passes.self_checks import PARTS
 from headbook.run.collect import collect
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.text.batch import Batch
 from test_capture import batch_of
 
@@ -44,7 +44,7 @@ class Layer(NamedTuple):
         given: by the block.
     """
 
-    call: Attention
+    call: AttentionCall
     view: LayerAttention
     module: Any
     value: torch.Tensor
@@ -100,13 +100,13 @@ def _layer(model: Model, architecture: Architecture, batch: Batch) -> Layer:
         for name in names
         if (part := getattr(module, name, None)) is not None
     ]
-    calls: dict[Call, Attention] = {}
+    calls: dict[AttentionPlace, AttentionCall] = {}
     forward(model, architecture, batch, calls.__setitem__)
     for handle in handles:
         handle.remove()
-    call = calls[Call("self", 1)]
+    call = calls[AttentionPlace("self", 1)]
     value = seen["v_proj"].unflatten(-1, (-1, WIDTH)).transpose(1, 2)
-    view = Scopes(batch, architecture.stacks).views("self", call)[View.RAW]
+    view = ViewMasks(batch, architecture.stacks).views("self", call)[SinkView.RAW]
     shared = value.repeat_interleave(SHARED, 1)
     z = (call.weights @ shared).transpose(1, 2)  # (sentence, query, head, width)
     factor = FACTORS[model.config.model_type](module, seen, z)
@@ -159,7 +159,7 @@ def test_norms_are_lengths_of_gated_values(
     """Also in blocks of one query each."""
     monkeypatch.setattr(output_projection, "BLOCK", block)
     it = case(name)
-    view = Scopes(it.batch, it.architecture.stacks).views("self", it.layer.call)[View.RAW]
+    view = ViewMasks(it.batch, it.architecture.stacks).views("self", it.layer.call)[SinkView.RAW]
     found = sink_norm_share.measure(view)
     lengths = it.layer.brought.norm(dim=-1)
     counted = lengths * view.frame.counted[:, None, :, None]
@@ -204,7 +204,7 @@ def test_a_replaced_head_changes_the_block_by_what_the_gate_lets_through(
     given: list[torch.Tensor] = []
     end = it.layer.module.o_proj
     handle = end.register_forward_hook(lambda _, __, output: given.append(output))
-    heads.run(it.batch, Ablation({Call("self", 1): table}, lambda *_: instead))
+    heads.run(it.batch, HeadAblation({AttentionPlace("self", 1): table}, lambda *_: instead))
     handle.remove()
     change = (instead - it.layer.call.output) * it.layer.factor
     expected = change[:, :, 2] @ end.weight[:, 2 * WIDTH : 3 * WIDTH].T
@@ -276,7 +276,7 @@ def test_a_study_lacks_nothing_but_lengths_of_single_keys(
 def test_no_call_is_lost_where_a_projection_does_not_run(case: Cases) -> None:
     it = case("laguna")
     ends = it.architecture.ends
-    other = Projection(torch.nn.Linear(1, 1), gated=True)
+    other = OutputProjection(torch.nn.Linear(1, 1), gated=True)
     broken = replace(ends, projections={**ends.projections, ("self", 0): other})
     architecture = replace(it.architecture, ends=broken)
     with pytest.raises(ModelError, match="leaves out the output projection of stack self, layer 0"):

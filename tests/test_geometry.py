@@ -13,7 +13,7 @@ from scipy.stats import ortho_group
 import naive_geometry as naive
 import tiny
 from bare import Bare, Given
-from headbook.analysis.state_vectors import MINIBATCH, NO_KIND, Cloud, Sample
+from headbook.analysis.state_vectors import MINIBATCH, NO_KIND, StateVectors, TokenSample
 from headbook.metrics import all_metrics, layer_metrics
 from headbook.metrics.base import LayerMetric
 from headbook.metrics.geometry import layer_cka
@@ -108,7 +108,7 @@ def test_every_number_equals_the_naive_computation(
         layer = number % 3 - 1
         part = table[(table["stack"] == stack) & (table["layer"].fillna(-1) == layer)]
         assert set(part["sentences"]) <= {14, 0}
-        for (metric, label), twin in naive.TWINS.items():
+        for (metric, label), twin in naive.NAIVE.items():
             row = part[(part["metric"] == metric) & (part["label"] == label)]
             assert len(row) == 1
             assert row["value"].item() == pytest.approx(twin(tokens), rel=0, abs=FAMILIES[family])
@@ -136,14 +136,14 @@ def made(n_sentences: int = 9, width: int = 6, seed: int = 0, longest: int = 9) 
     )
 
 
-def cloud_of(tokens: naive.Tokens, seed: int = 0) -> Cloud:
+def cloud_of(tokens: naive.Tokens, seed: int = 0) -> StateVectors:
     """The same as metrics see it."""
-    sample = Sample(np.array(tokens.sentence), np.array(tokens.kind), seed)
-    return Cloud(sample, tokens.vectors, Cloud(sample, tokens.start))
+    sample = TokenSample(np.array(tokens.sentence), np.array(tokens.kind), seed)
+    return StateVectors(sample, tokens.vectors, StateVectors(sample, tokens.start))
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("metric", "label"), naive.TWINS)
+@pytest.mark.parametrize(("metric", "label"), naive.NAIVE)
 def test_values_and_intervals_equal_those_of_every_sentence_left_out(
     metric: str, label: str, seed: int
 ) -> None:
@@ -152,7 +152,7 @@ def test_values_and_intervals_equal_those_of_every_sentence_left_out(
     estimate = METRICS[metric].measure(cloud_of(tokens))[label]
     ratios = kept([[estimate]], 12)
     low, high = (float(end[0, 0]) for end in ratios.interval())
-    twin = naive.TWINS[metric, label]
+    twin = naive.NAIVE[metric, label]
     assert float(ratios.value[0, 0]) == pytest.approx(twin(tokens), rel=0, abs=1e-9)
     assert (low, high) == pytest.approx(naive.interval(tokens, twin), rel=0, abs=1e-9)
 
@@ -198,7 +198,7 @@ def test_the_effective_rank_equals_the_naive_computation() -> None:
 
 def products(*states_: Floats) -> GeometrySums:
     """What a pass keeps of some states."""
-    sample = Sample(np.array(LONG.sentence), np.array(LONG.kind))
+    sample = TokenSample(np.array(LONG.sentence), np.array(LONG.kind))
     found = sum(
         layer_cka.measure([state[tokens] for state in states_]) for tokens in sample.minibatches
     )
@@ -238,8 +238,8 @@ def test_the_effective_rank_of_even_directions_is_their_number() -> None:
         rows[np.arange(len(rows)), places % rank] = 7.0 * (-1) ** (places // rank)
         # Each minibatch has every second token: each direction as often one way as the other.
         turned = rows @ ortho_group.rvs(8, random_state=1)
-        sample = Sample(np.repeat([0, 1], MINIBATCH), np.zeros(len(rows), dtype=np.int64))
-        value = METRICS["effective_rank"].measure(Cloud(sample, turned))[""].value
+        sample = TokenSample(np.repeat([0, 1], MINIBATCH), np.zeros(len(rows), dtype=np.int64))
+        value = METRICS["effective_rank"].measure(StateVectors(sample, turned))[""].value
         assert value == pytest.approx(naive.effective_rank(turned), rel=0, abs=1e-9)
         assert value == pytest.approx(rank, rel=0.02)
 
@@ -247,7 +247,9 @@ def test_the_effective_rank_of_even_directions_is_their_number() -> None:
 def test_anisotropy_is_one_where_all_vectors_point_the_same_way() -> None:
     tokens = made()
     same = np.outer(np.arange(1.0, len(tokens.sentence) + 1), np.ones(6))
-    assert Cloud(cloud_of(tokens).sample, same).anisotropy.value == pytest.approx(1, abs=1e-12)
+    assert StateVectors(cloud_of(tokens).sample, same).anisotropy.value == pytest.approx(
+        1, abs=1e-12
+    )
 
 
 def test_contributions_of_dimensions_add_up_to_the_anisotropy() -> None:
@@ -259,14 +261,14 @@ def test_a_large_dimension_is_found_and_does_nothing_once_standardised() -> None
     tokens = made()
     vectors = np.random.default_rng(5).normal(size=tokens.vectors.shape)
     vectors[:, 4] = vectors[:, 4] + 50
-    estimates = METRICS["anisotropy"].measure(Cloud(cloud_of(tokens).sample, vectors))
-    assert Cloud(cloud_of(tokens).sample, vectors).outliers[0] == 4
+    estimates = METRICS["anisotropy"].measure(StateVectors(cloud_of(tokens).sample, vectors))
+    assert StateVectors(cloud_of(tokens).sample, vectors).outliers[0] == 4
     assert estimates["raw"].value > 0.95
     assert abs(estimates["standardised"].value) < 0.1
     assert abs(estimates["without_outliers"].value) < 0.3
 
 
-def values(cloud: Cloud) -> dict[tuple[str, str], float]:
+def values(cloud: StateVectors) -> dict[tuple[str, str], float]:
     return {
         (metric.id, label): estimate.value
         for metric in METRICS.values()
@@ -276,14 +278,14 @@ def values(cloud: Cloud) -> dict[tuple[str, str], float]:
 
 def test_a_state_with_a_vector_of_zeros_has_no_cosine() -> None:
     tokens = made(40)
-    cloud = Cloud(cloud_of(tokens).sample, np.zeros_like(tokens.vectors))
+    cloud = StateVectors(cloud_of(tokens).sample, np.zeros_like(tokens.vectors))
     assert np.isnan([*values(cloud).values()]).all()
 
 
 def test_one_sentence_has_no_number_that_needs_two() -> None:
     tokens = made(1, longest=2)
     assert len(tokens.sentence) == 1
-    cloud = Cloud(cloud_of(tokens).sample, tokens.vectors)
+    cloud = StateVectors(cloud_of(tokens).sample, tokens.vectors)
     there = {name for name, value in values(cloud).items() if not np.isnan(value)}
     assert there == {("standardised_cosine", "raw")}
 
@@ -291,7 +293,7 @@ def test_one_sentence_has_no_number_that_needs_two() -> None:
 def test_kinds_that_never_recur_have_no_self_similarity() -> None:
     tokens = made(30)
     kinds = np.arange(len(tokens.sentence))
-    cloud = Cloud(Sample(np.array(tokens.sentence), kinds), tokens.vectors)
+    cloud = StateVectors(TokenSample(np.array(tokens.sentence), kinds), tokens.vectors)
     found = values(cloud)
     for metric in ("self_similarity", "maximum_explainable_variance"):
         assert all(np.isnan(v) for (name, _), v in found.items() if name == metric)
@@ -299,16 +301,16 @@ def test_kinds_that_never_recur_have_no_self_similarity() -> None:
 
 
 @cache
-def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[str]]:
+def recorded(folder: Path, place: Path, budget: int) -> tuple[list[StateVectors], list[str]]:
     """The clouds that metrics see, and the texts that were taken, in their order."""
-    clouds: list[Cloud] = []
+    clouds: list[StateVectors] = []
     taken: list[str] = []
 
-    def keep(cloud: Cloud) -> dict[str, Any]:
+    def keep(cloud: StateVectors) -> dict[str, Any]:
         clouds.append(cloud)
         return {"": cloud.anisotropy}
 
-    class Recording(state_geometry.Geometer):
+    class Recording(state_geometry.StateGeometry):
         def within(self, items: Any) -> Any:
             found = super().within(items)
             taken.extend(item.sentence.text for item in found)
@@ -317,12 +319,12 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
         def sums(self, found: Any) -> Any:
             metric = METRICS["effective_rank"]
             fake = LayerMetric(**{**vars(metric), "measure": keep})
-            return state_geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(
+            return state_geometry.StateGeometry(self.model, self.architecture, (fake,), (), 0).sums(
                 found
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headbook.run.collect.Geometer", Recording)
+        patch.setattr("headbook.run.collect.StateGeometry", Recording)
         run(place, folder, TEXTS, batch_tokens=budget)
     return clouds, taken
 

@@ -12,7 +12,7 @@ import headbook
 from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import all_metrics
 from headbook.pages.geometry import HEADINGS, GeometryPage, geometry_page
-from headbook.pages.parts.table import Cell
+from headbook.pages.parts.table import NumberCell
 from headbook.report.results import results
 from headbook.report.wording import interval, is_share, number
 from headbook.study.state_geometry import CKA, GeometrySums
@@ -142,7 +142,7 @@ def test_every_interval_is_that_of_the_file_and_constants_have_none(study: Study
         metrics = [named[text(title)] for title, n in table.groups for _ in range(n)]
         for row, state in zip(table.rows, [np.nan, 0, 1], strict=True):
             for metric, heading, cell in zip(metrics, table.columns[1:], row.cells, strict=True):
-                assert isinstance(cell, Cell)
+                assert isinstance(cell, NumberCell)
                 label = labels[str(heading)]
                 found = file[(file["metric"] == metric.id) & (file["label"] == label)]
                 found = found[found["layer"].isna() if np.isnan(state) else found["layer"] == state]

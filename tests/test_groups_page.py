@@ -22,7 +22,7 @@ from headbook.analysis.accumulators import Estimate
 from headbook.pages.groups import FEW_SENTENCES, MOST_ROWS, GroupsPage, groups_page
 from headbook.pages.head import head_pages
 from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.table import Cell, Row, Table
+from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.results import StackResults, results
 from headbook.site.archive import anonymise
 from headbook.study import tables
@@ -122,13 +122,13 @@ def test_heads_that_differ_have_the_numbers_of_the_table(
                 numbers.append(float(at["value"].item()))
                 assert read(text(cell)) == pytest.approx(numbers[-1], abs=0.0051)
             difference = row.cells[-3]
-            assert isinstance(difference, Cell)
+            assert isinstance(difference, NumberCell)
             assert read(difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
             low, high = (read(end) for end in ends(difference))
             assert low <= read(difference.text) <= high
 
 
-def compared(table: Table, row: Row) -> list[tuple[str, Any]]:
+def compared(table: PageTable, row: Row) -> list[tuple[str, Any]]:
     """The two groups of a row with their numbers; of only two, the titles name them."""
     if "its value" not in table.columns:
         return [(text(table.columns[i]), row.cells[i - 1]) for i in (2, 3)]
@@ -146,7 +146,7 @@ def head_name_of(row: Any) -> str:
     return f"L{row.layer}·H{row.head}"
 
 
-def ends(cell: Cell) -> tuple[str, str]:
+def ends(cell: NumberCell) -> tuple[str, str]:
     """The ends of a difference's interval, each with the unit of the difference."""
     low, high = cell.interval.strip("[]").split(", ")
     unit = " points" if cell.text.endswith(" points") else ""
@@ -324,7 +324,7 @@ def test_a_long_table_has_what_groups_are_compared_by_alone(
     whole = study.groups
     monkeypatch.setattr(tables, "MOST_ROWS", 10)
     for headlines in (("sink_share", "attention_to"), ("none",)):
-        monkeypatch.setattr(tables, "HEADLINES", headlines)
+        monkeypatch.setattr(tables, "MAIN_METRICS", headlines)
         less = tables.groups_table(study.corpus_sums.heads, {"self": (0, 1)})
         kept = {*headlines} & {*whole["metric"]} or {
             study.corpus_sums.heads["self"].table.columns[0].metric

@@ -15,7 +15,7 @@ from headbook.comparison.head_pairs import listed_sentences, paired_stacks
 from headbook.pages.comparison.parts import nats
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.report.wording import head_file, head_page
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName, MappedSentence, MapSample, heads_of
 from headbook.study.study import Study
 from naive_comparison import divergence
@@ -74,7 +74,7 @@ def test_maps_on_a_page_are_the_stored_ones(compared: Callable[[str], Compared])
 def test_the_lead_has_the_mean_over_all_queries(compared: Callable[[str], Compared]) -> None:
     site = compared("tuned")
     found = site.found.heads["self"]
-    column = found.column(PATTERN_DRIFT, str(View.RAW))
+    column = found.column(PATTERN_DRIFT, str(SinkView.RAW))
     text = text_of(html_of(site.folder / head_page(HEAD)))
     assert column is not None
     value = nats(float(found.value[HEAD.layer, HEAD.head, column]))

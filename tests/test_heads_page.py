@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
-from headbook.metrics.base import Chart
+from headbook.metrics.base import ChartKind
 from headbook.pages import heads as effectvalues
 from headbook.pages.heads import (
     ASKED,
@@ -22,12 +22,12 @@ from headbook.pages.heads import (
     list_data,
 )
 from headbook.report import ablation
-from headbook.report.findings import CHOICE, REPORT, Link
-from headbook.report.head_facts import LEAST, LOOKS, head_facts
+from headbook.report.findings import HELD_OUT, SELECTION, Link
+from headbook.report.head_facts import KEY_KINDS, LEAST, head_facts
 from headbook.report.head_types import head_types, share
 from headbook.report.relations import HeadRelations, head_relations
 from headbook.report.results import StackResults, results
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import heads_of
 from naive_relations import SIMPLEST, drawn, half, head_hits, rule_hits, stored
@@ -118,9 +118,9 @@ def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
     keys = {column.key for column in columns(found)}
     assert len(keys) == len(columns(found))
     for metric in found["self"].metrics:
-        if metric.chart is Chart.PROFILE:
+        if metric.chart is ChartKind.PROFILE:
             assert not any(key.startswith(f"{metric.id}/") for key in keys)
-        elif metric.chart is not Chart.DISTANCES:
+        elif metric.chart is not ChartKind.DISTANCES:
             r = found["self"]
             labels = [x for x in metric.listed if r.has(metric.id, r.view(metric, x), x)]
             there = {f"{metric.id}/{label}" for label in labels}
@@ -166,12 +166,12 @@ def kish(words: "np.ndarray[Any, Any]") -> float:
 
 def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
     """The head with the best number on one half of the sentences; empty without observations."""
-    numbers = r.half(CHOICE, column.metric.id, column.views[r.stack.name], column.label)
+    numbers = r.half(SELECTION, column.metric.id, column.views[r.stack.name], column.label)
     best, sign = "", -1 if lowest else 1
     most = -math.inf
     for facts in head_facts(r):
         cell = facts.head.layer, facts.head.head
-        if numbers.effective[cell] >= FEW and sign * numbers.value[cell] > most:
+        if numbers.effective[cell] >= MIN_EFFECTIVE and sign * numbers.value[cell] > most:
             best, most = facts.href, sign * numbers.value[cell]
     return best
 
@@ -203,13 +203,13 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
         assert facts.label.word == (head_type.family if head_type else "")
         assert facts.label.behind == (head_type.detail if head_type else "")
         gains = {}
-        for kind, word in LOOKS.items():
-            own = share(r, "attention_to", View.RAW, kind, cell).value
-            even = float(r.uniform("attention_to", View.RAW, kind).value[cell[0]])
+        for kind, word in KEY_KINDS.items():
+            own = share(r, "attention_to", SinkView.RAW, kind, cell).value
+            even = float(r.uniform("attention_to", SinkView.RAW, kind).value[cell[0]])
             if not math.isnan(own):
                 gains[word] = own - even
-        special = LOOKS["special"]
-        gains[special] -= gains[LOOKS["first"]] + gains[LOOKS["separator"]]
+        special = KEY_KINDS["special"]
+        gains[special] -= gains[KEY_KINDS["first"]] + gains[KEY_KINDS["separator"]]
         best = max(gains, key=lambda word: gains[word])
         assert facts.looks.word == (best if gains[best] >= LEAST else "")
 
@@ -226,9 +226,9 @@ def test_relations_of_heads_are_chosen_on_one_half_and_reported_on_the_other(see
     uniform[:, LABELS.index(EVEN)] = 0.3
     relations = head_relations(found, np.ones((LAYERS, HEADS), dtype=bool), uniform)
     assert isinstance(relations, HeadRelations)
-    first, second = (half(sentences, number) for number in (CHOICE, REPORT))
+    first, second = (half(sentences, number) for number in (SELECTION, HELD_OUT))
     words = {x: [[len([*s.cases(x)]) for s in part] for part in (first, second)] for x in LABELS}
-    enough = [x for x in LABELS if min(kish(np.array(part)) for part in words[x]) >= FEW]
+    enough = [x for x in LABELS if min(kish(np.array(part)) for part in words[x]) >= MIN_EFFECTIVE]
     assert enough
     for place in np.ndindex(LAYERS, HEADS):
 
@@ -256,4 +256,4 @@ def test_a_head_that_is_not_there_finds_nothing() -> None:
     assert relations is not None
     there = [relations.at(*place) is not None for place in np.ndindex(2, 2)]
     assert there == [True, False, True, True]
-    assert head_relations(sentences.of(CHOICE), present, np.zeros((LAYERS, len(LABELS)))) is None
+    assert head_relations(sentences.of(SELECTION), present, np.zeros((LAYERS, len(LABELS)))) is None

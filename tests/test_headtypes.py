@@ -31,16 +31,16 @@ from headbook.report.ablation import head_groups
 from headbook.report.head_facts import head_facts
 from headbook.report.head_types import (
     NO_SHARE,
-    Rest,
+    OffSinkType,
     Share,
-    Shares,
+    TypeShares,
     head_type,
     head_types,
     shares_by,
 )
 from headbook.report.results import results
 from headbook.run.collect import collect
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.study import Study
 from test_metric_laws import values
 from views import Marks, views_of
@@ -74,7 +74,7 @@ def with_sink(maps: Map, share: float) -> Map:
     return found
 
 
-def shares(maps: Map, marks: Marks | None = None, *, causal: bool = False) -> Shares:
+def shares(maps: Map, marks: Marks | None = None, *, causal: bool = False) -> TypeShares:
     """The numbers of one head in one sentence, by the metrics themselves."""
     sentence = Mapped(torch.tensor(maps)[None], marks or AROUND)
     (found,) = shares_of_heads([sentence], causal=causal)
@@ -97,14 +97,14 @@ class Mapped(NamedTuple):
     keys: Marks | None = None
 
 
-def shares_of_heads(sentences: Sequence[Mapped], *, causal: bool = False) -> Iterator[Shares]:
+def shares_of_heads(sentences: Sequence[Mapped], *, causal: bool = False) -> Iterator[TypeShares]:
     """Yield the numbers of each head, by the metrics themselves."""
     views = [views_of(*each, causal=causal) for each in sentences]
     control = [views_of(even(each.maps, causal=causal), *each[1:], causal=causal)
                for each in sentences]  # fmt: skip
 
     @cache
-    def numbers(metric: str, view: View) -> torch.Tensor:
+    def numbers(metric: str, view: SinkView) -> torch.Tensor:
         return values(known(metric), [each[view] for each in views])
 
     def known(metric: str) -> HeadMetric:
@@ -112,11 +112,11 @@ def shares_of_heads(sentences: Sequence[Mapped], *, causal: bool = False) -> Ite
         assert isinstance(found, HeadMetric)
         return found
 
-    sinks = numbers("sink_share", View.RAW)[:, 0]
-    chance = float(values(known("sink_share"), [each[View.RAW] for each in control])[0, 0])
+    sinks = numbers("sink_share", SinkView.RAW)[:, 0]
+    chance = float(values(known("sink_share"), [each[SinkView.RAW] for each in control])[0, 0])
     for head, sink in enumerate(sinks.tolist()):
 
-        def ask(metric: str, view: View, label: str, head: int = head) -> float:
+        def ask(metric: str, view: SinkView, label: str, head: int = head) -> float:
             return float(numbers(metric, view)[head, known(metric).labels.index(label)])
 
         yield shares_by(ask, Share(sink, chance), crosses=sentences[0].keys is not None)
@@ -167,7 +167,7 @@ def random(seed: int, sharp: float = 4.0) -> Map:
 
 def test_a_head_of_no_pattern_is_mixed_and_names_its_two_largest_shares() -> None:
     found = head_type(shares(random(3)))
-    assert found.rest is Rest.MIXED
+    assert found.rest is OffSinkType.MIXED
     parts = found.shares.parts
     ranked = sorted((each.corrected for each in parts.values()), reverse=True)
     assert [parts[part].corrected for part in found.parts] == ranked[:2]
@@ -206,7 +206,7 @@ def test_a_head_keeps_to_its_own_sentence_in_texts_of_several() -> None:
     maps = scores / scores.sum(1, keepdims=True)
     marks = Marks(n, special=(0, 11, 23), separator=(11, 23))
     found = head_type(shares(maps, marks))
-    assert found.rest is Rest.OWN
+    assert found.rest is OffSinkType.OWN
     assert found.shares.odds == math.inf
 
 
@@ -223,7 +223,7 @@ def test_the_winning_key_of_a_key_driven_head_has_its_class() -> None:
 def test_a_column_of_the_sink_does_not_make_a_head_key_driven() -> None:
     """The fit is of the rows without the sink: half on the sink, half at random."""
     found = head_type(shares(with_sink(random(3), 0.45)))
-    assert found.rest is Rest.MIXED
+    assert found.rest is OffSinkType.MIXED
 
 
 def test_rows_that_give_more_than_nine_tenths_to_the_sink_are_left_out() -> None:
@@ -239,10 +239,10 @@ def test_rows_that_give_more_than_nine_tenths_to_the_sink_are_left_out() -> None
 def given(
     sink: float = 0.0, entropy: float = 0.5, column: float = 0.9, own: Share = NO_SHARE,
     **parts: float,
-) -> Shares:  # fmt: skip
+) -> TypeShares:  # fmt: skip
     """Corrected shares of a head: uniform attention gives nothing to any of them."""
     shares = {part: Share(parts.get(part, 0.0), 0.0) for part in PARTS}
-    return Shares(Share(sink, 0.0), shares, entropy=entropy, column=column, own_sentence=own)
+    return TypeShares(Share(sink, 0.0), shares, entropy=entropy, column=column, own_sentence=own)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def given(
     ],
 )
 def test_within_a_tenth_of_a_threshold_the_other_side_is_named(
-    shares: Shares, border: tuple[str, ...]
+    shares: TypeShares, border: tuple[str, ...]
 ) -> None:
     found = head_type(shares)
     assert found.border == border
@@ -272,20 +272,22 @@ def test_within_a_tenth_of_a_threshold_the_other_side_is_named(
 
 def test_thresholds_themselves_belong_to_the_name() -> None:
     assert head_type(given(sink=0.5, self=0.5, after=0.5)).parts == ("sink", "self")
-    assert head_type(given(after=1.0, entropy=0.8)).rest is Rest.UNIFORM
-    assert head_type(given(after=1.0, column=0.15)).rest is Rest.KEYS
-    assert head_type(given(after=1.0, own=Share(2 / 3, 0.5))).rest is Rest.OWN
+    assert head_type(given(after=1.0, entropy=0.8)).rest is OffSinkType.UNIFORM
+    assert head_type(given(after=1.0, column=0.15)).rest is OffSinkType.KEYS
+    assert head_type(given(after=1.0, own=Share(2 / 3, 0.5))).rest is OffSinkType.OWN
 
 
 def test_rules_hold_in_their_order() -> None:
     """Near-uniform, then key-driven, then one offset before a window."""
-    assert head_type(given(previous=0.6, near=0.3, after=0.1)).rest is Rest.PREVIOUS
-    assert head_type(given(previous=0.6, after=0.4, column=0.1)).rest is Rest.KEYS
-    assert head_type(given(previous=0.6, after=0.4, entropy=0.85)).rest is Rest.PREVIOUS
-    assert head_type(given(near=0.7, after=0.3, entropy=0.84)).rest is Rest.WINDOW
-    assert head_type(given(near=0.4, after=0.6, entropy=0.84, column=0.1)).rest is Rest.UNIFORM
+    assert head_type(given(previous=0.6, near=0.3, after=0.1)).rest is OffSinkType.PREVIOUS
+    assert head_type(given(previous=0.6, after=0.4, column=0.1)).rest is OffSinkType.KEYS
+    assert head_type(given(previous=0.6, after=0.4, entropy=0.85)).rest is OffSinkType.PREVIOUS
+    assert head_type(given(near=0.7, after=0.3, entropy=0.84)).rest is OffSinkType.WINDOW
+    assert (
+        head_type(given(near=0.4, after=0.6, entropy=0.84, column=0.1)).rest is OffSinkType.UNIFORM
+    )
     divided = given(after=1.0, entropy=0.85, own=Share(0.95, 0.5))
-    assert head_type(divided).rest is Rest.OWN
+    assert head_type(divided).rest is OffSinkType.OWN
 
 
 def test_a_share_is_corrected_for_what_uniform_attention_gives() -> None:
@@ -299,18 +301,18 @@ def test_a_share_is_corrected_for_what_uniform_attention_gives() -> None:
 
 def test_a_share_near_that_of_uniform_attention_decides_nothing() -> None:
     """In sentences of five tokens all other words are within three tokens."""
-    short = Shares(Share(0.4, 0.4), {"self": Share(0.3, 0.3), "near": Share(0.7, 0.66)},
+    short = TypeShares(Share(0.4, 0.4), {"self": Share(0.3, 0.3), "near": Share(0.7, 0.66)},
                    entropy=0.5, column=0.5)  # fmt: skip
     found = head_type(short)
     assert math.isnan(short.window.corrected)
-    assert found.rest is Rest.MIXED
+    assert found.rest is OffSinkType.MIXED
     assert found.parts == ("near",)
-    assert head_type(Shares(Share(0.99, 0.96), short.parts, entropy=0.5)).some_sink is False
+    assert head_type(TypeShares(Share(0.99, 0.96), short.parts, entropy=0.5)).some_sink is False
 
 
 def test_a_mixed_head_without_a_share_above_uniform_attention_names_none() -> None:
     shares = {"punctuation": Share(0.02, 0.03), "words": Share(0.98, 0.97)}
-    found = head_type(Shares(Share(0.0, 0.1), shares, entropy=0.5, column=0.5))
+    found = head_type(TypeShares(Share(0.0, 0.1), shares, entropy=0.5, column=0.5))
     assert (found.name, found.short, found.family, found.detail) == ("mixed", "mixed", "mixed", "")
 
 

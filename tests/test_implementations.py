@@ -18,14 +18,14 @@ import torch
 from browser import Open
 from headbook.analysis.arrays import Floats
 from headbook.attention import map_sums
-from headbook.attention.masks import Frame, Scope
+from headbook.attention.masks import BatchMask, ViewMask
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.report import wording
 from headbook.report.word_attention import word_attention
-from headbook.schema import View
-from headbook.site.attention_figures import Axis, StoredMap, Weighting
+from headbook.schema import SinkView
+from headbook.site.attention_figures import MapAxis, StoredMap, Weighting
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
-from headbook.text.batch import Texts
+from headbook.text.batch import PaddedTexts
 from sites import Site
 from views import SELF, Marks
 
@@ -79,15 +79,17 @@ class Case(NamedTuple):
         return cls(displayed, given["causal"], steps, np.array(given["answer"]) / UINT8_STEPS)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ViewMask:
         """The text as a model reads it, the sink left out."""
         words = self.displayed.words
         special = [index for index, word in enumerate(words) if word < 0]
         tokens = Marks(len(words), special=special, word=words).tokens()
-        texts = Texts.of([tokens], torch.device("cpu"), torch.float64)
+        texts = PaddedTexts.of([tokens], torch.device("cpu"), torch.float64)
         seen = texts.valid[:, :, None] & texts.valid[:, None, :]
         stack = replace(SELF, causal=self.causal)
-        return Scope(Frame(stack, texts, texts, seen.tril() if self.causal else seen), View.NOSINK)
+        return ViewMask(
+            BatchMask(stack, texts, texts, seen.tril() if self.causal else seen), SinkView.NOSINK
+        )
 
     @property
     def attention(self) -> torch.Tensor:
@@ -150,7 +152,7 @@ def test_words_of_stored_maps(case: Case) -> None:
 
 @BOTH
 def test_words_of_figures(case: Case) -> None:
-    axis = Axis.of(case.displayed, causal=case.causal)
+    axis = MapAxis.of(case.displayed, causal=case.causal)
     stored = StoredMap(case.steps, axis, axis, case.causal, np.zeros(0, np.float32))
     found = case.of_words(stored.weights(Weighting.NOSINK, words=True))
     np.testing.assert_allclose(found, case.answer)

@@ -15,13 +15,13 @@ import tiny
 from bare import Bare
 from headbook.ablation import importance as module
 from headbook.ablation import sample as margins
-from headbook.ablation.ablator import Sums
+from headbook.ablation.ablator import OutputSums
 from headbook.ablation.attribution import slopes
 from headbook.ablation.head_sets import HeadGroup, random_alike
-from headbook.ablation.importance import FAST, FULL, Importance, NoRoom
-from headbook.ablation.sample import Sample, costs_of
-from headbook.schema import Replacement, Target
-from headbook.study.ablation import Chosen, HeadPlace, Removals, SetKind
+from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
+from headbook.ablation.sample import AblationSample, costs_of
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import AblationReason, AblationResults, HeadPlace, HeadSetKind
 from headbook.study.ablation_tables import groups_table, importance_table, pruning_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
@@ -38,13 +38,13 @@ def sentences(it: Case, numbers: Sequence[int]) -> Batch:
     return batch_of(basic, it.family, numbers)
 
 
-def asked(it: Case, level: str, *groups: HeadGroup, **more: Any) -> Importance:
+def asked(it: Case, level: str, *groups: HeadGroup, **more: Any) -> AblationPlan:
     def one_batch(_: object) -> Batch:
         raise AssertionError("nobody is out of memory")
 
-    sample = Sample(it.batches, [sentences(it, REPORTED)], it.batches, one_batch)
+    sample = AblationSample(it.batches, [sentences(it, REPORTED)], it.batches, one_batch)
     costs = costs_of(it.ablator, 10_000, (60, 32))
-    return Importance(it.ablator, costs, level, sample, 0, groups, **more)
+    return AblationPlan(it.ablator, costs, level, sample, 0, groups, **more)
 
 
 class Lost:
@@ -60,7 +60,7 @@ class Lost:
 
     def __call__(
         self, heads: Sequence[HeadName], replacement: Replacement, numbers: Sequence[int]
-    ) -> dict[Target, float]:
+    ) -> dict[AblationTarget, float]:
         loss = kl = tokens = 0.0
         for number in numbers:
             one = self._logs((), replacement, number)
@@ -97,7 +97,9 @@ def only(table: pd.DataFrame, **wanted: object) -> pd.Series:
     return table.iloc[0]
 
 
-def some_set(removals: Removals, kind: SetKind, **wanted: object) -> tuple[int, list[HeadName]]:
+def some_set(
+    removals: AblationResults, kind: HeadSetKind, **wanted: object
+) -> tuple[int, list[HeadName]]:
     """The first set of a kind, and its heads."""
     position = next(
         k
@@ -109,12 +111,12 @@ def some_set(removals: Removals, kind: SetKind, **wanted: object) -> tuple[int, 
     ]
 
 
-def assert_same(one: Removals, other: Removals) -> None:
+def assert_same(one: AblationResults, other: AblationResults) -> None:
     tables = [importance_table(removals) for removals in (one, other)]
     pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-7)
 
 
-def _assert_missed(removals: Removals, head: HeadName, lost: Lost) -> None:
+def _assert_missed(removals: AblationResults, head: HeadName, lost: Lost) -> None:
     """The tokens of largest change, and the one in the middle, are those of plain hooks."""
     naive = lost.by_token(head)
     place = removals.heads.index(HeadPlace(*head))
@@ -155,7 +157,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
     _assert_missed(removals, heads[2], lost)
     # Pairs and orders: chosen on one half of the sentences, reported on the other.
     first = {h: lost([h], Replacement.MEAN, [0, 3])[lost.names[1]] for h in heads}
-    position, two = some_set(removals, SetKind.PAIR)
+    position, two = some_set(removals, HeadSetKind.PAIR)
     assert {*two} <= {*sorted(heads, key=lambda h: -first[h])[:10]}
     together = lost(two, Replacement.MEAN, REPORTED)
     for target in lost.names:
@@ -164,7 +166,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
         series = only(groups, stack=pair.stack, group=pair.name, target=target)
         assert series["value"] == pytest.approx(together[target] - apart, abs=SMALL)
         assert series["singles"] == pytest.approx(apart, abs=SMALL)
-    _, least = some_set(removals, SetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
+    _, least = some_set(removals, HeadSetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
     assert sorted(least) == sorted(sorted(heads, key=lambda h: first[h])[: len(heads) // 2])
     for target, value in lost(least, Replacement.MEAN, REPORTED).items():
         series = only(pruned, order="ablation_effect", share=0.5, target=target)
@@ -189,7 +191,7 @@ def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -
     it = case("bert")
     table = importance_table(asked(it, FAST).removals())
     means, loss = it.means, it.ablator.judge.targets[0]
-    alone = [slopes(it.ablator, sentences(it, [n]), module.ALWAYS, means) for n in EVERY]
+    alone = [slopes(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means) for n in EVERY]
     tokens = sum(len(each) for each in scored(it))
     head = HeadName("self", 1, 2)
     column = alone[0].heads.index(head)
@@ -220,7 +222,7 @@ def test_where_the_other_half_has_no_sentences_means_are_those_of_their_own() ->
     """Not zero, which would be another replacement."""
     output = torch.randn(2, 3, 1, 4, dtype=torch.float64)
     group, half = torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, dtype=torch.long)
-    sums = Sums.of(output, group, torch.ones(2, 3, dtype=torch.bool), half, groups=3)
+    sums = OutputSums.of(output, group, torch.ones(2, 3, dtype=torch.bool), half, groups=3)
     found = sums.other_half(group, half)
     torch.testing.assert_close(found, output.mean((0, 1)).expand_as(found))
 
@@ -243,22 +245,22 @@ def test_the_fast_level_keeps_to_its_budget(
     """The largest estimates, and others at random; fewer where passes cannot begin later."""
     it = case("gpt2")
     few = asked(it, FAST)
-    monkeypatch.setattr(module, "BUDGET", few.costs.fixed + 4.2)
+    monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
     removals = few.removals()
     exact = [HeadName(*h) for h, why in zip(removals.heads, removals.chosen, strict=True) if why]
-    assert few.passes <= module.BUDGET + margins.PASSES
+    assert few.passes <= module.FAST_PASSES + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
-    assert {*removals.chosen} == {Chosen.NOT, Chosen.FIRST, Chosen.AUDIT}
+    assert {*removals.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}
     position = [c[:3] for c in removals.columns].index(("attribution_estimate", "mean", "kl"))
     guess = removals.estimates.value[:, position]
-    first = guess[removals.chosen == Chosen.FIRST]
-    assert first.min() > guess[removals.chosen != Chosen.FIRST].max()
+    first = guess[removals.chosen == AblationReason.FIRST]
+    assert first.min() > guess[removals.chosen != AblationReason.FIRST].max()
     table = importance_table(removals)
     assert {*table["kind"]} == {"exact", "estimated"}
     alone = table[table["metric"] == "ablation_effect"]
     assert {*alone["replacement"]} == {"mean"}
     assert len(alone) == 2 * len(exact)
-    most = np.ceil(module.BUDGET + margins.PASSES)
+    most = np.ceil(module.FAST_PASSES + margins.PASSES)
     assert f"at most {most:.0f} forward passes over 5 sentences" in few.message
 
 
@@ -282,16 +284,16 @@ def test_smaller_batches_where_memory_does_not_suffice(
             raise RuntimeError("not enough memory: you tried to allocate 1 byte")
         return slopes(ablator, batch, *rest)
 
-    # Sentences go by their numbers here, so that `Sample.batch` can make them anew.
+    # Sentences go by their numbers here, so that `AblationSample.batch` can make them anew.
     small: Any = [Batch(tuple(map(int, b.index)), *rest(b)) for b in it.batches]  # type: ignore[arg-type]
     again: Any = lambda numbers: Batch(numbers, *rest(sentences(it, numbers)))  # noqa: E731
-    sample = Sample(it.batches, [sentences(it, REPORTED)], small, again)
-    few = Importance(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
+    sample = AblationSample(it.batches, [sentences(it, REPORTED)], small, again)
+    few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
     monkeypatch.setattr(module, "slopes", scarce)
     most = 1
     assert_same(whole, few.removals())
     most = 0
-    with pytest.raises(NoRoom, match="memory does not suffice"):
+    with pytest.raises(NotEnoughMemory, match="memory does not suffice"):
         few.removals()
 
 

@@ -11,15 +11,15 @@ import headbook
 import wired
 from headbook.pages.head import ablated
 from headbook.pages.importance import ImportancePage, importance_page
-from headbook.pages.parts.table import Cell, words
+from headbook.pages.parts.table import NumberCell, words
 from headbook.pages.patterns import without_them
 from headbook.report.ablation import HEAVY_NAME, backed_up, verdict_text
 from headbook.report.findings.ablation import message, needed
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, results
-from headbook.schema import Target
+from headbook.schema import AblationTarget
 from headbook.site.sites import _StudySite
-from headbook.study.ablation import Removals
+from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import GROUPS, PRUNING, groups_table, pruning_table
 from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
@@ -31,7 +31,7 @@ NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
 
 
 def sentences(
-    given: Removals, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
+    given: AblationResults, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
 ) -> str:
     return " | ".join(finding.text for finding in message(given, groups, steps))
 
@@ -70,7 +70,7 @@ def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:
     given = removals(effects + around(*[0.0] * 6, spread=1e-3))
     some = replace(
         given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
-        changes={Target.LOSS: given.changes[Target.LOSS][:, :5]},
+        changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, :5]},
     )  # fmt: skip
     text = sentences(some)
     assert (
@@ -88,7 +88,7 @@ def steps(high: list[float]) -> pd.DataFrame:
     for order in ("ablation_effect", "random-00", "random-01"):
         bounds = high if order == "ablation_effect" else [0, 0.015, 0.5, 1]
         for share, bound in zip((0, 0.05, 0.1, 0.15), bounds, strict=True):
-            rows.append(("self", order, "mean", Target.LOSS, share, 0.0, 0.0, bound))
+            rows.append(("self", order, "mean", AblationTarget.LOSS, share, 0.0, 0.0, bound))
     return pd.DataFrame(rows, columns=[*PRUNING])
 
 
@@ -111,7 +111,7 @@ def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
     ):  # fmt: skip
         rows.append({
             "stack": "self", "group": HEAVY_NAME, "heads": 3, "metric": "group_effect",
-            "replacement": name, "target": Target.LOSS, "value": value, "low": value - 0.001,
+            "replacement": name, "target": AblationTarget.LOSS, "value": value, "low": value - 0.001,
             "high": value + 0.001, "sentences": SENTENCES, "singles": value, "random_low": 0.0,
             "random_high": band, "random_sets": 20, "rank": 1 + 20 * (value < band),
             "margin": 0.01, "share_changed": 0.9, "share_low": 0.8, "share_high": 1.0,
@@ -156,7 +156,7 @@ def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
     assert "ead by" not in sentences(given, rows)
 
 
-def overview(of: Study, given: Removals | None, **tables: pd.DataFrame) -> str:
+def overview(of: Study, given: AblationResults | None, **tables: pd.DataFrame) -> str:
     """What the first page says of a study with other numbers of importance."""
     changed = replace(of, corpus_sums=replace(of.corpus_sums, removals=given))
     for name, table in tables.items():
@@ -301,7 +301,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
             ("changes 56 of 56 sentences", "leaves 56 of 56 sentences as they")
         )
         change, verdict = without.instead.rows[0].cells
-        assert isinstance(change, Cell)
+        assert isinstance(change, NumberCell)
         assert verdict == words(verdict_words)
         assert without.short == (
             f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"

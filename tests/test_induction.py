@@ -11,13 +11,13 @@ import induction
 import tiny
 from headbook.errors import ConfigError
 from headbook.model.load import load_model
-from headbook.model.tokenizer import Encoder, random_sequences
+from headbook.model.tokenizer import SentenceTokenizer, random_sequences
 from headbook.schema import Replacement, Side
 from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NONE, Annotator
 
 
-def ids_of(encoder: Encoder, seed: int) -> list[list[int]]:
+def ids_of(encoder: SentenceTokenizer, seed: int) -> list[list[int]]:
     return [each.tokens[Side.SOURCE].ids.tolist() for each in random_sequences(encoder, seed)]
 
 
@@ -26,7 +26,7 @@ def test_the_loss_without_induction_heads_is_that_of_plain_passes(tmp_path: Path
     folder = tiny.write("gpt2", tmp_path / "gpt2", head=True)
     model = load_model(str(folder), dtype="float64")
     found = induction.lost(model, 3, Replacement.ZERO)
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load(NONE))
     plain = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()

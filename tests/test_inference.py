@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headbook.analysis.accumulators import REPORT, Estimates
+from headbook.analysis.accumulators import HELD_OUT, Estimates
 from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
 from headbook.attention.surface_rules import OFFSETS, RULES
 from headbook.inputs import open_corpus
@@ -338,7 +338,7 @@ def test_labels_of_fewer_than_ten_effective_sentences_to_report_are_left_out() -
 
 @pytest.mark.usefixtures("of_any_number")
 def test_one_sentence_has_no_interval_and_no_p(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "FEW", 1)
+    monkeypatch.setattr(inference, "MIN_EFFECTIVE", 1)
     tests = relation_tests(one_relation(1), ALL)
     assert len(tests.labels) == 2
     assert np.isnan([*tests.margin.low, *tests.margin.high, *tests.p]).all()
@@ -347,7 +347,7 @@ def test_one_sentence_has_no_interval_and_no_p(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_sentences_nothing_is_tested() -> None:
-    empty = stored(drawn(0)).of(REPORT)
+    empty = stored(drawn(0)).of(HELD_OUT)
     empty = replace(empty, size=0).smallest()
     empty = replace(empty, strongest=np.zeros((0, *SHAPE), np.int16))
     tests = relation_tests(empty, ALL)

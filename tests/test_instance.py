@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headbook.pages.parts.sentence_maps import attention_data, text_data
-from headbook.schema import Side, Stack
+from headbook.schema import AttentionStack, Side
 from headbook.study.sentence_data import StoredSentence, StoredText
 
 SPECIAL = ("[CLS]", "[SEP]")
@@ -52,7 +52,7 @@ def test_words_have_the_letters_of_the_text(
 def test_maps_are_bytes_in_order_and_lengths_have_four_digits() -> None:
     text = stored_text("ab c", [("a", 0), ("b", 0), ("c", 1)])
     sentence = StoredSentence(0, "", {}, {Side.SOURCE: text}, listed=True)
-    stack = Stack("self", 2, (0, 1), 2, 2, 4, False, Side.SOURCE, Side.SOURCE)
+    stack = AttentionStack("self", 2, (0, 1), 2, 2, 4, False, Side.SOURCE, Side.SOURCE)
     maps = np.arange(2 * 2 * 25, dtype=np.uint8).reshape(2, 2, 5, 5)
     norms = np.linspace(0.123456, 9, 20, dtype=np.float32).reshape(2, 2, 5)
     data = attention_data(stack, sentence, maps, norms)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from scipy import stats
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import of_difference
 from headbook.analysis.paired import ClusterSums, differences, medians
 from headbook.metrics.base import Ratio
-from headbook.passes.batch_sums import Parts
-from headbook.schema import Spread
+from headbook.passes.batch_sums import BatchRatios
+from headbook.schema import IntervalRule
 from headbook.study.contrasts import contrast
 
 
@@ -23,11 +23,11 @@ def test_sums_of_single_precision_are_squared_in_double() -> None:
     n = (0.7 + 1e-6 * random.standard_normal((64, 3, 2))).astype(np.float32)
     d = np.ones((64, 1, 1), np.float32)
     for own in (d, np.ones_like(n)):
-        parts = Parts.of([Ratio(torch.from_numpy(n), torch.from_numpy(own))], [2], 3)
+        parts = BatchRatios.of([Ratio(torch.from_numpy(n), torch.from_numpy(own))], [2], 3)
         found, _ = parts.sums(np.zeros(64, np.int64))
         single = n.astype(np.float64)
         np.testing.assert_allclose(found[2, 0], (single**2).sum(0), rtol=1e-14)
-        low, high = Ratios(found).interval((0.0, 1.0))
+        low, high = RatioSums(found).interval((0.0, 1.0))
         spread = single.std(0, ddof=1)
         np.testing.assert_allclose(high - low, 2 * 1.998 * spread / np.sqrt(64), rtol=0.02)
 
@@ -48,28 +48,28 @@ def shares(random: np.random.Generator, limits: tuple[float, float]) -> Floats:
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("spread", Spread)
+@pytest.mark.parametrize("spread", IntervalRule)
 def test_every_value_lies_in_its_interval_and_that_within_the_bounds(
-    spread: Spread, limits: tuple[float, float]
+    spread: IntervalRule, limits: tuple[float, float]
 ) -> None:
     random = np.random.default_rng(3)
     d = random.integers(1, 9, (40, 1)) * np.ones((40, 200))
-    found = Ratios.of(shares(random, limits) * d, d, d, np.zeros(40, np.int64))
+    found = RatioSums.of(shares(random, limits) * d, d, d, np.zeros(40, np.int64))
     low, high = found.interval(limits, spread)
     there = ~np.isnan(low)
     assert (there == ~np.isnan(high)).all()
-    assert there.any() == (spread not in {Spread.FEW, Spread.CONSTANT})
+    assert there.any() == (spread not in {IntervalRule.FEW, IntervalRule.CONSTANT})
     value, low, high = (each[there] for each in (found.value, low, high))
     rounding = 1e-12
     assert ((low <= value + rounding) & (value <= high + rounding)).all()
     assert ((limits[0] <= low) & (high <= limits[1])).all()
 
 
-def of_constant(value: float, *, deviation: float = 0.0, sentences: int = 40) -> Ratios:
+def of_constant(value: float, *, deviation: float = 0.0, sentences: int = 40) -> RatioSums:
     """A value that every other sentence exceeds by a deviation."""
     d = np.full((sentences, 1), 3.0)
     n = d * (value + deviation * (np.arange(sentences)[:, None] % 2 - 0.5))
-    return Ratios.of(n, d, d, np.zeros(sentences, np.int64))
+    return RatioSums.of(n, d, d, np.zeros(sentences, np.int64))
 
 
 @pytest.mark.parametrize(("value", "limits"), [
@@ -103,7 +103,7 @@ def test_what_is_always_or_never_found_keeps_the_interval_of_as_many_sentences()
         low, high = of_constant(value).interval((0.0, 1.0))
         reach = stats.t.ppf(0.975, 39) ** 2
         assert high[0] - low[0] == pytest.approx(reach / (40 + reach))
-        assert np.isnan(of_constant(value).interval((0.0, 1.0), Spread.CONTINUOUS)).all()
+        assert np.isnan(of_constant(value).interval((0.0, 1.0), IntervalRule.CONTINUOUS)).all()
 
 
 @pytest.mark.parametrize("limits", [(0.0, 1.0), (-1.0, 1.0), (0.0, math.inf)])
@@ -113,7 +113,7 @@ def test_differences_lie_within_the_bounds_of_differences(limits: tuple[float, f
     a = np.where(place > np.arange(3), 1.0, limits[0])
     b = np.where(11 - place > np.arange(3), limits[0], 1.0)
     half = np.zeros(12, np.int64)
-    groups = Ratios.of(a, ones, ones, half), Ratios.of(b, ones, ones, half)
+    groups = RatioSums.of(a, ones, ones, half), RatioSums.of(b, ones, ones, half)
     sums = ClusterSums(a, ones), ClusterSums(b, ones)
     least, most = of_difference(limits)
     found = medians(*sums, limits=limits)

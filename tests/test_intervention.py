@@ -11,10 +11,10 @@ import torch
 import tiny
 from bare import Bare
 from headbook.errors import ModelError
-from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.attention_hook import Attention
+from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import forward, inputs
-from headbook.model.intervention import Ablation, Intervened, intervened
+from headbook.model.intervention import HeadAblation, PatchableModel, intervened
 from headbook.model.load import Model, load_model
 from headbook.schema import Side
 from headbook.text.batch import Batch
@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
     model: Model
     architecture: Architecture
-    heads: Intervened
+    heads: PatchableModel
     batch: Batch
 
 
@@ -49,7 +49,9 @@ def case(tiny_folder: Callable[[str], Path]) -> Cases:
     return of
 
 
-def rows(case: Case, call: Call, *chosen: tuple[int, int], copies: int = 1) -> torch.Tensor:
+def rows(
+    case: Case, call: AttentionPlace, *chosen: tuple[int, int], copies: int = 1
+) -> torch.Tensor:
     """Which heads of which rows, by number."""
     n_heads = case.architecture.stacks[call.stack].n_heads
     table = torch.zeros(copies * len(case.batch.index), n_heads, dtype=torch.bool)
@@ -58,7 +60,7 @@ def rows(case: Case, call: Call, *chosen: tuple[int, int], copies: int = 1) -> t
     return table
 
 
-def noise(call: Call, attention: Attention) -> torch.Tensor:
+def noise(call: AttentionPlace, attention: AttentionCall) -> torch.Tensor:
     """Something else for every head, the same in every copy of a batch."""
     assert attention.output is not None
     _, *sizes = attention.output.shape
@@ -67,7 +69,7 @@ def noise(call: Call, attention: Attention) -> torch.Tensor:
     return drawn.repeat(len(attention.output) // 2, 1, 1, 1)
 
 
-def itself(_: Call, attention: Attention) -> torch.Tensor:
+def itself(_: AttentionPlace, attention: AttentionCall) -> torch.Tensor:
     assert attention.output is not None
     return attention.output
 
@@ -83,9 +85,9 @@ def real(case: Case, states: torch.Tensor) -> torch.Tensor:
     return states[valid.repeat(len(states) // len(valid), 1)]
 
 
-def naive(case: Case, changed: dict[tuple[Call, int], torch.Tensor]) -> torch.Tensor:
+def naive(case: Case, changed: dict[tuple[AttentionPlace, int], torch.Tensor]) -> torch.Tensor:
     """The last states of one pass with plain hooks before output projections, for every row."""
-    calls: dict[torch.nn.Module, list[Call]] = {}
+    calls: dict[torch.nn.Module, list[AttentionPlace]] = {}
     for call in case.architecture.calls:
         end = case.architecture.ends.projections[call.stack, call.layer].module
         calls.setdefault(end, []).append(call)
@@ -125,7 +127,7 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
     expected = clean(it)
     for call in it.architecture.calls:
         table = torch.ones_like(rows(it, call))
-        found = it.heads.run(it.batch, Ablation({call: table}, itself))
+        found = it.heads.run(it.batch, HeadAblation({call: table}, itself))
         assert torch.equal(real(it, found), real(it, expected)), call
 
 
@@ -133,16 +135,20 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
 def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) -> None:
     it = case(name)
     for call in it.architecture.calls:
-        attention: dict[Call, Attention] = {}
+        attention: dict[AttentionPlace, AttentionCall] = {}
 
-        def see(place: Call, seen: Attention, found: dict[Call, Attention] = attention) -> None:
+        def see(
+            place: AttentionPlace,
+            seen: AttentionCall,
+            found: dict[AttentionPlace, AttentionCall] = attention,
+        ) -> None:
             found[place] = seen
 
         forward(it.model, it.architecture, it.batch, see)
         given = noise(call, attention[call])
         expected = naive(it, {(call, 1): given})
         table = rows(it, call, (0, 1), (1, 1))
-        found = it.heads.run(it.batch, Ablation({call: table}, noise))
+        found = it.heads.run(it.batch, HeadAblation({call: table}, noise))
         torch.testing.assert_close(real(it, found), real(it, expected), rtol=0, atol=1e-9)
         assert (real(it, found) - real(it, clean(it))).abs().max() > 1e-4
 
@@ -168,7 +174,7 @@ def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
 
 
 def _around(
-    it: Case, module: torch.nn.Module, call: Call, change: Any
+    it: Case, module: torch.nn.Module, call: AttentionPlace, change: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What a projection takes and gives while head 2 is replaced in both rows."""
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -181,7 +187,7 @@ def _around(
         if it.architecture.ends.projections[c.stack, c.layer].module is module
     ]
     try:
-        it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 2), (1, 2))}, change))
+        it.heads.run(it.batch, HeadAblation({call: rows(it, call, (0, 2), (1, 2))}, change))
     finally:
         handle.remove()
     z, out = seen[turn.index(call)]
@@ -196,11 +202,13 @@ def test_two_ablations_in_one_pass_are_two_passes(name: str, case: Cases) -> Non
     states, two = it.heads.states(it.batch), it.batch.repeated(2)
     for call in it.architecture.calls:
         single = [
-            it.heads.run(it.batch, Ablation({call: rows(it, call, (0, head), (1, head))}, noise))
+            it.heads.run(
+                it.batch, HeadAblation({call: rows(it, call, (0, head), (1, head))}, noise)
+            )
             for head in (0, 3)
         ]
         table = rows(it, call, (0, 0), (1, 0), (2, 3), (3, 3), copies=2)
-        ablation = Ablation({call: table}, noise)
+        ablation = HeadAblation({call: table}, noise)
         for given in (None, states.repeated(2)):
             found = it.heads.run(two, ablation, given)
             expected = torch.cat(single)
@@ -225,7 +233,7 @@ def test_a_pass_begins_at_the_first_layer_that_is_ablated(case: Cases) -> None:
         first = it.architecture.layers[stack][0]
         handle = first.register_forward_hook(lambda *_, ran=ran: ran.append(1))
         try:
-            it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 0))}, noise), states)
+            it.heads.run(it.batch, HeadAblation({call: rows(it, call, (0, 0))}, noise), states)
         finally:
             handle.remove()
         assert bool(ran) is not begins, name
@@ -238,11 +246,11 @@ def test_nothing_stays_behind_after_an_error(name: str, case: Cases) -> None:
     modules = {path: type(module) for path, module in it.model.network.named_modules()}
     call = it.architecture.calls[-1]
 
-    def fails(_: Call, __: Attention) -> torch.Tensor:
+    def fails(_: AttentionPlace, __: AttentionCall) -> torch.Tensor:
         raise KeyError("a replacement that fails")
 
     with pytest.raises(KeyError):
-        it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 0))}, fails), states)
+        it.heads.run(it.batch, HeadAblation({call: rows(it, call, (0, 0))}, fails), states)
     assert {path: type(module) for path, module in it.model.network.named_modules()} == modules
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in it.model.network.modules())
     assert torch.equal(real(it, clean(it)), real(it, expected))

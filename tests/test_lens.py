@@ -16,10 +16,10 @@ import tiny
 import treebank
 from bare import Bare, given
 from headbook.model.architecture import examine
-from headbook.model.load import Names, load_model
-from headbook.model.logit_lens import Lens, NoLens, read_lens
+from headbook.model.load import TokenStrings, load_model
+from headbook.model.logit_lens import LogitLens, NoLogitLens, read_lens
 from headbook.run.collect import collect
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 from headbook.study.study import Study
 from naive_tokens import record
 from ratios import Part, ratio
@@ -225,7 +225,7 @@ def test_the_ten_entries_are_the_head_of_a_full_sort(
             rows = groups.pop((number, layer, place))
             best = np.argsort(-logits)[:10]
             assert set(rows["space"]) == {"logits"}
-            assert list(rows["neighbour"]) == Names(model.tokenizer).of(best)
+            assert list(rows["neighbour"]) == TokenStrings(model.tokenizer).of(best)
             np.testing.assert_allclose(
                 rows["cosine"].to_numpy(float), scipy.special.softmax(logits)[best], atol=DOUBLE
             )
@@ -252,7 +252,7 @@ def test_averages_leave_out_the_token_that_has_no_next(
                 kept = [np.log10(1 + v) for v in kept] if "rank" in metric else kept
                 parts.append(Part(sum(kept), len(kept), len(kept)))
             row = of_metric[of_metric["layer"] == layer].iloc[0]
-            wanted = ratio(parts, (0, np.inf), Spread.CLASSES)
+            wanted = ratio(parts, (0, np.inf), IntervalRule.CLASSES)
             assert row["value"] == pytest.approx(wanted.value, abs=DOUBLE)
             assert row["events"] == wanted.events
 
@@ -306,7 +306,7 @@ def test_every_architecture_reproduces_its_logits_and_works_on_as_before(
     model = load_model(str(tiny.write(family, tmp_path, head=True)), dtype="float64")
     architecture = examine(model)
     lens = read_lens(model, architecture)
-    assert isinstance(lens, Lens)
+    assert isinstance(lens, LogitLens)
     ids = torch.arange(3, 10).repeat(2, 1)
     rows = {"input_ids": ids} | ({"decoder_input_ids": ids} if tiny.ALL[family].pairs else {})
     with torch.inference_mode():
@@ -364,7 +364,7 @@ def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(
     model = load_model(str(path))
     assert model.headless.endswith("(cls.predictions.transform.dense.weight is missing)")
     assert type(model.network).__name__ == "BertModel"
-    assert isinstance(read_lens(model, examine(model)), NoLens)
+    assert isinstance(read_lens(model, examine(model)), NoLogitLens)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -378,5 +378,5 @@ def test_a_head_without_numbers_is_called_so(tmp_path: Path, value: float) -> No
     save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
     model = load_model(str(path))
     lens = read_lens(model, examine(model))
-    assert isinstance(lens, NoLens)
+    assert isinstance(lens, NoLogitLens)
     assert lens.why.startswith("the head of 'bert' gives infinite or missing numbers: see that")

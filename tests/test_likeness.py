@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from grouped import ROWS, write_rows
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.config import Config, flag
 from headbook.errors import StudyError
 from headbook.run.collect import collect
@@ -204,7 +204,7 @@ def test_a_check_that_only_one_study_has_is_kept(halves: tuple[Study, Study]) ->
 def test_random_sequences_count_once(halves: tuple[Study, Study]) -> None:
     one, other = halves
     for stack, table in (one + other).corpus_sums.random.items():
-        assert isinstance(table.heads, Ratios)
+        assert isinstance(table.heads, RatioSums)
         pd.testing.assert_frame_equal(
             pd.DataFrame(table.heads.value.reshape(-1, len(table.columns))),
             pd.DataFrame(one.corpus_sums.random[stack].heads.value.reshape(-1, len(table.columns))),

@@ -12,9 +12,9 @@ import headbook
 import tiny
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.memory import USUAL, longest, room
+from headbook.memory import ALWAYS_FITS, longest, room
 from headbook.metrics import all_metrics
-from headbook.schema import Side, Stack
+from headbook.schema import AttentionStack, Side
 from headbook.study.study import Study
 from sites import make_study
 
@@ -113,22 +113,22 @@ def test_short_texts_are_shown_beside_long_ones(model: Path, tmp_path: Path) -> 
     assert "1 text has more than 721 tokens" in why
 
 
-def stack(layers: int, heads: int) -> Stack:
+def stack(layers: int, heads: int) -> AttentionStack:
     """One with attention in every layer."""
-    return Stack(
+    return AttentionStack(
         "self", layers, tuple(range(layers)), heads, heads, 8, False, Side.SOURCE, Side.SOURCE
     )
 
 
 def test_texts_may_be_longer_with_more_memory_and_fewer_heads() -> None:
     small, large = longest([stack(12, 12)], 4e9), longest([stack(12, 12)], 16e9)
-    assert USUAL < small < large
+    assert ALWAYS_FITS < small < large
     assert small < longest([stack(6, 12)], 4e9)
     assert longest([stack(6, 12), stack(12, 12)], 4e9) == small
 
 
 def test_usual_texts_always_have_room() -> None:
-    assert longest([stack(32, 32)], 1e6) == USUAL
+    assert longest([stack(32, 32)], 1e6) == ALWAYS_FITS
 
 
 def test_room_follows_from_the_machine_and_from_a_limit_of_its_container(tmp_path: Path) -> None:

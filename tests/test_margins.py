@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from bare import Bare
-from headbook.ablation.ablator import Ablator
+from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.sample import measured_margins
 from headbook.ablation.targets import judge_of, pooled
 from headbook.model.checkpoint import MODES, read_pooling
 from headbook.model.load import load_model
 from headbook.model.weights import rounded_weights
-from headbook.schema import Side, Target
+from headbook.schema import AblationTarget, Side
 from test_ablation import KEYS, TEXTS, Case, Naive, case, scored
 
 __all__ = ["case"]
@@ -49,7 +49,7 @@ def test_distances_are_means_over_pairs_of_different_sentences(
     case: Callable[..., Case], pooling: str
 ) -> None:
     it = case("bert", head=False)
-    ablator = Ablator(it.ablator.heads, judge_of(None, Side.SOURCE, None, pooling=pooling))
+    ablator = HeadAblator(it.ablator.heads, judge_of(None, Side.SOURCE, None, pooling=pooling))
     apart, rounding = measured_margins(ablator, it.batches)
     states, again = (
         [b.run(b.ids(one)).last_hidden_state[0].double().numpy() for one, _ in TEXTS]
@@ -85,8 +85,8 @@ def test_rounding_reaches_the_language_model_head(case: Callable[..., Case], fam
         kl = sum(float((np.exp(one[i]) * (one[i] - other[i])).sum()) for i in true[number])
         name = it.ablator.judge.targets[0]
         assert rounding[name][row] == pytest.approx(loss, abs=1e-9)
-        assert rounding[Target.KL][row] == pytest.approx(kl, abs=1e-9)
-    assert rounding[Target.KL].max() > 1e-7
+        assert rounding[AblationTarget.KL][row] == pytest.approx(kl, abs=1e-9)
+    assert rounding[AblationTarget.KL].max() > 1e-7
 
 
 def test_weights_come_back_behind_each_module(case: Callable[..., Case]) -> None:
@@ -145,5 +145,8 @@ def test_sentence_encoders_are_known_by_their_pooling(
     assert load_model("demo").pooling == "mean"
     assert load_model(str(tiny_folder("bert"))).pooling == ""
     side = Side.SOURCE
-    assert judge_of(None, side, None, pooling="mean").targets == (Target.EMBEDDING, Target.STATE)
-    assert judge_of(None, side, None).targets == (Target.STATE, Target.EMBEDDING)
+    assert judge_of(None, side, None, pooling="mean").targets == (
+        AblationTarget.EMBEDDING,
+        AblationTarget.STATE,
+    )
+    assert judge_of(None, side, None).targets == (AblationTarget.STATE, AblationTarget.EMBEDDING)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, REPORT
-from headbook.analysis.attention_divergence import Rows, between_words
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
+from headbook.analysis.attention_divergence import AttentionRows, between_words
 from headbook.analysis.head_matching import (
     NONE,
-    Similarities,
+    SimilaritySums,
     found_again,
     match,
     null_threshold,
@@ -39,14 +39,14 @@ def keys(words: int) -> NDArray[np.bool_]:
 KINDS = np.array([-2.0, 1.0, 0.0, -1.0, 3.0])
 
 
-def similarities(kinds_a: Maps, kinds_b: Maps, noise: int = 100, **options: bool) -> Similarities:
-    found = Similarities.zero(len(kinds_a), len(kinds_b))
+def similarities(kinds_a: Maps, kinds_b: Maps, noise: int = 100, **options: bool) -> SimilaritySums:
+    found = SimilaritySums.zero(len(kinds_a), len(kinds_b))
     for index, words in enumerate(WORDS):
         a, b = (
             between_words(maps(seed + index, len(kinds), words, kinds), keys(words), **options)
             for seed, kinds in ((0, kinds_a), (noise, kinds_b))
         )
-        found += Similarities.of(a, b, index % 2)
+        found += SimilaritySums.of(a, b, index % 2)
     return found
 
 
@@ -82,10 +82,10 @@ def test_rows_with_little_left_or_no_choice_do_not_count() -> None:
 
 def test_sums_of_halves_add_to_the_whole() -> None:
     found = similarities(KINDS, KINDS)
-    whole = found.half(CHOICE) + found.half(REPORT)
+    whole = found.half(SELECTION) + found.half(HELD_OUT)
     np.testing.assert_array_equal(whole.total, found.total)
     assert found.sentences.tolist() == [3, 3]
-    assert found.half(CHOICE).sentences.tolist() == [3, 0]
+    assert found.half(SELECTION).sentences.tolist() == [3, 0]
     few = found.value(least=10_000)
     assert np.isnan(few).all()
 
@@ -93,12 +93,12 @@ def test_sums_of_halves_add_to_the_whole() -> None:
 def test_a_model_is_matched_with_itself_head_by_head() -> None:
     """Though some of its heads are the same, and one is like no other."""
     kinds = np.array([0.0, 1.0, 0.0, 0.0, -3.0])
-    found = Similarities.zero(5, 5)
+    found = SimilaritySums.zero(5, 5)
     for index, words in enumerate(WORDS):
         each = maps(index, 5, words, kinds)
         each[2] = each[3] = each[0]
         rows = between_words(each, keys(words))
-        found += Similarities.of(rows, rows, 0)
+        found += SimilaritySums.of(rows, rows, 0)
     matching = match(found.value(), 0.5)
     assert matching.partner.tolist() == matching.best.tolist() == [0, 1, 2, 3, 4]
     assert matching.mutual.all()
@@ -116,7 +116,7 @@ def test_a_model_whose_heads_changed_places_is_found() -> None:
     matching = match(found.value(), 0.5)
     assert order[matching.partner].tolist() == [*range(5)]
     assert matching.mutual.all()
-    halves = [match(found.half(half).value(), 0.5) for half in (CHOICE, REPORT)]
+    halves = [match(found.half(half).value(), 0.5) for half in (SELECTION, HELD_OUT)]
     assert found_again(*halves) == 1
 
 
@@ -172,6 +172,6 @@ def test_a_model_without_heads_has_no_matches() -> None:
 
 
 def test_rows_of_both_models_must_be_of_the_same_words() -> None:
-    a, b = (Rows(np.ones((2, n, n)) / n, np.ones((2, n), dtype=bool)) for n in (3, 4))
+    a, b = (AttentionRows(np.ones((2, n, n)) / n, np.ones((2, n), dtype=bool)) for n in (3, 4))
     with pytest.raises(ValueError, match="matmul"):
-        Similarities.of(a, b, 0)
+        SimilaritySums.of(a, b, 0)

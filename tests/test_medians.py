@@ -9,8 +9,8 @@ from scipy.special import stdtrit
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.multiple_testing import draws
-from headbook.analysis.paired import DRAWS, ClusterSums, Ends, medians
-from headbook.schema import Spread
+from headbook.analysis.paired import DRAWS, ClusterSums, MedianEstimate, medians
+from headbook.schema import IntervalRule
 from naive_paired import kish
 
 CLUSTERS, HEADS, OTHERS = 40, 5, 8
@@ -65,7 +65,7 @@ def test_sentences_hard_for_both_widen_no_difference(
     assert width(medians(sides[0], shuffled).difference) > 2 * difference
 
 
-def width(ends: Ends) -> float:
+def width(ends: MedianEstimate) -> float:
     return ends.high - ends.low
 
 
@@ -81,7 +81,7 @@ def test_few_sentences_give_no_interval(sides: tuple[ClusterSums, ClusterSums]) 
     found = medians(few[0], few[1])
     assert not math.isnan(found.difference.value)
     assert math.isnan(width(found.difference))
-    assert math.isnan(width(medians(*sides, Spread.FEW).a))
+    assert math.isnan(width(medians(*sides, IntervalRule.FEW).a))
 
 
 def test_nothing_to_compare_is_nothing(sides: tuple[ClusterSums, ClusterSums]) -> None:

@@ -15,7 +15,7 @@ from latex2mathml.converter import convert
 
 import headbook.metrics
 import treebank
-from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.accumulators import HashSample
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.attention.surface_rules import linked_cells, mass_by_cell, pairs_in_cells
 from headbook.attention.views import LayerAttention
@@ -31,7 +31,7 @@ from headbook.metrics.base import (
     AttentionMetric,
     ContextMetric,
     Example,
-    Finished,
+    FinishedRatios,
     FlowMetric,
     HeadMetric,
     LayerMetric,
@@ -43,7 +43,7 @@ from headbook.metrics.base import (
     TokenMetric,
 )
 from headbook.run.collect import collect
-from headbook.schema import UPOS, Kind, View
+from headbook.schema import UPOS, ModelKind, SinkView
 from headbook.study.study import Study
 from headbook.study.word_samples import PairCells
 from views import Marks, example_layer, views_of
@@ -142,7 +142,7 @@ def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor
     return every
 
 
-def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finished:
+def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> FinishedRatios:
     """A sampled metric of some sentences."""
     stats = np.concatenate([metric.measure(layer).numpy() for layer in layers]).astype(float)
     if metric.expected_at is not None:  # as if all of these sentences were of the choice half
@@ -151,7 +151,7 @@ def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finishe
         cells = PairCells(
             np.sum([mass_by_cell(layer, every) for layer in layers], 0)[None],
             np.sum([pairs_in_cells(layer.scope, every) for layer in layers], 0)[None],
-            Reservoir(len(place), place.astype(np.uint64), place, links[:, None]),
+            HashSample(len(place), place.astype(np.uint64), place, links[:, None]),
         )
         stats[..., metric.expected_at] = cells.expected(0)
     reported = [np.zeros((1, 0)) for _ in layers]
@@ -243,7 +243,7 @@ def test_no_value_leaves_its_bounds(layer: Layer) -> None:
 @given(layers())
 def test_views_differ_by_the_sink_alone(layer: Layer) -> None:
     views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
-    raw, nosink, renorm = (views[view] for view in (View.RAW, View.NOSINK, View.RENORM))
+    raw, nosink, renorm = (views[view] for view in (SinkView.RAW, SinkView.NOSINK, SinkView.RENORM))
     torch.testing.assert_close(raw.mass, nosink.mass + raw.sink_mass)
     for view in views.values():
         torch.testing.assert_close(view.mass, view.weights.sum(-1))
@@ -318,7 +318,9 @@ def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other:
 def anywhere(metric: Metric, study: Study) -> bool:
     """Whether a metric makes sense for some stack of a model."""
     if isinstance(metric, TokenMetric) and Need.HEAD in metric.needs:
-        return study.manifest.model.kind is Kind.ENCODER_DECODER  # the others come without a head
+        return (
+            study.manifest.model.kind is ModelKind.ENCODER_DECODER
+        )  # the others come without a head
     return isinstance(metric, EVERYWHERE) or any(
         metric.applies(stack) for stack in study.manifest.stacks if isinstance(metric, HeadMetric)
     )
@@ -327,7 +329,7 @@ def anywhere(metric: Metric, study: Study) -> bool:
 def offered(metric: Metric, study: Study) -> bool:
     """Whether the few sentences of a study have what a metric cannot do without."""
     needs: frozenset[Need] = getattr(metric, "needs", frozenset())
-    annotated = study.manifest.model.kind is not Kind.ENCODER_DECODER  # these have bare texts
+    annotated = study.manifest.model.kind is not ModelKind.ENCODER_DECODER  # these have bare texts
     return (
         metric.id not in MORE
         and Need.PASSAGES not in needs
@@ -360,7 +362,7 @@ def test_words_that_are_each_others_head_count_once() -> None:
     """A multiword token made one word can be its own head's head."""
     layer = views_of(torch.tensor([[[0.25, 0.75], [1.0, 0.0]]]), Marks(2, heads=(1, 0)))
     metric = HEADS["dependency_alignment"]
-    found = values(metric, [layer[View.RAW]])
+    found = values(metric, [layer[SinkView.RAW]])
     assert found[0].tolist() == [1.75 / 2] * 3
 
 

@@ -20,7 +20,7 @@ from headbook.run.collect import collect
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 from looks import Viewed
-from naive import CHANCES, LAYER_TWINS, SAMPLE_TWINS, TWINS
+from naive import CHANCES, NAIVE, NAIVE_LAYERS, NAIVE_SAMPLED
 from ratios import Estimate, Part, ratio, together
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -127,7 +127,7 @@ def annotated_pairs() -> Iterator[tuple[Given, ...]]:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_head_metric_has_a_naive_twin(name: str) -> None:
-    assert name in {**TWINS, **SAMPLE_TWINS, **LAYER_TWINS}, (
+    assert name in {**NAIVE, **NAIVE_SAMPLED, **NAIVE_LAYERS}, (
         f"write the definition of '{name}' as plain loops into tests/naive.py"
     )
 
@@ -191,7 +191,7 @@ def test_metrics_of_passages_equal_the_naive_computation(
 def test_uniform_attention_gives_what_plain_loops_give(
     name: str, case: str, tiny_folder: Folder, study: Callable[[str], Study]
 ) -> None:
-    metric, twin = METRICS[name], CHANCES.get(name, TWINS[name])
+    metric, twin = METRICS[name], CHANCES.get(name, NAIVE[name])
     bare = Bare.load(tiny_folder(CASES[case].family))
     found: dict[tuple[Any, ...], list[Part]] = defaultdict(list)
     for tree in treebank.TREES:
@@ -235,17 +235,17 @@ def measured(metric: HeadMetric, looks: Expected) -> dict[tuple[Where, str], lis
 
 def of_heads(metric: HeadMetric, heads: list[list[Viewed]]) -> list[list[dict[str, Part]]]:
     """What each sentence adds to the number of each head of a layer."""
-    if metric.id in LAYER_TWINS:
-        by_sentence = [LAYER_TWINS[metric.id]([*each]) for each in zip(*heads, strict=True)]
+    if metric.id in NAIVE_LAYERS:
+        by_sentence = [NAIVE_LAYERS[metric.id]([*each]) for each in zip(*heads, strict=True)]
         return [[*each] for each in zip(*by_sentence, strict=True)]
     return [of_sentences(metric, sentences) for sentences in heads]
 
 
 def of_sentences(metric: HeadMetric, sentences: list[Viewed]) -> list[dict[str, Part]]:
     """What each sentence adds to a head's number."""
-    if metric.id in SAMPLE_TWINS:
-        return SAMPLE_TWINS[metric.id](sentences)
-    return [TWINS[metric.id](sentence) for sentence in sentences]
+    if metric.id in NAIVE_SAMPLED:
+        return NAIVE_SAMPLED[metric.id](sentences)
+    return [NAIVE[metric.id](sentence) for sentence in sentences]
 
 
 def needs(metric: HeadMetric) -> set[str]:

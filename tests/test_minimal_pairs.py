@@ -16,7 +16,7 @@ from grouped import PAIRS, ROWS, Collect
 from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
 from headbook.resources import folder
 from headbook.study.contrasts import pair_differences
-from headbook.study.groups import ENOUGH, Members
+from headbook.study.groups import ENOUGH, PairMembers
 from headbook.study.study import Study
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -99,11 +99,11 @@ def test_without_pairs_there_are_no_differences(gather: Collect) -> None:
     assert lonely.minimal_pairs.empty
 
 
-def drawn(pairs: list[int], size: int = 3) -> Members:
+def drawn(pairs: list[int], size: int = 3) -> PairMembers:
     """A sentence of each pair, its values told by its place."""
     places = np.arange(len(pairs))
     values = np.tile(places.astype(np.float32)[:, None, None, None], (1, 2, 2, 1))
-    return Members(
+    return PairMembers(
         size, (0,), np.array(pairs, np.uint64), places, {"n": tuple(map(str, places))}, values
     )
 
@@ -115,7 +115,7 @@ def test_any_split_keeps_the_same_members(pairs: list[int], data: st.DataObject)
     ends = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=3)))
     merged = whole.smallest()
     pieces = [
-        Members(
+        PairMembers(
             whole.size, whole.places, whole.pair[a:b], whole.index[a:b],
             {"n": whole.labels["n"][a:b]}, whole.values[a:b],
         ).smallest()

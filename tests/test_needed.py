@@ -12,7 +12,7 @@ import headbook
 import wired
 from headbook.errors import ConfigError
 from headbook.site.export import write_tables
-from headbook.study.ablation import SetKind
+from headbook.study.ablation import HeadSetKind
 from headbook.study.study import Study
 from headbook.study.tables import TABLES as TABLES_OF_SITES
 from printed import Lines
@@ -86,7 +86,7 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert (one["random_low"] <= one["value"]).all()
     removals = full.corpus_sums.removals
     assert removals is not None
-    assert {each.kind for each in removals.sets} == {*SetKind}
+    assert {each.kind for each in removals.sets} == {*HeadSetKind}
 
 
 def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(

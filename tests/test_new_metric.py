@@ -12,14 +12,14 @@ import torch
 
 import headbook.metrics
 import treebank
-from headbook.attention.maps import Gathered, Maps
-from headbook.attention.masks import Scope
+from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
+from headbook.attention.masks import ViewMask
 from headbook.attention.views import layer_attentions
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import AttentionMetric, Example
-from headbook.model.attention_hook import Attention
+from headbook.model.attention_hook import AttentionCall
 from headbook.run.collect import collect
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.study import Study
 from views import Marks, example_layer, views_of
 
@@ -75,7 +75,7 @@ def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
 ) -> None:
     rows = getattr(study, table)
     mine, known = (rows[rows["metric"] == name] for name in (added.id, "attention_distance"))
-    assert set(mine["view"]) == set(View)
+    assert set(mine["view"]) == set(SinkView)
     numbers = [c for c in ("value", "low", "high", "events", "sentences") if c in rows]
     assert mine["value"].notna().all()
     for column in numbers:
@@ -86,33 +86,33 @@ def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
 def test_its_worked_examples_hold(added: AttentionMetric) -> None:
     for example, expected in added.examples.values():
         assert isinstance(example, Example)
-        ratio = added.measure(example_layer(example, View.RAW))
+        ratio = added.measure(example_layer(example, SinkView.RAW))
         assert float(ratio.numerator / ratio.denominator) == pytest.approx(expected)
 
 
-def several() -> tuple[Gathered, list[Maps]]:
+def several() -> tuple[ConcatenatedMaps, list[AttentionMaps]]:
     """Three layers of two heads over one sentence, alone and together."""
     draw = torch.Generator().manual_seed(7)
     layers = []
     for _ in range(3):
         weights = torch.rand(2, 5, 5, generator=draw, dtype=torch.float64)
         weights /= weights.sum(-1, keepdim=True)
-        layers.append(views_of(weights, Marks(5, special=(0, 4), separator=(4,)))[View.NOSINK])
+        layers.append(views_of(weights, Marks(5, special=(0, 4), separator=(4,)))[SinkView.NOSINK])
     scope = layers[0].scope
     tables = {m.pairs for m in head_metrics(all_metrics().values()) if m.pairs is not None}
     pairs = [scope.frame.once(table) for table in tables]
     maps = [
-        Maps(scope, Attention(None, None, None, None, None, layer.attention, None))
+        AttentionMaps(scope, AttentionCall(None, None, None, None, None, layer.attention, None))
         for layer in layers
     ]
-    return Gathered(scope, maps, pairs), maps
+    return ConcatenatedMaps(scope, maps, pairs), maps
 
 
-@pytest.mark.parametrize("view", View)
-def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: View) -> None:
+@pytest.mark.parametrize("view", SinkView)
+def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: SinkView) -> None:
     together, alone = several()
     frame = together._frame
-    scopes = {v: Scope(frame, v) for v in View}
+    scopes = {v: ViewMask(frame, v) for v in SinkView}
     layer_attention = layer_attentions(scopes, together)[view]
     parts = [layer_attentions(scopes, maps)[view] for maps in alone]
     for name in ("attention", "weights"):
@@ -132,7 +132,7 @@ def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: View)
 def test_metrics_of_all_sentences_are_taken_from_sums(metric: AttentionMetric) -> None:
     """Whole maps are for whoever needs them: a copy of each would cost a pass its speed."""
     together, _ = several()
-    scopes = {v: Scope(together._frame, v) for v in View}
+    scopes = {v: ViewMask(together._frame, v) for v in SinkView}
     for view in metric.views:
         metric.measure(layer_attentions(scopes, together)[view])
     assert "_together" not in vars(together)

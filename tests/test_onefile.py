@@ -14,7 +14,7 @@ import pytest
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
 from headbook.site import single_file
-from headbook.site.archive import Packed, pack
+from headbook.site.archive import PackedSite, pack
 from headbook.site.assets import bare
 from headbook.site.markup import values
 from pages import data_file, digest, elements, html_of, links, text_of, tree
@@ -35,7 +35,7 @@ BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</s
 
 
 @pytest.fixture(scope="module")
-def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
     """The smallest site in one file."""
     path = tmp_path_factory.mktemp("one") / "report.html"
     return pack(small_site.folder, path, single_file=True)
@@ -53,7 +53,7 @@ def held(file: Path) -> dict[str, bytes]:
     return found
 
 
-def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> None:
+def test_everything_of_the_folder_is_in_it(small_site: Site, one: PackedSite) -> None:
     """Byte for byte; of data files the values.
 
     Not what is compressed, nor the pictures for readers without scripts of what scripts draw.
@@ -80,7 +80,7 @@ def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> Non
         assert (name in listed) == (f"data/{name}.csv" not in found), name
 
 
-def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -> None:
+def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: PackedSite) -> None:
     html = html_of(one.path)
     policy = next(
         meta.attributes["content"]
@@ -99,7 +99,7 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
     assert rules == rest | {"img-src": "data:"}
 
 
-def test_nothing_in_it_is_loaded(one: Packed) -> None:
+def test_nothing_in_it_is_loaded(one: PackedSite) -> None:
     for tag, link in links(html_of(one.path)):
         assert link.startswith(("data:", "#", "https://doi.org/", "https://arxiv.org/")), (
             tag,
@@ -124,7 +124,7 @@ def test_its_script_makes_text_never_markup_and_asks_for_nothing() -> None:
 
 
 def test_the_overview_stands_in_it_for_readers_without_scripts(
-    small_site: Site, one: Packed
+    small_site: Site, one: PackedSite
 ) -> None:
     html = html_of(one.path)
     assert f"The file holds {len(small_site.pages)} pages; the others need scripts." in html
@@ -134,7 +134,9 @@ def test_the_overview_stands_in_it_for_readers_without_scripts(
     assert {"methods.html", "heads/L00-H00.html"} <= led <= set(tree(small_site.folder))
 
 
-def test_packing_again_gives_the_same_bytes(small_site: Site, one: Packed, tmp_path: Path) -> None:
+def test_packing_again_gives_the_same_bytes(
+    small_site: Site, one: PackedSite, tmp_path: Path
+) -> None:
     """Whatever the disk says of dates and rights, and whatever the folder is called."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(small_site.folder, copy)
@@ -146,14 +148,16 @@ def test_packing_again_gives_the_same_bytes(small_site: Site, one: Packed, tmp_p
     assert again.path.read_bytes() == one.path.read_bytes()
 
 
-def test_it_is_smaller_than_the_folder_and_tells_both_sizes(small_site: Site, one: Packed) -> None:
+def test_it_is_smaller_than_the_folder_and_tells_both_sizes(
+    small_site: Site, one: PackedSite
+) -> None:
     sizes = {name: len(content) for name, content in tree(small_site.folder).items()}
     assert (one.files, one.unpacked) == (len(sizes), sum(sizes.values()))
     assert one.size == one.path.stat().st_size < 0.6 * one.unpacked
 
 
 def test_it_is_replaced_only_with_force_and_nothing_else_ever(
-    small_site: Site, one: Packed, tmp_path: Path
+    small_site: Site, one: PackedSite, tmp_path: Path
 ) -> None:
     shutil.copy(one.path, tmp_path / "r.html")
     (tmp_path / "mine.html").write_text("<!doctype html><title>Years of work</title>")

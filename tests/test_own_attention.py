@@ -19,10 +19,10 @@ from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
 from headbook.model.architecture import Architecture, examine
-from headbook.model.attention_hook import Attention
+from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import forward
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder, probes
+from headbook.model.tokenizer import SentenceTokenizer, probes
 from headbook.pages.index import learned_sink
 from headbook.passes.model_checks import own, settle
 from headbook.passes.self_checks import learned_share
@@ -32,7 +32,7 @@ from headbook.schema import Side
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 Folder = Callable[[str], Path]
 SLOW = pytest.mark.slow
@@ -63,14 +63,14 @@ QUICK = {"granite_swa", "diffllama", "squeezebert", "longformer", "blip", "led"}
 UNPADDED = ["mobilebert", *(pytest.param(n, marks=SLOW) for n in ("convbert", "fsmt"))]
 
 
-def settled(folder: Path) -> tuple[Model, Architecture, Encoder]:
+def settled(folder: Path) -> tuple[Model, Architecture, SentenceTokenizer]:
     """A model as a run begins with it."""
     model = load_model(str(folder), device="cpu")
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     return model, settle(model, examine(model), probes(encoder)), encoder
 
 
-def items_of(encoder: Encoder) -> list[Encoded]:
+def items_of(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """The texts, those of a pair with themselves."""
     pairs = encoder.model.config.is_encoder_decoder
     sentences = [
@@ -133,7 +133,7 @@ def test_where_padding_changes_attention_there_is_none(name: str, tiny_folder: F
     assert max(sizes) > 1
     for group in by_budget(items, 2048, alike=True):
         batch = Batch.of(group, model.device)
-        attentions: dict[object, Attention] = {}
+        attentions: dict[object, AttentionCall] = {}
         forward(model, architecture, batch, attentions.__setitem__)
         for row, item in enumerate(batch.items):
             alone = own(model, architecture, Batch.of([item], model.device))
@@ -149,7 +149,7 @@ def test_padding_does_change_it(tiny_folder: Folder) -> None:
     """Else nothing is shown by leaving it out."""
     model, architecture, encoder = settled(tiny_folder("mobilebert"))
     items = items_of(encoder)
-    attentions: dict[object, Attention] = {}
+    attentions: dict[object, AttentionCall] = {}
     batch = Batch.of(items, model.device)
     forward(model, architecture, batch, attentions.__setitem__)
     row = [item.sentence.text for item in batch.items].index("water")
@@ -204,7 +204,7 @@ def test_where_the_interface_computes_something_else_the_models_own_weights_are_
     tiny_folder: Folder,
 ) -> None:
     model = load_model(str(tiny_folder("gpt2")), device="cpu")
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     for block in model.body.h:
         block.attn.__class__ = Elsewhere
     before = examine(model)
@@ -215,7 +215,7 @@ def test_where_the_interface_computes_something_else_the_models_own_weights_are_
     fresh = AutoModel.from_pretrained(tiny_folder("gpt2"), attn_implementation="eager").eval()
     (item, *_) = items_of(encoder)
     batch = Batch.of([item], model.device)
-    attentions: dict[object, Attention] = {}
+    attentions: dict[object, AttentionCall] = {}
     forward(model, architecture, batch, attentions.__setitem__)
     with torch.no_grad():
         theirs = fresh(batch.texts[Side.SOURCE].ids, output_attentions=True).attentions
@@ -228,7 +228,7 @@ def test_rows_and_the_learned_sink_are_the_models_softmax(tiny_folder: Folder) -
     model, architecture, encoder = settled(tiny_folder("gpt_oss"))
     assert architecture.stacks["self"].learned_sink
     batch = Batch.of(items_of(encoder), model.device)
-    attentions: dict[object, Attention] = {}
+    attentions: dict[object, AttentionCall] = {}
     forward(model, architecture, batch, attentions.__setitem__)
     valid = batch.texts[Side.SOURCE].valid
     for call, layer in zip(architecture.calls, model.body.layers, strict=True):
@@ -304,7 +304,7 @@ def test_what_is_visible_is_what_has_weight(name: str, tiny_folder: Folder) -> N
     """In windows and chunks, too."""
     model, architecture, encoder = settled(tiny_folder(name))
     batch = Batch.of(items_of(encoder), model.device)
-    attentions: dict[object, Attention] = {}
+    attentions: dict[object, AttentionCall] = {}
     forward(model, architecture, batch, attentions.__setitem__)
     side = batch.texts[Side.SOURCE]
     kinds = set()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headbook.errors import OutputError, StudyError
-from headbook.site.archive import LIMITS, SUMS, TOP, Packed, pack
+from headbook.site.archive import LIMITS, SUMS, TOP, PackedSite, pack
 from pages import tree
 from sites import Site
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def packed(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def packed(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
     """The archive of the smallest site."""
     return pack(small_site.folder, tmp_path_factory.mktemp("packed") / "supplement.zip")
 
@@ -35,7 +35,7 @@ def unpacked(archive: Path, place: Path) -> Path:
 
 
 def test_an_archive_holds_the_site_as_it_is(
-    small_site: Site, packed: Packed, tmp_path: Path
+    small_site: Site, packed: PackedSite, tmp_path: Path
 ) -> None:
     path = unpacked(packed.path, tmp_path)
     assert tree(path / "site") == tree(small_site.folder)
@@ -43,14 +43,14 @@ def test_an_archive_holds_the_site_as_it_is(
     assert "Open site/index.html" in (path / "README.txt").read_text()
 
 
-def test_the_sums_are_those_of_all_other_files(packed: Packed, tmp_path: Path) -> None:
+def test_the_sums_are_those_of_all_other_files(packed: PackedSite, tmp_path: Path) -> None:
     files = tree(unpacked(packed.path, tmp_path))
     lines = files.pop(SUMS).decode().splitlines()
     found = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     assert found == {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
 
-def test_an_archive_is_told_with_its_own_sizes(packed: Packed, tmp_path: Path) -> None:
+def test_an_archive_is_told_with_its_own_sizes(packed: PackedSite, tmp_path: Path) -> None:
     files = tree(unpacked(packed.path, tmp_path))
     assert packed.files == len(files)
     assert packed.unpacked == sum(map(len, files.values()))
@@ -58,7 +58,7 @@ def test_an_archive_is_told_with_its_own_sizes(packed: Packed, tmp_path: Path) -
 
 
 def test_packing_again_gives_the_same_bytes(
-    small_site: Site, packed: Packed, tmp_path: Path
+    small_site: Site, packed: PackedSite, tmp_path: Path
 ) -> None:
     """Whatever the disk says of dates and rights, and whatever the folder is called."""
     copy = tmp_path / "elsewhere"
@@ -73,7 +73,9 @@ def test_packing_again_gives_the_same_bytes(
     assert names == sorted(names)
 
 
-def test_a_history_of_versions_stays_out(small_site: Site, packed: Packed, tmp_path: Path) -> None:
+def test_a_history_of_versions_stays_out(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
     copy = tmp_path / "site"
     shutil.copytree(small_site.folder, copy)
     for name in (".git/config", "data/.DS_Store", ".env"):
@@ -85,7 +87,7 @@ def test_a_history_of_versions_stays_out(small_site: Site, packed: Packed, tmp_p
 @pytest.mark.parametrize("limit", LIMITS)
 def test_the_size_is_set_against_limits(limit: int) -> None:
     def message(size: int) -> str:
-        return "\n".join(Packed(Path("s.zip"), 1, size, 1, ()).report())
+        return "\n".join(PackedSite(Path("s.zip"), 1, size, 1, ()).report())
 
     displayed = f"{limit // 1_000_000} MB"
     assert f"within {displayed}: " in message(limit)
@@ -109,7 +111,7 @@ def test_what_headbook_did_not_write_is_not_packed(tmp_path: Path) -> None:
 
 
 def test_an_archive_is_replaced_only_with_force(
-    small_site: Site, packed: Packed, tmp_path: Path
+    small_site: Site, packed: PackedSite, tmp_path: Path
 ) -> None:
     shutil.copy(packed.path, tmp_path / "s.zip")
     before = tree(tmp_path)
@@ -141,7 +143,7 @@ def test_an_archive_does_not_land_in_what_it_packs(small_site: Site, tmp_path: P
 
 
 def test_a_full_disk_leaves_the_old_archive(
-    small_site: Site, packed: Packed, tmp_path: Path
+    small_site: Site, packed: PackedSite, tmp_path: Path
 ) -> None:
     """A limit on the size of files stands for the disk."""
     shutil.copy(packed.path, tmp_path / "s.zip")

@@ -7,8 +7,8 @@ from scipy.stats import t as student
 
 from headbook.analysis import multiple_testing, paired
 from headbook.analysis.arrays import Floats
-from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise
-from headbook.schema import Spread
+from headbook.analysis.paired import ClusterSums, PairedDifferences, differences, family_wise
+from headbook.schema import IntervalRule
 from naive_paired import family_wise as slowly
 from naive_paired import kish, residuals, skewness, variance
 
@@ -23,7 +23,7 @@ def sums(seed: int, cells: tuple[int, ...] = (3, 2), clusters: int = CLUSTERS) -
     return ClusterSums(d * rng.normal(1, 1, d.shape), d)
 
 
-def every(found: Differences) -> list[NDArray[np.generic]]:
+def every(found: PairedDifferences) -> list[NDArray[np.generic]]:
     return [*vars(found).values()]
 
 
@@ -107,9 +107,11 @@ def test_few_clusters_have_no_interval_and_are_in_no_family() -> None:
     a, b = sums(11, (2,)), sums(12, (2,))
     for model in (a, b):
         model.d[15:] = model.n[15:] = 0
-    kinds = np.array([Spread.USUAL, Spread.CLASSES])
+    kinds = np.array([IntervalRule.USUAL, IntervalRule.CLASSES])
     assert np.isnan(differences(a, b, kinds).low).tolist() == [True, True]  # five have no part
-    assert np.isnan(differences(a, b, np.array([Spread.FEW, Spread.USUAL])).low).tolist() == [
+    assert np.isnan(
+        differences(a, b, np.array([IntervalRule.FEW, IntervalRule.USUAL])).low
+    ).tolist() == [
         True,
         False,
     ]
@@ -136,8 +138,8 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (ClusterSums(np.round(m.n), m.d) for m in (sums(13, (7, 11)), sums(14, (7, 11))))
     whole = differences(a, b)
     p = family_wise(a, b, whole)
-    monkeypatch.setattr(paired, "ROOM", 10 * CLUSTERS)
-    monkeypatch.setattr(multiple_testing, "ROOM", 3 * multiple_testing.DRAWS)
+    monkeypatch.setattr(paired, "MAX_NUMBERS", 10 * CLUSTERS)
+    monkeypatch.setattr(multiple_testing, "MAX_NUMBERS", 3 * multiple_testing.DRAWS)
     a, b = (ClusterSums(m.n.astype(np.float32), m.d.astype(np.float32)) for m in (a, b))
     found = differences(a, b)
     for one, other in zip(every(whole), every(found), strict=True):

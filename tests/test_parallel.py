@@ -17,7 +17,7 @@ import headbook
 from headbook.errors import OutputError, ResourceError, StudyError
 from headbook.pages.index import overview_page
 from headbook.site import sites
-from headbook.site.parallel import Shares, default_processes
+from headbook.site.parallel import DrawingPool, default_processes
 from pages import differing
 from shares import dies, is_killed, mumbles, refuses, squares
 from sites import Site
@@ -37,37 +37,37 @@ def test_one_process_for_every_two_cores_is_the_default(
 
 def test_every_piece_of_work_is_done_once() -> None:
     for processes in (1, 3):
-        with Shares(squares, (10,), processes) as shares:
+        with DrawingPool(squares, (10,), processes) as shares:
             assert sorted(shares) == [number**2 for number in range(10)]
 
 
 def test_what_a_process_raises_is_raised_where_the_work_was_asked_for() -> None:
-    with pytest.raises(OutputError, match="no room"), Shares(refuses, (), 2) as shares:
+    with pytest.raises(OutputError, match="no room"), DrawingPool(refuses, (), 2) as shares:
         list(shares)
 
 
 def test_a_process_that_dies_is_noticed() -> None:
-    with pytest.raises(RuntimeError, match="died"), Shares(dies, (), 2) as shares:
+    with pytest.raises(RuntimeError, match="died"), DrawingPool(dies, (), 2) as shares:
         list(shares)
 
 
 def test_a_process_that_is_killed_tells_of_memory() -> None:
     """As Linux kills one where memory runs out."""
-    with pytest.raises(ResourceError, match="SIGKILL"), Shares(is_killed, (), 2) as shares:
+    with pytest.raises(ResourceError, match="SIGKILL"), DrawingPool(is_killed, (), 2) as shares:
         list(shares)
 
 
 def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
     with (
         pytest.raises(RuntimeError, match="MumbledError: 3 words"),
-        Shares(mumbles, (), 1) as shares,
+        DrawingPool(mumbles, (), 1) as shares,
     ):
         list(shares)
 
 
 PARENT = """
 import sys
-from headbook.site.parallel import Shares
+from headbook.site.parallel import DrawingPool
 from shares import waits
 if __name__ == "__main__":
     with Shares(waits, (sys.argv[1],), 2) as found:

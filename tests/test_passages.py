@@ -12,14 +12,14 @@ from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
 from headbook.model.load import Model, load_model
 from headbook.model.packing import Passages, packed, separator
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.pages.parts.passages import proposals
 from headbook.report.results import results
 from headbook.run.collect import collect
-from headbook.schema import Side, View
+from headbook.schema import Side, SinkView
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 Folder = Callable[[str], Path]
 
@@ -33,8 +33,8 @@ def joined(file: Path, model: Model, most: int) -> Passages:
     return packed(open_corpus([file]), model, most, 64)
 
 
-def encoded(passages: Passages, model: Model, annotator: str = "none") -> list[Encoded]:
-    encoder = Encoder(model, limit=64, targets=Annotator.load("none"))
+def encoded(passages: Passages, model: Model, annotator: str = "none") -> list[TokenizedSentence]:
+    encoder = SentenceTokenizer(model, limit=64, targets=Annotator.load("none"))
     return [*encoder.encode(Annotator.load(annotator).annotate(passages))]
 
 
@@ -214,5 +214,5 @@ def test_f1_of_a_rule_follows_from_what_pages_draw(passages_study: Study) -> Non
             proposal = proposals(found, text, marks)[number]
             above += 2 * proposal.right
             below += 2 * proposal.right + proposal.wrong + proposal.missed
-        value = found.layers("segmentation", View.RAW, f"f1:{rule}").value
+        value = found.layers("segmentation", SinkView.RAW, f"f1:{rule}").value
         assert value == pytest.approx([above / below] * len(value))

@@ -21,10 +21,10 @@ from headbook.pages.patterns import SHARES, PatternsPage, mean_maps, patterns_pa
 from headbook.report.head_types import head_types
 from headbook.report.results import results
 from headbook.report.wording import number
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.study import Study
 from looks import Viewed
-from naive import SAMPLE_TWINS
+from naive import NAIVE_SAMPLED
 from pages import elements, html_of, text_of
 from ratios import ratio
 from sites import make_study
@@ -136,7 +136,7 @@ def test_pictures_show_the_mean_attention_by_position(study: Study, tmp_path: Pa
 @pytest.mark.parametrize(("tokens", "rows"), [(64, 64), (65, 0)])
 def test_sentences_of_more_than_64_tokens_take_no_part(tokens: int, rows: int) -> None:
     even = torch.full((2, tokens, tokens), 1 / tokens)
-    layer = views_of(even, Marks(tokens, special=[0]))[View.RAW]
+    layer = views_of(even, Marks(tokens, special=[0]))[SinkView.RAW]
     finished = pattern.finish(pattern.measure(layer).numpy(), pattern.about(layer.scope).numpy())
     assert (finished.denominator == rows).all()
     assert finished.numerator[..., 0] == pytest.approx(rows)
@@ -147,7 +147,7 @@ def test_blocks_are_told_by_separators_in_the_middle(make: Make, tmp_path: Path)
     study = make("bert", line, "the red bird sings", line, metrics="block_ratio")
     model = tiny.write("bert", tmp_path / "model")
     for layer, head, look in viewed(model, line):
-        (part,) = SAMPLE_TWINS["block_ratio"]([look])
+        (part,) = NAIVE_SAMPLED["block_ratio"]([look])
         wanted = ratio([part[""]], (0, math.inf)).value
         assert values(study, "block_ratio", "")[layer, head] == pytest.approx(wanted, abs=1e-9)
     assert set(study.heads["sentences"]) == {2}

@@ -16,7 +16,7 @@ from headbook.pages.patterns import without_them
 from headbook.report.findings.patterns import Discussion, discussions
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.study import Study
 from sites import make_study
 from test_verdicts import around, removals
@@ -38,22 +38,22 @@ class Chosen(StackResults):
         super().__init__(study, study.manifest.stacks[0])
         object.__setattr__(self, "_chosen", numbers)
 
-    def has(self, metric: str, view: View, label: str = "") -> bool:
+    def has(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Whether it was chosen."""
         return (metric, label) in self._numbers_chosen
 
-    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
+    def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """What was chosen; NaN for other heads."""
         values = np.full((tiny.LAYERS, tiny.HEADS), math.nan)
         chosen = self._numbers_chosen[metric, label]
         values.ravel()[: len(chosen)] = chosen
         return numbers_of(values)
 
-    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
+    def uniform(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """The same everywhere."""
         return numbers_of(np.full(tiny.LAYERS, 0.1))
 
-    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
+    def layers(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """The mean over the heads of layer 0."""
         return numbers_of(
             np.nanmean(self.heads(metric, view, label).value[:1], 1, keepdims=False).repeat(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import treebank
 from bare import Bare, given
 from headbook.run.collect import collect
-from headbook.schema import Side, Stack
+from headbook.schema import AttentionStack, Side
 from headbook.study.corpus_sums import PositionSums, kept_positions
 from headbook.study.study import Study
 
@@ -101,7 +101,9 @@ def test_queries_and_keys_of_two_texts_are_counted_apart(
 
 def test_a_stack_of_many_heads_keeps_fewer_positions() -> None:
     few, many = (
-        Stack("self", 1, (0,), n, n, 8, causal=False, queries=Side.SOURCE, keys=Side.SOURCE)
+        AttentionStack(
+            "self", 1, (0,), n, n, 8, causal=False, queries=Side.SOURCE, keys=Side.SOURCE
+        )
         for n in (23, 24)
     )
     assert [kept_positions(few), kept_positions(many)] == [12, 8]

@@ -29,7 +29,7 @@ from headbook.config import Config
 from headbook.inputs import Sentence
 from headbook.model.devices import own_randomness
 from headbook.model.load import _quiet
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 from headbook.run import sentences as texts
 from headbook.run.collect import collect
 from headbook.text.annotate import Annotator
@@ -98,7 +98,7 @@ def unusual() -> Iterator[None]:
     logs.enable_progress_bar()
 
 
-class Stopping(Silent):
+class Stopping(NoProgress):
     """Stops a run at one of its stages.
 
     Attributes:
@@ -164,7 +164,7 @@ def test_only_the_command_line_tunes_the_process(
         collect(file, config)
         assert not asked & TUNING
         return
-    actions.collect([str(file)], config, Silent())
+    actions.collect([str(file)], config, NoProgress())
     if sys.platform == "linux":
         assert asked & TUNING == TUNING
     assert gc.isenabled()

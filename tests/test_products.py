@@ -21,8 +21,8 @@ def looked_at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Ar
     return model, examine(model)
 
 
-def calls(model: Model) -> list[attention_hook.Attention]:
-    found: list[attention_hook.Attention] = []
+def calls(model: Model) -> list[attention_hook.AttentionCall]:
+    found: list[attention_hook.AttentionCall] = []
     with attention_hook.watching(found.append), torch.inference_mode():
         model.body(**varied(model))
     return found
@@ -52,7 +52,7 @@ def test_what_a_watcher_gives_goes_through_the_output_projection(
     handle = module.register_forward_pre_hook(lambda _, args: given.append(args[0].clone()))
     numbers = torch.randn(4, 3, tiny.HEADS, 100, dtype=torch.float64)
 
-    def other(call: attention_hook.Attention) -> torch.Tensor:
+    def other(call: attention_hook.AttentionCall) -> torch.Tensor:
         assert call.output is not None
         return numbers[..., : call.output.shape[-1]]
 
@@ -82,7 +82,7 @@ def test_a_factor_is_found_where_each_query_looks_at_one_token_alone() -> None:
     for factor in (0.35, 8.0):
         weights = (factor * query @ key.mT).softmax(-1)
         output = (weights @ value).transpose(1, 2)
-        call = attention_hook.Attention(None, query, key, value, None, weights, output)
+        call = attention_hook.AttentionCall(None, query, key, value, None, weights, output)
         assert factor_of(call) == pytest.approx(factor, rel=1e-5)
         assert factor_of(replace(call, key=torch.randn_like(key))) is None
     assert (weights > SEEN).all(0).sum(-1).max() < 2  # nothing to compare in a row

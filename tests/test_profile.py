@@ -5,11 +5,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from headbook.charts import Bar, Drawing, offset_profile
+from headbook.charts import Drawing, OffsetBar, offset_profile
 from headbook.charts.attention import HEIGHT, PROFILE_TICKS, TOP
 from headbook.charts.render import SVG
 
-BARS = [Bar(-1, 0.5, 0.4, 0.6, 0.3), Bar(0, 0.25, 0.2, 0.3, 0.4), Bar(1, 0.05, 0.0, 0.1, 0.3)]
+BARS = [
+    OffsetBar(-1, 0.5, 0.4, 0.6, 0.3),
+    OffsetBar(0, 0.25, 0.2, 0.3, 0.4),
+    OffsetBar(1, 0.05, 0.0, 0.1, 0.3),
+]
 
 
 def parts(drawing: Drawing, name: str) -> list[ET.Element]:
@@ -45,7 +49,7 @@ def test_each_bar_says_its_numbers() -> None:
 
 def test_missing_shares_have_no_bar_and_missing_intervals_no_line() -> None:
     nan = math.nan
-    bars = [Bar(-1, nan, nan, nan, 0.5), Bar(0, 0.2, nan, nan, 0.5)]
+    bars = [OffsetBar(-1, nan, nan, nan, 0.5), OffsetBar(0, 0.2, nan, nan, 0.5)]
     drawing = offset_profile("a", "caption", bars)
     assert len(parts(drawing, "rect")) == 1
     assert [title.text for title in parts(drawing, "title")] == ["0: 20.0\u202f%"]
@@ -53,7 +57,7 @@ def test_missing_shares_have_no_bar_and_missing_intervals_no_line() -> None:
 
 @pytest.mark.parametrize("most", [1e-4, 0.003, 0.04, 0.05, 0.0501, 0.2, 0.333, 0.9, 1.0])
 def test_axis_has_few_round_ticks_and_holds_all_bars(most: float) -> None:
-    drawing = offset_profile("a", "caption", [Bar(0, most, most, most, most / 2)])
+    drawing = offset_profile("a", "caption", [OffsetBar(0, most, most, most, most / 2)])
     ticks = [float(text[:-1]) / 100 for text in labels(drawing) if text.endswith("%")]
     assert 2 <= len(ticks) <= PROFILE_TICKS + 1
     assert ticks[-1] >= most * (1 - 1e-9)
@@ -61,5 +65,5 @@ def test_axis_has_few_round_ticks_and_holds_all_bars(most: float) -> None:
 
 
 def test_nothing_but_zeros_still_has_an_axis() -> None:
-    drawing = offset_profile("a", "caption", [Bar(0, 0.0, 0.0, 0.0, 0.0)])
+    drawing = offset_profile("a", "caption", [OffsetBar(0, 0.0, 0.0, 0.0, 0.0)])
     assert heights(drawing) == [0.0]

@@ -12,7 +12,7 @@ import treebank
 from headbook.ablation.importance import parameters_of
 from headbook.cli.terminal import Display
 from headbook.model.load import load_model
-from headbook.progress import Silent
+from headbook.progress import NoProgress
 from headbook.run.collect import collect
 
 
@@ -73,7 +73,7 @@ def test_lines_keep_their_brackets() -> None:
     assert file.getvalue() == "overview: site[bold]/index.html\n"
 
 
-class Recorder(Silent):
+class Recorder(NoProgress):
     """Keeps the stages that a run reports, with the amount announced and the amount done."""
 
     def __init__(self) -> None:

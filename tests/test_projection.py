@@ -10,7 +10,7 @@ from transformers.pytorch_utils import Conv1D
 import treebank
 from headbook.model.architecture import Architecture, examine
 from headbook.model.load import load_model
-from headbook.model.output_projection import Projection, is_linear, multiples
+from headbook.model.output_projection import OutputProjection, is_linear, multiples
 from headbook.run.collect import collect
 
 Folder = Callable[[str], Path]
@@ -29,7 +29,7 @@ def test_norms_are_the_lengths_of_projected_values(heads: int, width: int, wide:
     out = 40 if wide else 3
     module = torch.nn.Linear(6 * width, out, dtype=torch.float64)
     value = torch.randn(2, heads, 7, width, dtype=torch.float64)
-    found = Projection(module).norms(value)
+    found = OutputProjection(module).norms(value)
     assert found.shape == (2, 6, 7)
     for head in range(6):
         part = module.weight[:, head * width : (head + 1) * width]
@@ -51,7 +51,8 @@ def test_gated_values_are_as_long_as_what_arrives(heads: int, gates: tuple[int, 
         factor = factor * torch.randn(2, 3 if width == 1 else 1, 6, width, dtype=torch.float64)
     for some in (factor, factor * torch.rand_like(factor)):
         blocks = [
-            block for _, block in Projection(module, gated=True).carrying(attention, value, some)
+            block
+            for _, block in OutputProjection(module, gated=True).carrying(attention, value, some)
         ]
         found = torch.cat(blocks, 2)
         for head in range(6):
@@ -66,7 +67,9 @@ def test_a_turned_weight_is_turned_back() -> None:
     turned = Conv1D(5, 12)
     straight = torch.nn.Linear(12, 5)
     straight.weight.data = turned.weight.data.T
-    torch.testing.assert_close(Projection(turned).slices(4), Projection(straight).slices(4))
+    torch.testing.assert_close(
+        OutputProjection(turned).slices(4), OutputProjection(straight).slices(4)
+    )
 
 
 def test_linear_maps_may_be_of_another_class(tiny_folder: Folder) -> None:

@@ -30,25 +30,25 @@ from headbook.report.published import (
     GROUPS,
     RELATIONS,
     VIG,
+    AblationQuantity,
     AtHead,
     AtOffset,
     AtReplaced,
-    CanGo,
     Correlation,
-    Group,
     HeadsAbove,
     MeanOver,
-    OfImportance,
-    Published,
+    PaperFigures,
+    PublishedFigure,
     RankReplaced,
+    RemovableShare,
     TagsAbove,
 )
 from headbook.report.results import StackResults, results
 from headbook.report.wording import MISSING
-from headbook.schema import HeadColumn, View
+from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation_tables import IMPORTANCE, PRUNING
 from headbook.study.study import Study
-from looks import Look, Viewed
+from looks import HeadAttention, Viewed
 from pages import data_file, elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines
@@ -63,7 +63,7 @@ FIGURES = [
     (group, figure)
     for group in GROUPS
     for figure in group.figures
-    if not isinstance(figure.quantity, OfImportance)
+    if not isinstance(figure.quantity, AblationQuantity)
 ]
 # Figures of the document that no study computes, by how their last cell begins.
 ELSEWHERE = ("not computed", "what the command prints")
@@ -99,7 +99,7 @@ SIZES = {
 }  # fmt: skip
 
 
-def metrics_of(group: Group) -> set[str]:
+def metrics_of(group: PaperFigures) -> set[str]:
     """The metrics that the figures of a group are computed from."""
     return {column.metric for figure in group.figures for column in figure.quantity.columns}
 
@@ -125,7 +125,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     return of
 
 
-def looks(model: Path, tree: tuple[Gold, ...]) -> Iterator[tuple[int, int, Look]]:
+def looks(model: Path, tree: tuple[Gold, ...]) -> Iterator[tuple[int, int, HeadAttention]]:
     """Layer, head and what the head of a bare model does in one sentence."""
     bare = Bare.load(model)
     (text,) = bare.texts(given(tree))
@@ -134,12 +134,12 @@ def looks(model: Path, tree: tuple[Gold, ...]) -> Iterator[tuple[int, int, Look]
     maps = bare.run([[t.id for t in text.tokens]], output_attentions=True).attentions
     for layer, heads in enumerate(maps):
         for head, weights in enumerate(heads[0].tolist()):
-            yield layer, head, Look(weights, seen, text, text, causal, crosses=False)
+            yield layer, head, HeadAttention(weights, seen, text, text, causal, crosses=False)
 
 
 @pytest.mark.parametrize(("group", "figure"), FIGURES, ids=lambda each: getattr(each, "what", ""))
 def test_every_figure_has_a_number(
-    made: Callable[[str], Made], group: Group, figure: Published
+    made: Callable[[str], Made], group: PaperFigures, figure: PublishedFigure
 ) -> None:
     number = figure.quantity.number(made(NAMES[group.names]).results)
     assert math.isfinite(number.value)
@@ -206,24 +206,24 @@ def test_an_offset_finds_as_many_words_as_stand_there(made: Callable[[str], Made
         if word.relation == "det" and word.head is not None
     ]
     shares = [away.count(o) / len(away) for o in range(-5, 6) if o]
-    quantity = AtOffset(HeadColumn("relation_accuracy", View.NOSINK, "det:to_head"))
+    quantity = AtOffset(HeadKey("relation_accuracy", SinkView.NOSINK, "det:to_head"))
     estimate = quantity.number(made("bert-base-uncased").results)
     assert estimate.value == pytest.approx(max(shares))
 
 
 def test_aggregates_over_heads_by_hand() -> None:
-    column = HeadColumn("attention_to", View.RAW, "next")
+    column = HeadKey("attention_to", SinkView.RAW, "next")
     of = fake_results({column: Fake([[0.2, 0.6], [0.9, 0.51], [0.1, 0.3]])})
     assert HeadsAbove(column, 0.5).number(of).value == 3
     assert MeanOver(column, (0, 1)).number(of).value == pytest.approx((0.2 + 0.6 + 0.9 + 0.51) / 4)
     assert AtHead(column, 1, 0).number(of).value == pytest.approx(0.9)
     received = {"NOUN": [[0.1, 0.9]], "DET": [[0.4, 0.5]], "ADJ": [[0.1, 0.1]]}
-    tags = {HeadColumn("pos_received", View.RAW, tag): Fake(v) for tag, v in received.items()}
-    assert TagsAbove("pos_received", View.RAW, 1.5).number(fake_results(tags)).value == 1
+    tags = {HeadKey("pos_received", SinkView.RAW, tag): Fake(v) for tag, v in received.items()}
+    assert TagsAbove("pos_received", SinkView.RAW, 1.5).number(fake_results(tags)).value == 1
 
 
 def test_what_a_study_lacks_is_missing_and_never_nothing() -> None:
-    column = HeadColumn("attention_to", View.RAW, "next")
+    column = HeadKey("attention_to", SinkView.RAW, "next")
     of = fake_results({column: Fake([[0.2, 0.6]])})
     for figure in (f for _, f in FIGURES if column not in f.quantity.columns):
         estimate = figure.quantity.number(of)
@@ -231,14 +231,14 @@ def test_what_a_study_lacks_is_missing_and_never_nothing() -> None:
         assert figure.quantity.written(estimate.value) == MISSING
     for quantity in (AtHead(column, 1, 0), AtHead(column, 0, 2), MeanOver(column, (0, 1))):
         assert math.isnan(quantity.number(of).value)
-    even = HeadColumn("attention_to", View.RAW, "previous")
+    even = HeadKey("attention_to", SinkView.RAW, "previous")
     flat = fake_results({column: Fake([[0.2, 0.6]]), even: Fake([[0.5, 0.5]])})
     assert math.isnan(Correlation(column, even).number(flat).value)
 
 
 def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
     """Of the right head, label and target; nothing where not all heads were replaced."""
-    of = fake_results({HeadColumn("attention_to", View.RAW, "next"): Fake([[0.2, 0.6], [0.1, 0]])})
+    of = fake_results({HeadKey("attention_to", SinkView.RAW, "next"): Fake([[0.2, 0.6], [0.1, 0]])})
     rows = [
         ("self", layer, head, metric, "mean", "logit", label, value, value - 0.1, value + 0.1,
          40, 400, "exact", *[math.nan] * 4, "")
@@ -263,19 +263,19 @@ def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
 
 
 def test_what_can_go_is_the_share_of_its_order() -> None:
-    of = fake_results({HeadColumn("attention_to", View.RAW, "next"): Fake([[0.2, 0.6]])})
+    of = fake_results({HeadKey("attention_to", SinkView.RAW, "next"): Fake([[0.2, 0.6]])})
     rows = [
         ("self", order, "mean", "loss", share, 0.0, 0.0, high)
         for order, highs in (("gradient_importance", (0, 0.01, 0.5)), ("type", (0, 0.001, 0.001)))
         for share, high in zip((0.0, 0.5, 1.0), highs, strict=True)
     ]
     of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING])
-    assert math.isnan(CanGo("gradient_importance").number(of).value)
+    assert math.isnan(RemovableShare("gradient_importance").number(of).value)
     sums = replace(of.study.corpus_sums, removals=removals(around(0.0, 0.05)))
     of.study.__dict__["corpus_sums"] = sums
-    assert CanGo("gradient_importance").number(of).value == 0.5
-    assert CanGo("type").number(of).value == 1
-    assert CanGo("type").written(1.0) == "100.0\u202f%"
+    assert RemovableShare("gradient_importance").number(of).value == 0.5
+    assert RemovableShare("type").number(of).value == 1
+    assert RemovableShare("type").written(1.0) == "100.0\u202f%"
 
 
 def plain(text: str) -> str:
@@ -284,7 +284,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: str(group.title))
-def test_the_document_has_the_figures_of_the_program(group: Group) -> None:
+def test_the_document_has_the_figures_of_the_program(group: PaperFigures) -> None:
     """Source, figures and differences word by word; a command that measures what they need."""
     section = DOCUMENT.partition(f"\n## {group.title}\n")[2].partition("\n## ")[0]
     assert f"Published by {group.source}." in plain(section)
@@ -326,7 +326,7 @@ def published(of: StackResults, name: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", sorted(CLARK.names))
 def test_only_figures_with_a_value_stand_on_the_page_of_their_model(name: str) -> None:
-    column = HeadColumn("attention_to", View.RAW, "next")
+    column = HeadKey("attention_to", SinkView.RAW, "next")
     of = fake_results({column: Fake([[0.7, 0.6]])})
     ((title, (row,)),) = published(of, name).items()
     assert title == CLARK.title

@@ -9,13 +9,13 @@ import wordfreq
 import treebank
 from headbook.inputs import Sentence
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.text.annotate import FREQUENT, NONE, Annotator, Rarity
-from headbook.text.batch import Texts
-from headbook.text.tokens import NO_WORD, Tokens
+from headbook.text.annotate import FREQUENT, NONE, Annotator, WordFrequencies
+from headbook.text.batch import PaddedTexts
+from headbook.text.tokens import NO_WORD, TokenizedText
 
 Folder = Callable[[str], Path]
 
@@ -28,11 +28,11 @@ class Unread:
 
 
 @pytest.fixture(scope="module")
-def english() -> Rarity:
-    return Rarity.load("en", Unread())
+def english() -> WordFrequencies:
+    return WordFrequencies.load("en", Unread())
 
 
-def test_the_rarest_word_has_the_lowest_zipf_frequency(english: Rarity) -> None:
+def test_the_rarest_word_has_the_lowest_zipf_frequency(english: WordFrequencies) -> None:
     words = ["The", "Fisherman", "sees", "a", "yellow", "bird"]
     zipf = [wordfreq.zipf_frequency(word, "en") for word in words]
     assert english.rarest(words) == zipf.index(min(zipf)) == 1
@@ -40,18 +40,18 @@ def test_the_rarest_word_has_the_lowest_zipf_frequency(english: Rarity) -> None:
     assert english.missing == ""
 
 
-def test_of_equally_rare_words_the_first_is_taken(english: Rarity) -> None:
+def test_of_equally_rare_words_the_first_is_taken(english: WordFrequencies) -> None:
     assert english.rarest(["the", "bird", "Bird", "bird"]) == 1
     assert english.rarest(["qqxz", "the", "zzqx"]) == 0
 
 
-def test_numbers_and_punctuation_are_never_the_rarest_word(english: Rarity) -> None:
+def test_numbers_and_punctuation_are_never_the_rarest_word(english: WordFrequencies) -> None:
     assert english.rarest(["the", "83714923", "§§", "birds", "!"]) == 3
     assert english.rarest(["83714923", "!"]) is None
     assert english.rarest([]) is None
 
 
-def test_a_sentence_of_frequent_words_has_no_rare_one(english: Rarity) -> None:
+def test_a_sentence_of_frequent_words_has_no_rare_one(english: WordFrequencies) -> None:
     frequent = wordfreq.top_n_list("en", 500)
     assert english.rarest(frequent) is None
     assert english.rarest([*frequent, "heron"]) == 500
@@ -59,7 +59,9 @@ def test_a_sentence_of_frequent_words_has_no_rare_one(english: Rarity) -> None:
 
 def test_a_language_without_a_list_is_counted_in_the_input() -> None:
     common = [f"w{n}" for n in range(FREQUENT)]
-    rarity = Rarity.load("tlh", [" ".join(common), " ".join(common), "w1, Qapla w2 Heghlu"])
+    rarity = WordFrequencies.load(
+        "tlh", [" ".join(common), " ".join(common), "w1, Qapla w2 Heghlu"]
+    )
     assert rarity.name == "tlh (counts in the input)"
     assert rarity.rarest(["w1", "HEGHLU", "w2", "qapla"]) == 1
     assert rarity.rarest(["w1", "w2"]) is None
@@ -67,7 +69,7 @@ def test_a_language_without_a_list_is_counted_in_the_input() -> None:
 
 
 def test_few_words_are_too_few_to_count() -> None:
-    rarity = Rarity.load("tlh", ["Qapla Heghlu"])
+    rarity = WordFrequencies.load("tlh", ["Qapla Heghlu"])
     assert "500 different words" in rarity.missing
     assert rarity.rarest(["qapla"]) is None
 
@@ -77,11 +79,11 @@ def test_a_list_that_needs_another_program_is_not_used(monkeypatch: pytest.Monke
         raise ModuleNotFoundError("MeCab")
 
     monkeypatch.setattr(wordfreq, "zipf_frequency", broken)
-    assert Rarity.load("ja", ["one"]).name == "ja (counts in the input)"
+    assert WordFrequencies.load("ja", ["one"]).name == "ja (counts in the input)"
 
 
 def test_nothing_is_rare_where_the_language_is_not_given() -> None:
-    rarity = Rarity.load("none", Unread())
+    rarity = WordFrequencies.load("none", Unread())
     assert rarity.missing
     assert rarity.rarest(["heron"]) is None
 
@@ -91,18 +93,22 @@ def demo() -> Model:
     return load_model("demo")
 
 
-def tokens_of(model: Model, rarity: Rarity, text: str, limit: int = 64) -> Tokens:
+def tokens_of(model: Model, rarity: WordFrequencies, text: str, limit: int = 64) -> TokenizedText:
     annotator = Annotator.load(NONE)
-    encoder = Encoder(model, limit=limit, targets=annotator, rarities={Side.SOURCE: rarity})
+    encoder = SentenceTokenizer(
+        model, limit=limit, targets=annotator, rarities={Side.SOURCE: rarity}
+    )
     (item,) = encoder.encode(annotator.annotate([Sentence(0, "", text, origin="a.txt:1")]))
     return item.tokens[Side.SOURCE]
 
 
-def test_tokens_know_the_rarest_word_that_was_not_cut_off(demo: Model, english: Rarity) -> None:
+def test_tokens_know_the_rarest_word_that_was_not_cut_off(
+    demo: Model, english: WordFrequencies
+) -> None:
     text = "The small birds saw herons."
     whole, cut = (tokens_of(demo, english, text, limit) for limit in (64, 6))
     assert (whole.rarest, cut.rarest) == (4, 2)
-    texts = Texts.of([whole, cut], demo.device)
+    texts = PaddedTexts.of([whole, cut], demo.device)
     assert texts.rarest.tolist() == [[4], [2]]
     assert tokens_of(demo, english, "The first one.").rarest == NO_WORD
 

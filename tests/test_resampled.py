@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.intervals import share_bounds
 from headbook.analysis.multiple_testing import bootstrap_t, draws
 
@@ -114,7 +114,7 @@ def test_linearised_intervals_of_many_sentences_agree() -> None:
     """Without skewness, both intervals are about the same."""
     n = np.random.default_rng(5).normal(1.0, 0.3, size=(400, 1))
     ones = np.ones_like(n)
-    ratios = Ratios.of(n, ones, ones, np.zeros(400, np.int64))
+    ratios = RatioSums.of(n, ones, ones, np.zeros(400, np.int64))
     np.testing.assert_allclose(
         np.array(bootstrap_t(n, ones, ANYTHING)), np.array(ratios.interval()), rtol=0.003
     )

@@ -24,9 +24,9 @@ from headbook.output_folder import store_folder
 from headbook.run import manifest, shards
 from headbook.run.collect import FEW, collect
 from headbook.run.shards import SHARD, canonical, reduced
-from headbook.run.store import SUFFIX, Work, remove_store, working
-from headbook.schema import HeadColumn, View
-from headbook.study.buckets import MOST, Buckets, bucket_of
+from headbook.run.store import SUFFIX, Store, remove_store, working
+from headbook.schema import HeadKey, SinkView
+from headbook.study.buckets import MOST, HeadBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
 from printed import Lines
@@ -46,7 +46,7 @@ OPTIONS: dict[str, Any] = {
 DIES = """
 import os, sys
 from headbook.cli.main import main
-from headbook.run.store import Work
+from headbook.run.store import Store
 write, left = Work._write, [int(sys.argv.pop(1))]
 def dying(self, name, body):
     left[0] -= 1
@@ -307,7 +307,7 @@ def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
-    work = Work(tmp_path)
+    work = Store(tmp_path)
     work.kept(np.ndarray, "first", lambda: np.ones(10))
     message = "the same command goes on from there"
     with small_files(1 << 16), pytest.raises(OutputError, match=message):
@@ -319,7 +319,7 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
 def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
     sums, wanted = simulated(np.arange(5)), simulated(np.arange(5))
     seen = weakref.ref(sums.buckets[""][0])
-    taken_up = Work(tmp_path).put_by(CorpusSums, sums)
+    taken_up = Store(tmp_path).put_by(CorpusSums, sums)
     del sums
     assert seen() is None
     (file,) = tmp_path.iterdir()
@@ -333,14 +333,14 @@ def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
     message = "the same command goes on from there"
     with small_files(1 << 10), pytest.raises(OutputError, match=message):
-        Work(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
+        Store(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
 
 
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:30] + b"#" + b[31:]]
 )
 def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    work, file = Work(tmp_path), tmp_path / f"x{SUFFIX}"
+    work, file = Store(tmp_path), tmp_path / f"x{SUFFIX}"
     work.kept(np.ndarray, "x", lambda: np.ones(10))
     file.write_bytes(damage(file.read_bytes()))
     assert work.kept(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
@@ -348,7 +348,7 @@ def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path
 
 def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
     """Else a file that somebody copied would count one shard twice, and nobody would know."""
-    work = Work(tmp_path)
+    work = Store(tmp_path)
     for name in ("corpus/000000", "corpus/000001"):
         work.kept(str, name, partial(str, name))
     first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
@@ -360,7 +360,7 @@ def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", [b"", b"rubbish" * 9, (1 << 62).to_bytes(8, "little") + b"x" * 9])
 def test_a_whole_part_without_a_value_is_made_again(tmp_path: Path, body: bytes) -> None:
     """It is no fault of the sentences that it was made of, which are not set aside."""
-    work = Work(tmp_path)
+    work = Store(tmp_path)
     work._write("x", body)
     assert work.kept(int, "x", lambda: 3) == 3
     assert work.kept(int, "x", lambda: 4) == 3
@@ -371,16 +371,16 @@ def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "corpus").write_text("")
     for name, place in (("x", f"x{SUFFIX}"), ("corpus/000000", "corpus")):
         with pytest.raises(OutputError, match="--restart begins anew") as caught:
-            Work(tmp_path).kept(int, name, lambda: 3)
+            Store(tmp_path).kept(int, name, lambda: 3)
         assert str(caught.value).startswith(f"{tmp_path / place}: ")
         assert "\n" not in str(caught.value)
 
 
 def simulated(keys: np.ndarray) -> CorpusSums:
     """A shard of a model with few heads."""
-    column, there = HeadColumn("m", View.RAW, ""), np.unique(keys)
+    column, there = HeadKey("m", SinkView.RAW, ""), np.unique(keys)
     sums = np.full((len(there), 4, 4, 1), 0.1)
-    return CorpusSums(buckets={"": (Buckets(MOST, there, sums, sums, columns=(column,)),)})
+    return CorpusSums(buckets={"": (HeadBuckets(MOST, there, sums, sums, columns=(column,)),)})
 
 
 def hashes_of(sentences: int) -> np.ndarray:
@@ -429,7 +429,7 @@ def test_a_study_goes_through_its_parts_unchanged(whole: dict[str, bytes], tmp_p
     for name, body in whole.items():
         (tmp_path / name).write_bytes(body)
     sums = Study.load(tmp_path).corpus_sums
-    kept = Work(tmp_path / "work").kept(CorpusSums, "x", lambda: sums)
+    kept = Store(tmp_path / "work").kept(CorpusSums, "x", lambda: sums)
     assert kept.heads.keys() == sums.heads.keys()
     for stack, heads in sums.heads.items():
         np.testing.assert_array_equal(kept.heads[stack].table.heads.sums, heads.table.heads.sums)

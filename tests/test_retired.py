@@ -16,7 +16,7 @@ from headbook.cli.main import app
 from headbook.metrics import all_metrics
 from headbook.report.wording import SPACES, STATES, VIEWS, option_name
 from headbook.resources import folder
-from headbook.schema import Space, State, View
+from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
 from pages import html_of
 from retired import RETIRED, retired_in, visible
 from sites import Site
@@ -114,9 +114,9 @@ def test_each_pattern_says_what_took_its_place() -> None:
 def test_keys_states_and_references_have_one_name_each() -> None:
     """The same in tables, captions and the choices of charts."""
     named: tuple[tuple[str, Mapping[Any, str], Any], ...] = (
-        ("view", VIEWS, View),
-        ("state", STATES, State),
-        ("space", SPACES, Space),
+        ("view", VIEWS, SinkView),
+        ("state", STATES, ResidualPoint),
+        ("space", SPACES, EmbeddingSpace),
     )
     for field, names, codes in named:
         assert [*names] == [*codes]
@@ -131,7 +131,7 @@ def test_names_of_keys_come_from_one_place() -> None:
     """No other module spells them, and switches of scripts say the same."""
     root = Path(headbook.__file__).parent
     others = [file for file in sorted(root.rglob("*.py")) if file.name != "wording.py"]
-    spelled = f'"{VIEWS[View.RENORM]}"'
+    spelled = f'"{VIEWS[SinkView.RENORM]}"'
     assert not [file for file in others if spelled in file.read_text(encoding="utf-8")]
     switches = (folder("templates") / "assets" / "view_switches.js").read_text(encoding="utf-8")
     assert all(f'{view}: "{name}"' in switches for view, name in VIEWS.items())

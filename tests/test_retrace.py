@@ -18,8 +18,8 @@ from bare import STACKS, Bare
 from headbook.pages.parts.sentence_maps import neurons_data, reason
 from headbook.passes.sentence_maps import fits
 from headbook.report.results import results as results_of
-from headbook.schema import Side, Stack
-from headbook.study.manifest import Gap, Lack
+from headbook.schema import AttentionStack, Side
+from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
     MAX_QUERY_KEY_BYTES,
     UINT8_STEPS,
@@ -199,11 +199,11 @@ def test_where_weights_do_not_come_out_again_nothing_is_kept(made: Made) -> None
     """Numbers of 8 bits are too coarse: the model's own sums are rounded."""
     study = made("bert", dtype="bfloat16")
     assert not study.sentence_data.queries_and_keys
-    [gap] = [gap for gap in study.manifest.gaps if gap.key == Lack.WEIGHTS]
+    [gap] = [gap for gap in study.manifest.gaps if gap.key == MissingPart.WEIGHTS]
     assert reason(results_of(study)["self"], study.sentence_data.sentences[0]) == gap.why
-    assert gap == Gap("how weights come about", "self", gap.why, Lack.WEIGHTS)
+    assert gap == NotAvailable("how weights come about", "self", gap.why, MissingPart.WEIGHTS)
     assert "differ by more than 1e-05" in gap.why
-    assert not [gap for gap in made("bert").manifest.gaps if gap.key == Lack.WEIGHTS]
+    assert not [gap for gap in made("bert").manifest.gaps if gap.key == MissingPart.WEIGHTS]
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bart"])
@@ -223,7 +223,9 @@ def test_the_predicted_size_is_that_of_what_is_kept(name: str, made: Made) -> No
 
 def test_a_sentence_that_takes_too_much_is_left_out() -> None:
     """32 layers of 32 heads and 128 dimensions: 32 kB a token and layer."""
-    stack = Stack("self", 32, tuple(range(32)), 32, 32, 128, True, Side.SOURCE, Side.SOURCE)
+    stack = AttentionStack(
+        "self", 32, tuple(range(32)), 32, 32, 128, True, Side.SOURCE, Side.SOURCE
+    )
     most = MAX_QUERY_KEY_BYTES // (2 * 32 * 32 * 128 * 4)
     assert most == 15
     assert fits(stack, most, most)

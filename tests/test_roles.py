@@ -15,7 +15,7 @@ from headbook.report.relations import ENDS, TAGS, HeadRule, ends_of, head_rules,
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, role
 from headbook.report.wording import ONE_OF, rule_phrase
-from headbook.schema import RELATIONS, UPOS, HeadColumn, View
+from headbook.schema import RELATIONS, UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from testedrelations import chosen_tests
 
@@ -23,8 +23,8 @@ HEAD = HeadName("self", 0, 0)
 RESIDUALS = ("vertical", "broad", "its maps are", "parks", "looks", "carries", "brings")
 
 
-def column(metric: str, view: View = View.RAW, label: str = "") -> HeadColumn:
-    return HeadColumn(metric, view, label)
+def column(metric: str, view: SinkView = SinkView.RAW, label: str = "") -> HeadKey:
+    return HeadKey(metric, view, label)
 
 
 def studied(
@@ -41,14 +41,14 @@ def studied(
     numbers = {
         column("sink_share"): Fake([[sink]], 0.1),
         column("sink_norm_share"): Fake([[norm]]),
-        column("relative_entropy", View.RENORM): Fake([[entropy]], 1.0),
-        column("type_shares", View.RENORM, "left_out"): Fake([[0.0]]),
-        column("type_shares", View.RENORM, "column"): Fake([[0.5]]),
-        **{column("type_shares", View.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
-        **{column("type_shares", View.RENORM, EVEN[n]): Fake([[0.08]], 0.08) for n in parts},
+        column("relative_entropy", SinkView.RENORM): Fake([[entropy]], 1.0),
+        column("type_shares", SinkView.RENORM, "left_out"): Fake([[0.0]]),
+        column("type_shares", SinkView.RENORM, "column"): Fake([[0.5]]),
+        **{column("type_shares", SinkView.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
+        **{column("type_shares", SinkView.RENORM, EVEN[n]): Fake([[0.08]], 0.08) for n in parts},
     }
     metrics = {"duplicate_score": column("duplicate_score")}
-    tags = {"NOUN": column("pos_received", View.RENORM, "NOUN")}
+    tags = {"NOUN": column("pos_received", SinkView.RENORM, "NOUN")}
     known = metrics | tags
     return fake_results(numbers | {known[n]: fake for n, fake in more.items() if n in known})
 

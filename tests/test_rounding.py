@@ -10,14 +10,14 @@ import torch
 
 import treebank
 from headbook.errors import ConfigError
-from headbook.model.vocabulary import Vocabulary
+from headbook.model.vocabulary import VocabularyEmbeddings
 from headbook.pages.methods import methods_page
 from headbook.report.results import results
 from headbook.run.collect import collect
-from headbook.schema import Space
+from headbook.schema import EmbeddingSpace
 from headbook.study.manifest import Rounding
 from headbook.study.study import Study
-from headbook.text.batch import Texts
+from headbook.text.batch import PaddedTexts
 from views import Marks
 
 Folder = Callable[[str], Path]
@@ -33,12 +33,14 @@ def study(folder: Path, place: Path, **options: Any) -> Study:
 def test_the_product_is_taken_in_the_format_that_was_asked_for() -> None:
     torch.manual_seed(3)
     words, states = torch.randn(300, 24), torch.randn(1, 1, 5, 24)
-    texts = Texts.of([Marks(5, ids=[0, 4, 2, 9, 7]).tokens()], torch.device("cpu"))
-    comparison = Vocabulary(words, coarse=torch.bfloat16).compare(states, texts, Space.RAW, 300)
+    texts = PaddedTexts.of([Marks(5, ids=[0, 4, 2, 9, 7]).tokens()], torch.device("cpu"))
+    comparison = VocabularyEmbeddings(words, coarse=torch.bfloat16).compare(
+        states, texts, EmbeddingSpace.RAW, 300
+    )
     unit = (states[0, 0] / states[0, 0].norm(dim=-1, keepdim=True)).bfloat16()
     wanted = (unit @ words.bfloat16().T).float() / words.norm(dim=1)
     torch.testing.assert_close(comparison.cosines[0, 0], wanted.sort(descending=True).values)
-    exact = Vocabulary(words).compare(states, texts, Space.RAW, 300)
+    exact = VocabularyEmbeddings(words).compare(states, texts, EmbeddingSpace.RAW, 300)
     assert not torch.allclose(comparison.cosines, exact.cosines, atol=1e-5)
 
 

@@ -18,7 +18,7 @@ from headbook.config import Config
 from headbook.pages.comparison.metricpair_heads import compared_metric, pair_section
 from headbook.pages.comparison.parts import both_stacks
 from headbook.run.collect import collect
-from headbook.run.models import FLOOR_SENTENCES, Collected, collect_pair
+from headbook.run.models import FLOOR_SENTENCES, CollectedPair, collect_pair
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.study import Study
 
@@ -49,11 +49,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def pair(
     texts: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[tuple[str, str], tuple[str, str]], Collected]:
+) -> Callable[[tuple[str, str], tuple[str, str]], CollectedPair]:
     """Two models, or one model twice, with what their differences mean."""
     config = Config(metrics=METRICS, annotator="none", facet="none", importance="fast")
 
-    def made(names: tuple[str, str], dtypes: tuple[str, str]) -> Collected:
+    def made(names: tuple[str, str], dtypes: tuple[str, str]) -> CollectedPair:
         folder = tmp_path_factory.mktemp("untrained")
         return collect_pair([texts], config, models=names, dtypes=dtypes, folder=folder)
 
@@ -66,7 +66,7 @@ def counted(found: Comparison) -> int:
     return sum(int(part.supported.sum()) for part in parts)
 
 
-def of(given: Collected, *, floor: bool = True) -> Comparison:
+def of(given: CollectedPair, *, floor: bool = True) -> Comparison:
     """Compare what was collected."""
     return compare(
         given.a, given.b, rounded=given.rounded, null=given.null, drift=given.drift,
@@ -77,7 +77,7 @@ def of(given: Collected, *, floor: bool = True) -> Comparison:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtypes", [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_two_number_formats_of_one_model_differ_in_nothing(
-    pair: Callable[..., Collected], models: tuple[str, str], dtypes: tuple[str, str]
+    pair: Callable[..., CollectedPair], models: tuple[str, str], dtypes: tuple[str, str]
 ) -> None:
     given = pair((models[0], models[0]), dtypes)
     assert counted(of(given, floor=False)) > 0  # consistent across sentences, but rounding
@@ -93,7 +93,7 @@ def test_two_number_formats_of_one_model_differ_in_nothing(
 
 @pytest.mark.slow
 def test_a_real_difference_is_still_counted(
-    pair: Callable[..., Collected], models: tuple[str, str]
+    pair: Callable[..., CollectedPair], models: tuple[str, str]
 ) -> None:
     given = pair(models, ("float32", "float32"))
     found = of(given)

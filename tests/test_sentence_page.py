@@ -15,7 +15,7 @@ from headbook.pages.parts.token_paths import drawn_metrics
 from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
 from headbook.report.results import results
 from headbook.report.wording import number
-from headbook.study.exemplars import Choice, most_cited
+from headbook.study.exemplars import ExemplarChoice, most_cited
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
 from pages import data_file
 from sites import Site
@@ -36,8 +36,12 @@ def read(site: Site, name: str) -> Any:
 def test_pages_of_all_heads_go_to_the_first_sentences_and_to_those_that_most_heads_cite() -> None:
     heads = [HeadName("self", 0, head) for head in range(3)]
     cited = {7: heads, 4: heads[:2], 300: heads[:2], 9: heads[:1]}
-    choices = [Choice(h, Ranking.STRONGEST, 1, i, 1.0) for i, by in cited.items() for h in by]
-    choices += [Choice(heads[0], Ranking.MASS, r, 9, 1.0) for r in (1, 2, 3)]  # the same head
+    choices = [
+        ExemplarChoice(h, Ranking.STRONGEST, 1, i, 1.0) for i, by in cited.items() for h in by
+    ]
+    choices += [
+        ExemplarChoice(heads[0], Ranking.MASS, r, 9, 1.0) for r in (1, 2, 3)
+    ]  # the same head
     assert most_cited(choices, 2, 400, 0) == []
     assert most_cited(choices, 2, 400, 1) == [0]
     assert most_cited(choices, 2, 400, 4) == [0, 1, 4, 7]

@@ -27,12 +27,12 @@ from headbook.pages.parts.nearest_heads import nats
 from headbook.pages.similar import matrix_pictures, similar_page
 from headbook.passes import head_pairs
 from headbook.report.results import StackResults, results
-from headbook.report.similar_heads import Likeness, likeness, scaled, turned
+from headbook.report.similar_heads import HeadDistanceMatrix, likeness, scaled, turned
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
 from headbook.run.collect import collect
-from headbook.schema import View
-from headbook.study.corpus_sums import Distances, PairColumn
+from headbook.schema import SinkView
+from headbook.study.corpus_sums import HeadDistances, PairColumn
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.study.tables import HELLINGER
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
 Place = tuple[int, int]  # layer and head
 VIEWS = ("raw", "renorm")
-NAMES = {NAMED[View(view)]: view for view in VIEWS}
+NAMES = {NAMED[SinkView(view)]: view for view in VIEWS}
 LN2 = math.log(2)
 FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 
@@ -239,7 +239,7 @@ def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
     (section,) = page.sections
     assert not section.unit
     assert "squared Hellinger distances" in section.figure.caption
-    near = likeness(by_name["self"])[View.RAW]
+    near = likeness(by_name["self"])[SinkView.RAW]
     assert near.roots is not None
     assert sorted(near.order) == [*range(len(near.heads))]
     for head in range(len(near.heads)):
@@ -291,10 +291,10 @@ def test_a_turned_map_is_turned_back(points: Floats, angle: float, mirrored: boo
     np.testing.assert_allclose(found, points, atol=1e-6)
 
 
-def alike(value: Floats) -> Likeness:
+def alike(value: Floats) -> HeadDistanceMatrix:
     """Heads of one layer with distances made by hand."""
     heads = tuple(HeadName("self", 0, head) for head in range(len(value)))
-    return Likeness(heads, value, np.full(value.shape, 99.0), 1)
+    return HeadDistanceMatrix(heads, value, np.full(value.shape, 99.0), 1)
 
 
 def test_clusters_stand_together() -> None:
@@ -364,16 +364,19 @@ def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
         same = rows["layer"] == rows["other_layer"]
         within, across = rows["value"][same].mean(), rows["value"][~same].mean()
         assert (
-            f"Mean divergence, {NAMED[View(view)]}: {nats(within)} nats within a layer, "
+            f"Mean divergence, {NAMED[SinkView(view)]}: {nats(within)} nats within a layer, "
             f"{nats(across)} between layers."
         ) in page.sections[0].summary
 
 
 def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> StackResults:
     """The same study with other numbers."""
-    columns = (PairColumn("head_distance", View.RAW), PairColumn("head_distance", View.RENORM))
+    columns = (
+        PairColumn("head_distance", SinkView.RAW),
+        PairColumn("head_distance", SinkView.RENORM),
+    )
     counts = np.stack([np.full(rows.shape, 100.0), rows])
-    sums = Distances(columns, np.stack([raw, renorm]) * counts, counts, 3)
+    sums = HeadDistances(columns, np.stack([raw, renorm]) * counts, counts, 3)
     corpus_sums = replace(study.corpus_sums, distances={"self": sums})
     return results(replace(study, corpus_sums=corpus_sums))["self"]
 
@@ -436,9 +439,9 @@ def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
     both = likeness(found)
     most = max(each.value.max() for each in both.values())
     for name, view, order in (
-        ("self-raw", View.RAW, View.RAW),
-        ("self-renorm-as-raw", View.RENORM, View.RAW),
-        ("self-renorm", View.RENORM, View.RENORM),
+        ("self-raw", SinkView.RAW, SinkView.RAW),
+        ("self-renorm-as-raw", SinkView.RENORM, SinkView.RAW),
+        ("self-renorm", SinkView.RENORM, SinkView.RENORM),
     ):
         pixels = ink_steps(images.inline(pictures[f"{name}.png"]), ink(256))
         places = both[order].order
@@ -500,7 +503,7 @@ def test_the_metric_is_bounded_by_ln_2() -> None:
 
 def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
     both = likeness(results(study)["self"])
-    names = [head_name(head) for head in both[View.RAW].heads]
-    for one, other in both[View.RAW].closest(99):
+    names = [head_name(head) for head in both[SinkView.RAW].heads]
+    for one, other in both[SinkView.RAW].closest(99):
         apart = value(study, "raw", names[one], names[other])
-        assert both[View.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)
+        assert both[SinkView.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)

@@ -9,13 +9,13 @@ import torch
 
 from bare import Bare
 from headbook.ablation import attribution, targets
-from headbook.ablation.ablator import Known, instead_of
-from headbook.ablation.attribution import Slopes, slopes
-from headbook.attention.views import Scopes
-from headbook.model.architecture import Call
-from headbook.model.attention_hook import Attention
-from headbook.model.intervention import Ablation
-from headbook.schema import Replacement, Target, View
+from headbook.ablation.ablator import LayerMeans, instead_of
+from headbook.ablation.attribution import GradientEstimates, slopes
+from headbook.attention.views import ViewMasks
+from headbook.model.architecture import AttentionPlace
+from headbook.model.attention_hook import AttentionCall
+from headbook.model.intervention import HeadAblation
+from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.sentence_data import HeadName
 from test_ablation import Case, batch_of, case
 
@@ -29,16 +29,16 @@ SINGLE = "llama"  # its own softmax is in single precision
 
 def stepped(
     it: Case, number: int, head: HeadName, replacement: Replacement, step: float
-) -> dict[Target, np.ndarray]:
+) -> dict[AblationTarget, np.ndarray]:
     """How targets change where a head goes a part of the way to what replaces it."""
     batch, ablator, means = it.batches[number], it.ablator, it.means
     read = ablator.judge.prepared(batch)
-    scopes = Scopes(read, ablator.heads.architecture.stacks)
+    scopes = ViewMasks(read, ablator.heads.architecture.stacks)
     half = torch.from_numpy(batch.half)
 
-    def towards(place: Call, attention: Attention) -> torch.Tensor:
-        frame = scopes.get(place.stack, attention)[View.RAW].frame
-        known = Known(means.classes[place], means.positions[place], half)
+    def towards(place: AttentionPlace, attention: AttentionCall) -> torch.Tensor:
+        frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
+        known = LayerMeans(means.classes[place], means.positions[place], half)
         z = attention.output
         assert z is not None
         return z + step * (instead_of(attention, frame, replacement, known).to(z) - z)
@@ -47,12 +47,14 @@ def stepped(
     table = torch.zeros(len(batch.content_hash), stack.n_heads, dtype=torch.bool)
     table[:, head.head] = True
     clean = ablator.heads.states(read).after[ablator.heads.read][-1]
-    other = ablator.heads.run(read, Ablation({Call(head.stack, head.layer): table}, towards))
+    other = ablator.heads.run(
+        read, HeadAblation({AttentionPlace(head.stack, head.layer): table}, towards)
+    )
     changes = ablator.judge.changes(batch, clean, other[None])
     return {target: change[0].numpy() for target, change in changes.sums.items()}
 
 
-def estimated(it: Case, number: int) -> Slopes:
+def estimated(it: Case, number: int) -> GradientEstimates:
     return slopes(it.ablator, it.batches[number], ASKED, it.means)
 
 
@@ -91,7 +93,7 @@ def test_divergences_are_halves_of_squares_on_average(
     square = [
         target
         for target in it.ablator.judge.targets
-        if target not in {Target.LOSS, Target.MASKED_LOSS}
+        if target not in {AblationTarget.LOSS, AblationTarget.MASKED_LOSS}
     ]
     assert square
     step, name = 1e-2, HeadName("self", 1, 1)

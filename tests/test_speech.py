@@ -23,7 +23,7 @@ from headbook.charts import Figure, tag_heads
 from headbook.metrics import all_metrics
 from headbook.metrics.base import AttentionMetric
 from headbook.pages.head import tag_rows
-from headbook.pages.parts.table import DASH, Cell
+from headbook.pages.parts.table import DASH, NumberCell
 from headbook.pages.speech import (
     Direction,
     DirectionSection,
@@ -36,7 +36,7 @@ from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark
 from headbook.report.results import StackResults, results
 from headbook.report.wording import FEW_WORDS, number
-from headbook.schema import UPOS, HeadColumn, View
+from headbook.schema import UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
@@ -218,8 +218,8 @@ def halves(
 ) -> dict[tuple[int, int], float]:
     """Times chance of each head on half of the sentences, where there are enough observations."""
     metric = "pos_received_ratio" if direction is LOOKED_AT else "pos_given"
-    numbers = found.half(half, metric, View(VIEWS[metric]), tag)
-    even = found.half(half, "pos_given", View.NOSINK, tag, of="uniform")
+    numbers = found.half(half, metric, SinkView(VIEWS[metric]), tag)
+    even = found.half(half, "pos_given", SinkView.NOSINK, tag, of="uniform")
     ratios = {}
     for layer in range(tiny.LAYERS):
         for head in range(tiny.HEADS):
@@ -251,14 +251,14 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
             assert set(re.findall(r"L\d+·H\d+", row["head"].parts[1])) == {*tied} - {link.text}
         assert row["ratio to uniform attention"].text == number(other[layer, head])
         metric = "pos_received" if direction is LOOKED_AT else "pos_given"
-        part = found.half(1, metric, View(VIEWS[metric]), tag).at(layer, head)
-        assert row["share"] == Cell.of(part, all_metrics()[metric])
+        part = found.half(1, metric, SinkView(VIEWS[metric]), tag).at(layer, head)
+        assert row["share"] == NumberCell.of(part, all_metrics()[metric])
         if direction is LOOKED_AT:
             title = "of all attention"
-            beside = found.half(1, metric, View.RAW, tag).at(layer, head)
+            beside = found.half(1, metric, SinkView.RAW, tag).at(layer, head)
         else:
             title = "uniform attention"
-            beside = found.half(1, metric, View.NOSINK, tag, of="uniform").at(layer)
+            beside = found.half(1, metric, SinkView.NOSINK, tag, of="uniform").at(layer)
         assert row[title] == number(beside.value, share=True)
     assert named >= 3
 
@@ -330,7 +330,7 @@ def by_hand() -> StackResults:
             )
             for place, label in enumerate(metric.labels):
                 heads, one = values[None, :, place], float(chance[0, place])
-                numbers[HeadColumn(name, view, label)] = Fake(heads, one)
+                numbers[HeadKey(name, view, label)] = Fake(heads, one)
     return fake_results(numbers)
 
 
@@ -338,7 +338,7 @@ def test_a_head_with_a_sink_keeps_what_it_prefers_of_the_rest() -> None:
     """Verbs get 0.10 of all and 0.50 of the rest: 0.5 times and 1.5 times uniform attention."""
     found = by_hand()
     head, other = (HeadName("self", 0, number) for number in (0, 1))
-    raw = found.heads("pos_received_ratio", View.RAW, "VERB").value[0]
+    raw = found.heads("pos_received_ratio", SinkView.RAW, "VERB").value[0]
     assert raw == pytest.approx([0.5, 3.25])
     rows = {row.tag: row for row in tag_rows(found, head)}
     assert rows["verbs"].share.text == number(0.5, share=True)
@@ -354,8 +354,8 @@ def test_a_head_with_a_sink_keeps_what_it_prefers_of_the_rest() -> None:
 def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:
     found = results(study)["self"]
     for table in ("heads", "uniform"):
-        whole = getattr(found, table)("pos_given", View.NOSINK, "NOUN")
-        one, two = (found.half(n, "pos_given", View.NOSINK, "NOUN", of=table) for n in (0, 1))
+        whole = getattr(found, table)("pos_given", SinkView.NOSINK, "NOUN")
+        one, two = (found.half(n, "pos_given", SinkView.NOSINK, "NOUN", of=table) for n in (0, 1))
         np.testing.assert_array_equal(one.events + two.events, whole.events)
         assert (np.minimum(one.value, two.value) <= whole.value).all()
         assert (np.maximum(one.value, two.value) >= whole.value).all()

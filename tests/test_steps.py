@@ -96,7 +96,7 @@ def test_what_does_not_change_beyond_noise_has_no_half_rise() -> None:
 def test_blocks_and_the_shape_of_cells_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     n, d = film()
     found = half_rises(n, d)
-    monkeypatch.setattr(multiple_testing, "ROOM", 1)
+    monkeypatch.setattr(multiple_testing, "MAX_NUMBERS", 1)
     again = half_rises(*(part.reshape(STEPS, CLUSTERS, 2, 2) for part in (n, d)))
     for one, other in ((found.step, again.step), (found.low, again.low), (found.high, again.high)):
         np.testing.assert_array_equal(one.reshape(2, 2), other)

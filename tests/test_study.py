@@ -23,7 +23,7 @@ from headbook.errors import OutputError, StudyError
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.manifest import Manifest
-from headbook.study.storage import Packed, arrays, pack, unpack
+from headbook.study.storage import PackedArrays, arrays, pack, unpack
 from headbook.study.study import Study, merged
 from treebank import write_trees
 
@@ -171,12 +171,12 @@ def test_values_of_every_kind_are_packed_and_an_array_once(tmp_path: Path) -> No
     tokens, number = pd.DataFrame({"token": ["a", "ç"]}), np.array(0.5)
     places = {Place("self", 1): array, Place("cross", 0): array, Place("cross", 2): none}
     held = Held(places, {Side.TARGET: ((0, 2), (3, 4))}, {7: None}, tokens, number)
-    packed = Packed()
+    packed = PackedArrays()
     layout = json.loads(json.dumps(pack(held, "a", packed)))
     assert [*packed.arrays] == ["a/by_place/self/1", "a/by_place/cross/2", "a/number"]
     safetensors.numpy.save_file(packed.arrays, tmp_path / "arrays")
     arrays = safetensors.numpy.load_file(tmp_path / "arrays")
-    again = unpack(Held, layout, Packed(arrays, packed.tables))
+    again = unpack(Held, layout, PackedArrays(arrays, packed.tables))
     assert equal(again, held)
     assert again.by_place["self", 1] is again.by_place["cross", 0]
     assert {type(key) for key in (*again.by_place, *again.by_side)} == {Place, Side}

@@ -14,13 +14,13 @@ import pytest
 import headbook
 import tiny
 import treebank
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
 from headbook.metrics import all_metrics
 from headbook.pages.head import found_relations, head_pages
 from headbook.pages.heads import heads_page
 from headbook.pages.index import functions
-from headbook.pages.parts.table import Cell
+from headbook.pages.parts.table import NumberCell
 from headbook.pages.syntax import SyntaxPage, syntax_page
 from headbook.report import relation_tests
 from headbook.report.head_facts import head_facts
@@ -30,7 +30,7 @@ from headbook.report.results import results
 from headbook.report.tables.relations import relation_rows
 from headbook.report.wording import DIRECTIONS, counted, number, percent, rule_phrase
 from headbook.report.wording import small as in_words
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
 from naive_relations import (
@@ -56,7 +56,7 @@ METRICS = (
 )
 NOUNS = ("dog", "bird", "house", "gardener", "fisherman")
 RARE = 2  # vocatives in the corpus
-VIEW = View.NOSINK
+VIEW = SinkView.NOSINK
 
 
 def sentence(draw: random.Random) -> tuple[Gold, ...]:
@@ -152,7 +152,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         (layer, head), rule = chosen(sentences, label)
         assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
         accuracy = found.half(1, "relation_accuracy", VIEW, label).at(layer, head)
-        assert row["accuracy"] == Cell.of(accuracy, all_metrics()["relation_accuracy"])
+        assert row["accuracy"] == NumberCell.of(accuracy, all_metrics()["relation_accuracy"])
         words = sum(len([*s.cases(label)]) for s in report)
         assert row["words"] == str(words) == str(int(accuracy.events))
         at = sum(rule_hits(s, label, rule) for s in report) / words
@@ -171,7 +171,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         assert row["uniform attention"] == number(even.value, share=True)
         if found.has("relation_accuracy_far", VIEW, label):
             far = found.half(1, "relation_accuracy_far", VIEW, label).at(layer, head)
-            assert row["accuracy at distance ≥ 3"] == Cell.of(
+            assert row["accuracy at distance ≥ 3"] == NumberCell.of(
                 far, all_metrics()["relation_accuracy_far"]
             )
         else:
@@ -387,13 +387,13 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> 
         for layer, row in enumerate(lines(table.table)):
             head = int(first.value[layer].argmax())
             assert row["best head"].text == f"L{layer}·H{head}"
-            assert row["its score"] == Cell.of(other.at(layer, head), metric)
+            assert row["its score"] == NumberCell.of(other.at(layer, head), metric)
         for name, cell in table.baselines:
             label = name.replace("-", "_")
-            assert cell == Cell.of(found.half(1, table.metric, VIEW, label).at(0, 0), metric)
+            assert cell == NumberCell.of(found.half(1, table.metric, VIEW, label).at(0, 0), metric)
     joint = found.half(1, "phrase_trees", VIEW, "joint")
     for layer, row in enumerate(lines(phrases.table)):
-        value = Cell.of(joint.at(layer, 0), all_metrics()["phrase_trees"])
+        value = NumberCell.of(joint.at(layer, 0), all_metrics()["phrase_trees"])
         assert row["all heads, mean attention"] == value
     assert dependencies.table.columns == ("Layer", "best head", "its score")
 
@@ -408,14 +408,14 @@ def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
     assert (pieces.words, pieces.split) == (f"{words:,}", f"{split:,}")
     assert pieces.share == number(split / words, share=True)
     first, other = (
-        results(study)["self"].half(n, "attention_to", View.RAW, "rest_of_word") for n in (0, 1)
+        results(study)["self"].half(n, "attention_to", SinkView.RAW, "rest_of_word") for n in (0, 1)
     )
     places = [(a, b) for a in range(tiny.LAYERS) for b in range(tiny.HEADS)]
     order = sorted(places, key=lambda place: -first.value[place])
     assert pieces.heads is not None
     for row, place in zip(lines(pieces.heads), order, strict=False):
         assert row["Head"].text == f"L{place[0]}·H{place[1]}"
-        assert row["rest of word"] == Cell.of(other.at(*place), all_metrics()["attention_to"])
+        assert row["rest of word"] == NumberCell.of(other.at(*place), all_metrics()["attention_to"])
 
 
 def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
@@ -427,7 +427,7 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
         above = {}
         for label in LABELS:
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
-            if cell.effective >= FEW:
+            if cell.effective >= MIN_EFFECTIVE:
                 even = found.uniform("relation_accuracy", VIEW, label).at(layer)
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]

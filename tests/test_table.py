@@ -5,14 +5,23 @@ from pathlib import Path
 import pytest
 
 from headbook.charts import Drawing
-from headbook.pages.parts.table import DASH, Cell, Content, Mark, Row, Table, Title, words
+from headbook.pages.parts.table import (
+    DASH,
+    Content,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    Title,
+    words,
+)
 from headbook.pages.parts.text import Token
 from headbook.report.findings import Link
 from headbook.site.page_writer import PageWriter
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")
 LINKED = '<a href="../heads/L00-H01.html">L0·H1</a>'
-KNOWN = Cell("0.5", "[0.4, 0.6]", "9 sentences", thin=True)
+KNOWN = NumberCell("0.5", "[0.4, 0.6]", "9 sentences", thin=True)
 FOREIGN = "<i>&"  # letters of a corpus
 
 
@@ -32,9 +41,9 @@ def written(macro: str, **given: object) -> str:
         (DASH, "<td>–</td>"),
         (words(), "<td></td>"),
         (KNOWN, '<td class="number thin" title="9 sentences">0.5 <small>[0.4, 0.6]</small></td>'),
-        (Cell("–", "", "", thin=False), '<td class="number">–</td>'),
+        (NumberCell("–", "", "", thin=False), '<td class="number">–</td>'),
         (words(FOREIGN, foreign=True), '<td dir="auto">&lt;i&gt;&amp;</td>'),
-        (words(HEAD, " ", Mark(FOREIGN, "bdi"), style="what"),
+        (words(HEAD, " ", MarkedText(FOREIGN, "bdi"), style="what"),
          f'<td class="what">{LINKED} <bdi>&lt;i&gt;&amp;</bdi></td>'),
     ],
 )  # fmt: skip
@@ -54,7 +63,10 @@ def test_a_picture_stands_in_its_cell() -> None:
         ("words", '<th scope="col">words</th>'),
         (3, '<th scope="col">L3</th>'),
         (HEAD, f'<th scope="col">{LINKED}</th>'),
-        (words(Mark("chart", "hidden")), '<th scope="col"><span class="hidden">chart</span></th>'),
+        (
+            words(MarkedText("chart", "hidden")),
+            '<th scope="col"><span class="hidden">chart</span></th>',
+        ),
     ],
 )
 def test_titles(title: Title, html: str) -> None:
@@ -63,14 +75,14 @@ def test_titles(title: Title, html: str) -> None:
 
 def test_a_table_has_a_caption_titles_and_rows_with_their_styles() -> None:
     rows = (Row(HEAD, ("7", KNOWN), "sure"), Row(words(FOREIGN, foreign=True), ("8", None)))
-    table = Table(("Head", "words", 0), rows, "All <heads>.", "numbers relations")
+    table = PageTable(("Head", "words", 0), rows, "All <heads>.", "numbers relations")
     html = written("table(t)", t=table)
     assert '<table class="numbers relations">\n<caption>All &lt;heads&gt;.</caption>' in html
     assert '<tr class="sure"><th scope="row"><a href="../heads/L00-H01.html">' in html
     assert '<tr><th scope="row" dir="auto">&lt;i&gt;&amp;</th><td class="number">8</td>' in html
     assert 'role="group"' in html
     assert 'role="group"' not in written("small_table(t)", t=table)
-    assert "<caption>" not in written("small_table(t)", t=Table(("Head",), rows))
+    assert "<caption>" not in written("small_table(t)", t=PageTable(("Head",), rows))
     assert [row.name for row in rows] == ["L0·H1", FOREIGN]
 
 
@@ -83,8 +95,8 @@ def test_long_tables_are_written_with_few_letters() -> None:
 
 
 def test_empty_parts_of_words_are_left_out() -> None:
-    assert words("a", "", Mark("", "small")).parts == ("a",)
-    assert words(Mark("a", "b"), " ", HEAD).text == "a L0·H1"
+    assert words("a", "", MarkedText("", "small")).parts == ("a",)
+    assert words(MarkedText("a", "b"), " ", HEAD).text == "a L0·H1"
 
 
 def test_plain_tokens_stand_together_and_those_with_a_blank_alone() -> None:

@@ -6,11 +6,11 @@ import pytest
 from headbook.errors import InputError
 from headbook.inputs import Sentence, Word
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.schema import Side
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.batch import Texts
-from headbook.text.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
+from headbook.text.batch import PaddedTexts
+from headbook.text.tokens import NO_WORD, TokenizedText, align, is_punctuation, spell, trim
 
 
 @pytest.fixture(scope="module")
@@ -18,14 +18,14 @@ def demo() -> Model:
     return load_model("demo")
 
 
-def encode(model: Model, *texts: str, limit: int = 64) -> list[Tokens]:
+def encode(model: Model, *texts: str, limit: int = 64) -> list[TokenizedText]:
     annotator = Annotator.load(NONE)
     given = [Sentence(i, "", text, origin=f"a.txt:{i + 1}") for i, text in enumerate(texts)]
-    encoder = Encoder(model, limit=limit, targets=annotator)
+    encoder = SentenceTokenizer(model, limit=limit, targets=annotator)
     return [item.tokens[Side.SOURCE] for item in encoder.encode(annotator.annotate(given))]
 
 
-def words_of(tokens: Tokens) -> list[str]:
+def words_of(tokens: TokenizedText) -> list[str]:
     """The word that each ordinary token belongs to."""
     spans = [(w.start, w.end) for w in tokens.words]
     return [tokens.text[slice(*spans[word])] for word in tokens.word if word != NO_WORD]
@@ -82,7 +82,7 @@ def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
 
 def test_a_model_that_takes_one_text_keeps_a_target_as_metadata(demo: Model) -> None:
     pair = Sentence(0, "", "one", target="eins", metadata={"n": "1"}, origin="a.tsv:2")
-    encoder = Encoder(demo, limit=8, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(demo, limit=8, targets=Annotator.load(NONE))
     (item,) = encoder.encode([pair])
     assert [*item.tokens] == [Side.SOURCE]
     assert item.sentence.target is None
@@ -132,7 +132,7 @@ def test_punctuation_is_known_in_every_script() -> None:
 
 def test_the_pieces_of_a_word_share_it_and_padding_has_none(demo: Model) -> None:
     long, short = encode(demo, "Unbelievably small", "Yes")
-    texts = Texts.of([short, long], demo.device)
+    texts = PaddedTexts.of([short, long], demo.device)
     assert texts.valid.sum(1).tolist() == [3, 8]
     assert texts.word[0].tolist() == [NO_WORD, 0, *[NO_WORD] * 6]
     np.testing.assert_allclose(texts.share[1], [0, *[0.2] * 5, 1, 0], rtol=1e-6)

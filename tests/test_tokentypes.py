@@ -19,7 +19,7 @@ from headbook.report.results import results
 from headbook.run.collect import collect
 from headbook.schema import CONTENT
 from headbook.study.study import Study
-from headbook.study.token_sums import TypeSums
+from headbook.study.token_sums import TokenTypeSums
 from naive_tokens import paths
 from pages import elements, html_of
 from sites import Site
@@ -103,7 +103,7 @@ def test_mean_paths_agree_with_plain_loops(
         np.testing.assert_allclose(row["spread"], wanted, rtol=0, atol=1e-7)
 
 
-def split(sums: TypeSums, chosen: list[int]) -> TypeSums:
+def split(sums: TokenTypeSums, chosen: list[int]) -> TokenTypeSums:
     """Some of the types."""
     arrays = ("ids", "count", "sentences", "total", "squares")
     some = {name: getattr(sums, name)[chosen] for name in arrays}

@@ -22,7 +22,7 @@ from looks import Text
 from naive_tokens import (
     AVERAGED,
     CLASSES,
-    TOKEN_TWINS,
+    NAIVE_TOKENS,
     At,
     Floats,
     classes,
@@ -137,7 +137,7 @@ def words_of(text: str) -> list[Word]:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_token_metric_has_a_naive_twin(name: str) -> None:
-    assert name in TOKEN_TWINS, f"write the definition of '{name}' into tests/naive_tokens.py"
+    assert name in NAIVE_TOKENS, f"write the definition of '{name}' into tests/naive_tokens.py"
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -151,7 +151,7 @@ def test_tokens_and_their_averages_equal_the_naive_computation(
     tolerance = 1e-5 if family in SINGLE else 1e-9
     spaces = [s for s in SPACES[family] if s in METRICS[name].spaces] or [""]
     values = {
-        (each.number, each.stack, each.position, each.layer, each.state, space): TOKEN_TWINS[name](
+        (each.number, each.stack, each.position, each.layer, each.state, space): NAIVE_TOKENS[name](
             each.at[space]
         )
         for each in followed(family)

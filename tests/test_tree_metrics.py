@@ -6,15 +6,15 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.attention import word_pairs
-from headbook.attention.maps import Maps
-from headbook.attention.masks import Frame, Scope
+from headbook.attention.maps import AttentionMaps
+from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.views import LayerAttention, layer_attentions
 from headbook.attention.word_pairs import attention_parts, word_trees
 from headbook.metrics.base import SampledMetric
 from headbook.metrics.language import dependency_trees, phrase_trees
-from headbook.model.attention_hook import Attention
-from headbook.schema import View
-from headbook.text.batch import Texts
+from headbook.model.attention_hook import AttentionCall
+from headbook.schema import SinkView
+from headbook.text.batch import PaddedTexts
 from views import SELF, Marks, views_of
 
 networkx = pytest.importorskip("networkx")
@@ -39,7 +39,7 @@ def tree(n: int, seed: int = 0) -> tuple[int, ...]:
 
 
 def layer_of(weights: torch.Tensor, marks: Marks) -> LayerAttention:
-    return views_of(weights, marks)[View.NOSINK]
+    return views_of(weights, marks)[SinkView.NOSINK]
 
 
 def shares(metric: SampledMetric, layer: LayerAttention) -> tuple[dict[str, Floats], Floats]:
@@ -209,13 +209,13 @@ def batch(lengths: list[int]) -> LayerAttention:
     """Several sentences at once, padded."""
     n = max(lengths)
     marks = [Marks(k, heads=tree(k, seed=k)) for k in lengths]
-    texts = Texts.of([m.tokens() for m in marks], torch.device("cpu"), torch.float64)
+    texts = PaddedTexts.of([m.tokens() for m in marks], torch.device("cpu"), torch.float64)
     seen = texts.valid[:, :, None] & texts.valid[:, None, :]
-    frame = Frame(SELF, texts, texts, seen)
-    scopes = {view: Scope(frame, view) for view in View}
+    frame = BatchMask(SELF, texts, texts, seen)
+    scopes = {view: ViewMask(frame, view) for view in SinkView}
     weights = torch.stack([looks(n, seed=k) for k in range(len(lengths))])
-    call = Attention(None, None, None, None, None, weights, None, None)
-    return layer_attentions(scopes, Maps(scopes[View.NOSINK], call))[View.NOSINK]
+    call = AttentionCall(None, None, None, None, None, weights, None, None)
+    return layer_attentions(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))[SinkView.NOSINK]
 
 
 @pytest.mark.parametrize("metric", BOTH, ids=lambda metric: metric.id)

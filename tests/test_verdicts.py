@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.intervals import at_most
 from headbook.analysis.multiple_testing import bootstrap_t, family_wise_above
-from headbook.schema import Target
+from headbook.schema import AblationTarget
 from headbook.study import ablation_tests
 from headbook.study.ablation import (
-    Chosen,
-    EstimateColumn,
+    AblationReason,
+    AblationResults,
+    AttributionKey,
     HeadPlace,
-    Removals,
-    RemovedSet,
-    SetKind,
+    HeadSet,
+    HeadSetKind,
 )
 from headbook.study.ablation_tables import groups_table, importance_table
 from headbook.study.ablation_tests import (
-    Verdict,
+    AblationVerdict,
     audit,
     can_go,
     effect_interval,
@@ -34,28 +34,28 @@ APART = 0.2  # distance between sentences: the margin of cosines is 0.002
 
 
 def removals(
-    effects: np.ndarray, target: str = Target.LOSS, guess: np.ndarray | None = None
-) -> Removals:
+    effects: np.ndarray, target: str = AblationTarget.LOSS, guess: np.ndarray | None = None
+) -> AblationResults:
     """Heads with given changes per token. *Shape* of the effects: ``(sentence, head)``."""
     sentences, heads = effects.shape
     key = np.sort(np.random.default_rng(1).integers(0, 2**63, sentences).astype(np.uint64))
     counts = np.full(sentences, float(TOKENS))
     guess = effects.mean(0) if guess is None else guess
     d = np.full((1, heads, 1), 1.0)
-    return Removals(
+    return AblationResults(
         level="full",
         heads=tuple(HeadPlace("self", 0, head) for head in range(heads)),
-        chosen=np.full(heads, int(Chosen.FIRST)),
+        chosen=np.full(heads, int(AblationReason.FIRST)),
         content_hash=key,
         counts={target: counts},
-        full={} if target == Target.STATE else {target: counts * LOSS},
-        sets=tuple(RemovedSet(SetKind.HEAD, "self", f"L0-H{h}", 0, "mean") for h in range(heads)),
+        full={} if target == AblationTarget.STATE else {target: counts * LOSS},
+        sets=tuple(HeadSet(HeadSetKind.HEAD, "self", f"L0-H{h}", 0, "mean") for h in range(heads)),
         members=np.eye(heads, dtype=bool),
         changes={target: effects * TOKENS},
         direct=np.full(effects.shape, np.nan),
-        columns=(EstimateColumn("attribution_estimate", "mean", target, ""),),
-        estimates=Ratios.of(guess[None, :, None], d, d, np.zeros(1, np.int64)),
-        apart={target: APART} if target in {Target.STATE, Target.EMBEDDING} else {},
+        columns=(AttributionKey("attribution_estimate", "mean", target, ""),),
+        estimates=RatioSums.of(guess[None, :, None], d, d, np.zeros(1, np.int64)),
+        apart={target: APART} if target in {AblationTarget.STATE, AblationTarget.EMBEDDING} else {},
     )
 
 
@@ -84,8 +84,8 @@ def test_verdicts_follow_from_the_share_of_changed_sentences() -> None:
     for head, changed in enumerate((0, 1, 2, 3, 8, 20, 30, 45, 60)):
         changes[rng.permutation(SENTENCES)[:changed], head] = 0.05
     given = removals(changes)
-    assert margin(given, Target.LOSS) == pytest.approx(0.01)
-    effects = head_effects(given, Target.LOSS, "mean")
+    assert margin(given, AblationTarget.LOSS) == pytest.approx(0.01)
+    effects = head_effects(given, AblationTarget.LOSS, "mean")
     for head in range(9):
         k, low, high, verdict = naive_verdict([*changes[:, head]], 0.01, 9)
         assert effects.changed[head] == k
@@ -101,21 +101,26 @@ def test_bounds_hold_for_all_heads_together() -> None:
     one = np.zeros((SENTENCES, 1))
     one[:3] = 0.05
     many = np.concatenate([one, np.zeros((SENTENCES, 199))], 1)
-    alone, among = (head_effects(removals(each), Target.LOSS, "mean") for each in (one, many))
-    assert (alone.verdict[0], among.verdict[0]) == (Verdict.NO_CHANGE, Verdict.UNDECIDED)
+    alone, among = (
+        head_effects(removals(each), AblationTarget.LOSS, "mean") for each in (one, many)
+    )
+    assert (alone.verdict[0], among.verdict[0]) == (
+        AblationVerdict.NO_CHANGE,
+        AblationVerdict.UNDECIDED,
+    )
 
 
 def test_changes_in_both_directions_do_not_cancel() -> None:
     """A mean of 0 is no proof that a head is for nothing."""
-    effects = head_effects(removals(around(0.0, 0.05, spread=0.5)), Target.LOSS, "mean")
-    assert {*effects.verdict} == {Verdict.CHANGES}
+    effects = head_effects(removals(around(0.0, 0.05, spread=0.5)), AblationTarget.LOSS, "mean")
+    assert {*effects.verdict} == {AblationVerdict.CHANGES}
 
 
 def test_too_few_sentences_decide_nothing() -> None:
-    effects = head_effects(removals(np.zeros((13, 1))), Target.LOSS, "mean")
-    assert effects.verdict == (Verdict.UNDECIDED,)
-    effects = head_effects(removals(np.zeros((14, 1))), Target.LOSS, "mean")
-    assert effects.verdict == (Verdict.NO_CHANGE,)
+    effects = head_effects(removals(np.zeros((13, 1))), AblationTarget.LOSS, "mean")
+    assert effects.verdict == (AblationVerdict.UNDECIDED,)
+    effects = head_effects(removals(np.zeros((14, 1))), AblationTarget.LOSS, "mean")
+    assert effects.verdict == (AblationVerdict.NO_CHANGE,)
 
 
 def test_an_empty_half_has_no_effect_and_no_interval() -> None:
@@ -123,40 +128,43 @@ def test_an_empty_half_has_no_effect_and_no_interval() -> None:
     few = removals(around(0.5)[:2])
     few = replace(few, content_hash=np.zeros(2, np.uint64))
     assert not (few.half == 1).any()
-    assert np.isnan(ablation_tests.held_out(few, Target.LOSS, 0)).all()
+    assert np.isnan(ablation_tests.held_out(few, AblationTarget.LOSS, 0)).all()
 
 
 def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
     rng = np.random.default_rng(7)
     noise = rng.normal(size=(SENTENCES, 400)) * 0.04
     noise[:, 0] += -0.0108 - noise[:, 0].mean()  # z of about 2.1
-    alone = head_effects(removals(noise[:, :1]), Target.LOSS, "mean")
-    among = head_effects(removals(noise), Target.LOSS, "mean")
+    alone = head_effects(removals(noise[:, :1]), AblationTarget.LOSS, "mean")
+    among = head_effects(removals(noise), AblationTarget.LOSS, "mean")
     assert alone.high[0] < 0
-    assert (alone.verdict[0], among.verdict[0]) == (Verdict.HARMFUL, Verdict.CHANGES)
+    assert (alone.verdict[0], among.verdict[0]) == (
+        AblationVerdict.HARMFUL,
+        AblationVerdict.CHANGES,
+    )
     assert among.p[0] > alone.p[0]
-    small = head_effects(removals(noise[:, :1] / 10), Target.LOSS, "mean")
+    small = head_effects(removals(noise[:, :1] / 10), AblationTarget.LOSS, "mean")
     assert small.p[0] < 0.05
-    assert small.verdict == (Verdict.NO_CHANGE,)
+    assert small.verdict == (AblationVerdict.NO_CHANGE,)
 
 
 def test_the_margin_is_never_below_ten_times_rounding() -> None:
     given = removals(around(0.0))
-    counts = given.counts[Target.LOSS]
+    counts = given.counts[AblationTarget.LOSS]
     rounded = np.resize([0.003, -0.005], SENTENCES) * counts
-    coarse = replace(given, rounding={Target.LOSS: rounded})
-    assert margin(coarse, Target.LOSS) == pytest.approx(0.04)
-    fine = replace(given, rounding={Target.LOSS: rounded / 100})
-    assert margin(fine, Target.LOSS) == pytest.approx(0.01)
+    coarse = replace(given, rounding={AblationTarget.LOSS: rounded})
+    assert margin(coarse, AblationTarget.LOSS) == pytest.approx(0.04)
+    fine = replace(given, rounding={AblationTarget.LOSS: rounded / 100})
+    assert margin(fine, AblationTarget.LOSS) == pytest.approx(0.01)
     asked = replace(fine, asked_margin=0.3)
-    assert margin(asked, Target.LOSS) == 0.3
-    assert margin(replace(coarse, asked_margin=0.02), Target.LOSS) == pytest.approx(0.04)
-    assert np.isnan(margin(given, Target.LOGIT))
+    assert margin(asked, AblationTarget.LOSS) == 0.3
+    assert margin(replace(coarse, asked_margin=0.02), AblationTarget.LOSS) == pytest.approx(0.04)
+    assert np.isnan(margin(given, AblationTarget.LOGIT))
 
 
 def test_without_a_margin_there_is_no_verdict() -> None:
-    given = replace(removals(around(0.01), Target.STATE), apart={})
-    effects = head_effects(given, Target.STATE, "mean")
+    given = replace(removals(around(0.01), AblationTarget.STATE), apart={})
+    effects = head_effects(given, AblationTarget.STATE, "mean")
     assert effects.verdict == ("",)
     assert np.isnan(effects.share_changed).all()
     table = importance_table(given)
@@ -168,13 +176,13 @@ def test_intervals_of_effects_are_bootstrap_t_up_to_500_sentences() -> None:
     rng = np.random.default_rng(8)
     changes, counts = rng.lognormal(size=(501, 2)), rng.integers(5, 20, size=501).astype(float)
     changes *= counts[:, None]
-    low, high = effect_interval(changes[:500], counts[:500], Target.LOSS)
+    low, high = effect_interval(changes[:500], counts[:500], AblationTarget.LOSS)
     tokens = np.broadcast_to(counts[:500, None], (500, 2))
     ends = bootstrap_t(changes[:500], tokens, (-np.inf, np.inf))
     np.testing.assert_array_equal((low, high), ends)
     tokens = np.broadcast_to(counts[:, None], (501, 2))
-    ratios = Ratios.of(changes, tokens, tokens, np.zeros(501, np.int64))
-    found = effect_interval(changes, counts, Target.LOSS)
+    ratios = RatioSums.of(changes, tokens, tokens, np.zeros(501, np.int64))
+    found = effect_interval(changes, counts, AblationTarget.LOSS)
     np.testing.assert_array_equal(found, ratios.interval())
 
 
@@ -188,7 +196,7 @@ def test_max_t_errs_in_one_family_of_twenty(skewed: bool) -> None:
     for seed in range(60):
         noise = np.random.default_rng(seed).normal(size=(SENTENCES, 30))
         noise = np.exp(noise) - np.exp(0.5) if skewed else noise
-        effects = head_effects(removals(noise * 0.01), Target.LOSS, "mean")
+        effects = head_effects(removals(noise * 0.01), AblationTarget.LOSS, "mean")
         wrong += bool((effects.p < 0.05).any())
     assert wrong <= 9  # binomial with 60 draws at 0.05: more in fewer than 1 of 400
 
@@ -205,23 +213,25 @@ def test_a_loss_below_0_is_found_among_many_heads() -> None:
 
 def test_a_head_that_never_changes_anything_can_go() -> None:
     """Though an interval of nothing but zeros says nothing."""
-    for target in (Target.LOSS, Target.KL, Target.STATE):
+    for target in (AblationTarget.LOSS, AblationTarget.KL, AblationTarget.STATE):
         still = removals(np.zeros((SENTENCES, 1)), target)
-        if target is Target.KL:
-            still = replace(still, full={Target.KL: still.counts[Target.KL] * LOSS})
+        if target is AblationTarget.KL:
+            still = replace(still, full={AblationTarget.KL: still.counts[AblationTarget.KL] * LOSS})
         effects = head_effects(still, target, "mean")
-        assert effects.verdict == (Verdict.NO_CHANGE,)
+        assert effects.verdict == (AblationVerdict.NO_CHANGE,)
         assert (effects.low[0], effects.high[0]) == (0, 0)
-    few = head_effects(removals(np.zeros((5, 1))), Target.LOSS, "mean")
-    assert few.verdict == (Verdict.UNDECIDED,)
+    few = head_effects(removals(np.zeros((5, 1))), AblationTarget.LOSS, "mean")
+    assert few.verdict == (AblationVerdict.UNDECIDED,)
 
 
 def test_cosines_have_a_margin_of_their_own() -> None:
     """They cannot be negative, so none is harmful."""
     each = np.abs(around(0.01, 0.0002, spread=0.0001))
-    effects = head_effects(removals(each, Target.STATE), Target.STATE, "mean")
-    assert margin(removals(each, Target.STATE), Target.STATE) == pytest.approx(0.01 * APART)
-    assert effects.verdict == (Verdict.CHANGES, Verdict.NO_CHANGE)
+    effects = head_effects(removals(each, AblationTarget.STATE), AblationTarget.STATE, "mean")
+    assert margin(removals(each, AblationTarget.STATE), AblationTarget.STATE) == pytest.approx(
+        0.01 * APART
+    )
+    assert effects.verdict == (AblationVerdict.CHANGES, AblationVerdict.NO_CHANGE)
     assert np.isnan(effects.p).all()
 
 
@@ -233,21 +243,22 @@ def test_an_audit_tells_what_estimates_miss() -> None:
     chosen = np.array([1, 1, 2, 2, 2, 2, 2, 0])
     given = replace(
         given, chosen=chosen, sets=given.sets[:7], members=given.members[:7],
-        changes={Target.STATE: given.changes[Target.LOSS][:, :7]},
-        counts={Target.STATE: given.counts[Target.LOSS]}, full={}, apart={Target.STATE: 0.1},
-        columns=(EstimateColumn("attribution_estimate", "mean", Target.STATE, ""),),
+        changes={AblationTarget.STATE: given.changes[AblationTarget.LOSS][:, :7]},
+        counts={AblationTarget.STATE: given.counts[AblationTarget.LOSS]}, full={},
+        apart={AblationTarget.STATE: 0.1},
+        columns=(AttributionKey("attribution_estimate", "mean", AblationTarget.STATE, ""),),
     )  # fmt: skip
-    found = audit(given, Target.STATE)
+    found = audit(given, AblationTarget.STATE)
     assert (found.heads, found.rest, found.above, found.missed) == (5, 1, 2, 0)
     assert found.pearson == pytest.approx(np.corrcoef(effects[2:7], guess[2:7])[0, 1])
     assert found.spearman == pytest.approx(
         np.corrcoef([0.5, 4, 2, 3, 0.5], [0.5, 2, 3.5, 3.5, 0.5])[0, 1]
     )
     assert found.share == pytest.approx(1 - 0.05 ** (1 / 5))
-    ratios = Ratios.of(guess[None, :, None] * 0.1, np.ones((1, 8, 1)), np.ones((1, 8, 1)),
+    ratios = RatioSums.of(guess[None, :, None] * 0.1, np.ones((1, 8, 1)), np.ones((1, 8, 1)),
                        np.zeros(1, np.int64))  # fmt: skip
     low = replace(given, estimates=ratios)
-    assert audit(low, Target.STATE).missed == 2
+    assert audit(low, AblationTarget.STATE).missed == 2
 
 
 def test_bounds_of_shares_are_those_of_clopper_and_pearson() -> None:
@@ -269,7 +280,7 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
         removals(around(0.03, 0.01, seed=2)), content_hash=one.content_hash + np.uint64(1)
     )
     both = one + other
-    effects = head_effects(both, Target.LOSS, "mean")
+    effects = head_effects(both, AblationTarget.LOSS, "mean")
     np.testing.assert_allclose(effects.value, [0.04, 0.005], atol=1e-12)
     assert (effects.sentences == 2 * SENTENCES).all()
     fewer = replace(
@@ -285,12 +296,12 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
 def test_groups_stand_beside_random_sets_and_their_singles() -> None:
     given = removals(around(0.05, 0.02, 0.01))
     more = around(0.09, 0.04, 0.06, seed=4)
-    sets = [RemovedSet(SetKind.GROUP, "self", "some", 0, "mean")]
-    sets += [RemovedSet(SetKind.RANDOM, "self", "some", k, "mean") for k in range(2)]
+    sets = [HeadSet(HeadSetKind.GROUP, "self", "some", 0, "mean")]
+    sets += [HeadSet(HeadSetKind.RANDOM, "self", "some", k, "mean") for k in range(2)]
     members = np.array([[True, True, False], [True, False, True], [False, True, True]])
     given = replace(
         given, sets=(*given.sets, *sets), members=np.concatenate([given.members, members]),
-        changes={Target.LOSS: np.concatenate([given.changes[Target.LOSS], more * TOKENS], 1)},
+        changes={AblationTarget.LOSS: np.concatenate([given.changes[AblationTarget.LOSS], more * TOKENS], 1)},
     )  # fmt: skip
     (found,) = groups_table(given).to_dict("records")
     assert found["value"] == pytest.approx(0.09)
@@ -309,4 +320,7 @@ def test_nothing_makes_empty_tables() -> None:
     assert importance_table(None).empty
     assert groups_table(None).empty
     assert not importance_table(removals(around(0.0))).empty
-    assert ablation_tests.ranked_target(removals(around(0.0), Target.STATE)) == Target.STATE
+    assert (
+        ablation_tests.ranked_target(removals(around(0.0), AblationTarget.STATE))
+        == AblationTarget.STATE
+    )

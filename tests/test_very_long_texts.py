@@ -11,7 +11,7 @@ import pytest
 import headbook
 from headbook.inputs import Sentence
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import PLENTY, Encoder, shortened
+from headbook.model.tokenizer import PLENTY, SentenceTokenizer, shortened
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
@@ -42,7 +42,7 @@ TEXTS = {
 
 
 def tokens_of(model: Model, text: str) -> tuple[list[int], list[tuple[int, int]], int]:
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     (item,) = encoder.encode([Sentence(0, "", text, origin="a.txt:1")])
     own = item.tokens[Side.SOURCE]
     return own.ids.tolist(), [(int(a), int(b)) for a, b in own.spans], own.lost

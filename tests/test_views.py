@@ -29,7 +29,14 @@ from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.parts.grid import grid_data
 from headbook.pages.parts.page import gap_texts
-from headbook.pages.parts.table import COLOUR_STEPS, Cell, Words, colour_step, domain, percentiles
+from headbook.pages.parts.table import (
+    COLOUR_STEPS,
+    NumberCell,
+    WordsCell,
+    colour_step,
+    domain,
+    percentiles,
+)
 from headbook.pages.parts.text import running_text
 from headbook.pages.sentence import sentence_pages
 from headbook.report.findings import Link
@@ -47,8 +54,8 @@ from headbook.report.wording import (
     visible,
     with_unit,
 )
-from headbook.schema import View
-from headbook.study.manifest import Gap
+from headbook.schema import SinkView
+from headbook.study.manifest import NotAvailable
 from headbook.study.sentence_data import HeadName, StoredText
 from sites import Site
 
@@ -79,13 +86,13 @@ def test_a_number_is_within_half_a_digit(value: float) -> None:
 def test_what_is_missing_is_a_dash_and_never_zero() -> None:
     assert number(NAN) == number(NAN, share=True) == with_unit(number(NAN), "bits") == MISSING
     assert interval(NAN, 1) == interval(0, NAN) == ""
-    cell = Cell.of(Estimate(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
+    cell = NumberCell.of(Estimate(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
     assert (cell.text, cell.interval, cell.note) == (MISSING, "", "no data")
 
 
 def test_few_observations_are_said_to_be_few() -> None:
     metric = all_metrics()["attention_distance"]
-    few, many = (Cell.of(Estimate(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
+    few, many = (NumberCell.of(Estimate(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
     assert few.thin
     assert few.note == "too few sentences: 30 sentences, 90 observations"
     assert not many.thin
@@ -167,14 +174,14 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
         for page in head_pages(result):
             layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
             row = page.numbers.rows[0]
-            link, *rest = row.head.parts if isinstance(row.head, Words) else [row.head]
+            link, *rest = row.head.parts if isinstance(row.head, WordsCell) else [row.head]
             assert isinstance(link, Link)
             metric = all_metrics()[link.href.removeprefix("metrics/").removesuffix(".html")]
             share = metric.limits == (0, 1)
             named = [each for each in metric.labels if f": {unbroken(label_name(each))}" in rest]
             label = named[0] if named else ""
-            values = [heads[stack, layer, head, metric.id, view, label] for view in View]
-            assert [c.text for c in row.cells if isinstance(c, Cell)] == [
+            values = [heads[stack, layer, head, metric.id, view, label] for view in SinkView]
+            assert [c.text for c in row.cells if isinstance(c, NumberCell)] == [
                 number(v, share=share) for v in values
             ]
             assert page.title == f"Head {head_name(HeadName(stack, layer, head))}"
@@ -267,10 +274,10 @@ def test_signed_numbers_have_their_zero_in_the_middle_of_the_scale() -> None:
 
 def test_gaps_of_one_place_and_one_reason_are_said_together() -> None:
     gaps = [
-        Gap("this", "cross", "two texts"),
-        Gap("that", "", "no reason"),
-        Gap("more", "cross", "two texts"),
-        Gap("more", "decoder", "two texts"),
+        NotAvailable("this", "cross", "two texts"),
+        NotAvailable("that", "", "no reason"),
+        NotAvailable("more", "cross", "two texts"),
+        NotAvailable("more", "decoder", "two texts"),
     ]
     assert gap_texts(gaps) == [
         "this, more in cross-attention: two texts",

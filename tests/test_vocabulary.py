@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from headbook.model import vocabulary
-from headbook.model.vocabulary import Linear, Norm, Vocabulary
-from headbook.schema import Space
-from headbook.text.batch import Texts
+from headbook.model.vocabulary import LayerNormWeights, LinearWeights, VocabularyEmbeddings
+from headbook.schema import EmbeddingSpace
+from headbook.text.batch import PaddedTexts
 from views import Marks
 
 ENTRIES, WIDTH, WIDE, TOKENS = 150, 24, 40, 19
@@ -23,7 +23,7 @@ KINDS = {
 }
 
 
-def make(kind: str, dtype: torch.dtype = torch.float64) -> Vocabulary:
+def make(kind: str, dtype: torch.dtype = torch.float64) -> VocabularyEmbeddings:
     """A random embedding block with a mean, gains and biases that all matter."""
     scale, positions, norm = KINDS[kind]
     torch.manual_seed(1)
@@ -31,12 +31,12 @@ def make(kind: str, dtype: torch.dtype = torch.float64) -> Vocabulary:
     def numbers(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
-    return Vocabulary(
+    return VocabularyEmbeddings(
         numbers(ENTRIES, WIDTH) + 0.3,
         scale,
         numbers(TOKENS + 5, WIDTH) - 0.2 if positions else None,
-        Norm(1 + 0.3 * numbers(WIDTH), 0.4 * numbers(WIDTH), 1e-3) if norm else None,
-        Linear(numbers(WIDE, WIDTH), 0.5 * numbers(WIDE)) if "map" in kind else None,
+        LayerNormWeights(1 + 0.3 * numbers(WIDTH), 0.4 * numbers(WIDTH), 1e-3) if norm else None,
+        LinearWeights(numbers(WIDE, WIDTH), 0.5 * numbers(WIDE)) if "map" in kind else None,
     )
 
 
@@ -45,22 +45,24 @@ def width(kind: str) -> int:
     return WIDE if "map" in kind else WIDTH
 
 
-def texts() -> Texts:
+def texts() -> PaddedTexts:
     """Two texts, one of them padded."""
     torch.manual_seed(2)
     rows = [
         Marks(n, ids=torch.randint(0, ENTRIES, (n,)).tolist()).tokens() for n in (TOKENS, 5)
     ]  # fmt: skip
-    return Texts.of(rows, torch.device("cpu"), torch.float64)
+    return PaddedTexts.of(rows, torch.device("cpu"), torch.float64)
 
 
-def cosines(made: Vocabulary, states: torch.Tensor, space: Space) -> torch.Tensor:
+def cosines(
+    made: VocabularyEmbeddings, states: torch.Tensor, space: EmbeddingSpace
+) -> torch.Tensor:
     """The direct way. *Shape:* ``(state, sentence, token, entry)``."""
     places = range(states.shape[2])
     per_place = []
     for position in places:
         table = made.embedding
-        if space is Space.POSITIONAL:
+        if space is EmbeddingSpace.POSITIONAL:
             assert made.positions is not None
             table = table * made.scale + made.positions[position]
             if made.norm is not None:
@@ -75,7 +77,9 @@ def cosines(made: Vocabulary, states: torch.Tensor, space: Space) -> torch.Tenso
     return torch.stack(per_place, 2)
 
 
-CASES = [(kind, space) for kind, space in product(KINDS, Space) if space in make(kind).spaces]
+CASES = [
+    (kind, space) for kind, space in product(KINDS, EmbeddingSpace) if space in make(kind).spaces
+]
 
 
 @pytest.fixture(params=["one block", "many blocks"], autouse=True)
@@ -88,7 +92,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)
-def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> None:
+def test_all_cosines_equal_the_direct_computation(kind: str, space: EmbeddingSpace) -> None:
     made, given = make(kind), texts()
     states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64) + 0.5
     comparison = made.compare(states, given, space, ENTRIES)
@@ -103,7 +107,7 @@ def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> No
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)
-def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space) -> None:
+def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: EmbeddingSpace) -> None:
     made, given = make(kind), texts()
     states = torch.randn(2, 2, TOKENS, width(kind), dtype=torch.float64)
     few = made.compare(states, given, space, 7)
@@ -112,7 +116,7 @@ def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)
-def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> None:
+def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: EmbeddingSpace) -> None:
     made, given = make(kind), texts()
     states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64)
     direct = cosines(made, states, space)
@@ -169,7 +173,7 @@ def test_an_entry_of_zeros_has_cosine_zero_and_no_nan() -> None:
     made, given = make("word alone"), texts()
     made.embedding[3] = 0
     states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
-    comparison = made.compare(states, given, Space.RAW, ENTRIES)
+    comparison = made.compare(states, given, EmbeddingSpace.RAW, ENTRIES)
     zero = comparison.cosines[:, given.valid][comparison.ids[:, given.valid] == 3]
     assert bool((zero == 0).all())
     assert not bool(comparison.cosines[:, given.valid].isnan().any())
@@ -189,9 +193,11 @@ def test_products_in_single_precision_round_equal_entries_alike() -> None:
     torch.manual_seed(3)
     embedding, states = torch.randn(5_000, 96), torch.randn(2, 2, TOKENS, 96)
     embedding[7] = embedding[4_000]  # in different blocks of any library
-    given, made = texts(), Vocabulary(embedding)
-    exact = Vocabulary(embedding.double()).compare(states.double(), given, Space.RAW, 10)
-    found = made.compare(states, given, Space.RAW, 10)
+    given, made = texts(), VocabularyEmbeddings(embedding)
+    exact = VocabularyEmbeddings(embedding.double()).compare(
+        states.double(), given, EmbeddingSpace.RAW, 10
+    )
+    found = made.compare(states, given, EmbeddingSpace.RAW, 10)
     error = (found.cosines.double() - exact.cosines)[:, given.valid].abs().max()
     assert error < 5e-7
     scores = made._scores(states[0, 0], None)

@@ -16,8 +16,8 @@ from headbook.model.head_weights import (
     QUERY_KEY,
     VALUE_OUTPUT,
     HeadWeights,
-    Part,
     WeightDrift,
+    WeightRows,
     drift,
     find_head_weights,
     weight_drift,
@@ -144,7 +144,7 @@ def test_equal_weights_do_not_drift_at_all(name: str, tiny_folder: Folder) -> No
 
 def described(weights: HeadWeights) -> list[object]:
     parts = [*weights.query_key, *weights.value_output]
-    return [(p.name, p.rows.tolist()) if isinstance(p, Part) else p for p in parts]
+    return [(p.name, p.rows.tolist()) if isinstance(p, WeightRows) else p for p in parts]
 
 
 def test_weights_of_one_head_that_move_are_seen_in_that_head_alone(tiny_folder: Folder) -> None:

@@ -8,8 +8,8 @@ from headbook.attention.word_pairs import LABELS, word_trees
 from headbook.report.word_attention import links, tree_words, word_attention, word_names
 from headbook.schema import UPOS
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
-from headbook.text.batch import Texts
-from headbook.text.tokens import Tokens
+from headbook.text.batch import PaddedTexts
+from headbook.text.tokens import TokenizedText
 
 # Two words of two pieces, one of one, between special tokens.
 TEXT = StoredText(
@@ -106,13 +106,13 @@ def test_words_in_a_circle_are_no_tree() -> None:
     assert len(words.places) == 0
 
 
-def as_tokens(stored_text: StoredText) -> Tokens:
+def as_tokens(stored_text: StoredText) -> TokenizedText:
     """The text as the model sees it."""
     from headbook.inputs import Word
 
     tags = dict(zip(stored_text.words, stored_text.tags, strict=True))
     n = len(stored_text.pieces)
-    return Tokens(
+    return TokenizedText(
         text=stored_text.text,
         pieces=stored_text.pieces,
         ids=np.arange(n),
@@ -131,12 +131,12 @@ def as_tokens(stored_text: StoredText) -> Tokens:
 
 
 class _Frame:
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: PaddedTexts) -> None:
         self.queries = texts
 
 
 class _Scope:
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: PaddedTexts) -> None:
         self.frame = _Frame(texts)
 
 
@@ -152,7 +152,7 @@ def test_trees_are_those_that_the_study_counts() -> None:
         relations = [str(draw.choice(["obj", "punct", "nmod:x"])) for _ in range(n)]
         stored_text = text(heads, relations, tags)
         found = tree_words(stored_text)
-        texts = Texts.of([as_tokens(stored_text)], torch.device("cpu"))
+        texts = PaddedTexts.of([as_tokens(stored_text)], torch.device("cpu"))
         wanted = word_trees(_Scope(texts))  # type: ignore[arg-type]
         length = int(wanted.lengths[0])
         assert found.places.tolist() == wanted.place[0, :length].tolist()

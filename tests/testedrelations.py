@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headbook.analysis.accumulators import Estimates
-from headbook.report.relation_counts import Preference
-from headbook.report.relation_tests import HalfScores, RelationTests
+from headbook.report.relation_counts import ClassPreference
+from headbook.report.relation_tests import RelationTests, SplitScores
 
 
 def estimates(
@@ -59,9 +59,9 @@ def chosen_tests(
         accuracy=numbers(accuracy),
         at_rule=numbers(at_rule),
         margin=numbers(margin),
-        choice=HalfScores(numbers(accuracy), numbers(at_rule), numbers(chosen or margin)),
+        choice=SplitScores(numbers(accuracy), numbers(at_rule), numbers(chosen or margin)),
         where_wrong=numbers([0.5] * n)._replace(events=np.full(n, 20.0)),
-        preference=Preference(
+        preference=ClassPreference(
             np.array(beyond) + 0.2, np.full(n, 0.2), numbers(beyond), np.full(n, others)
         ),
         p=np.array(p, float),

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from headbook.attention.maps import Maps
-from headbook.attention.masks import Frame, Scope
+from headbook.attention.maps import AttentionMaps
+from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.views import LayerAttention, layer_attentions
 from headbook.inputs import NO_HEAD, Word
 from headbook.metrics.base import Example
-from headbook.model.attention_hook import Attention
-from headbook.model.output_projection import Projection
-from headbook.schema import Side, Stack, View
-from headbook.text.batch import Texts
-from headbook.text.tokens import Tokens
+from headbook.model.attention_hook import AttentionCall
+from headbook.model.output_projection import OutputProjection
+from headbook.schema import AttentionStack, Side, SinkView
+from headbook.text.batch import PaddedTexts
+from headbook.text.tokens import TokenizedText
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Marks:
     stops: Sequence[int] = ()
     sentences: Sequence[int] = ()
 
-    def tokens(self) -> Tokens:
+    def tokens(self) -> TokenizedText:
         """The text; by default every token that is not special is a word."""
         ordinary = [i for i in range(self.n) if i not in self.special]
         word = self.word or [i if i in ordinary else -1 for i in range(self.n)]
@@ -52,7 +52,7 @@ class Marks:
             )
             for w in range(n_words)
         )
-        return Tokens(
+        return TokenizedText(
             text="",
             pieces=tuple("." if i in self.stops else "" for i in range(self.n)),
             ids=np.array(self.ids or range(self.n), dtype=np.int64),
@@ -72,7 +72,7 @@ class Marks:
         return flags
 
 
-SELF = Stack(
+SELF = AttentionStack(
     name="self",
     n_layers=1,
     attention_layers=(0,),
@@ -87,7 +87,7 @@ SELF = Stack(
 
 def views_of(
     weights: torch.Tensor, queries: Marks, keys: Marks | None = None, *, causal: bool = False
-) -> dict[View, LayerAttention]:
+) -> dict[SinkView, LayerAttention]:
     """One sentence in every view.
 
     Args:
@@ -97,17 +97,19 @@ def views_of(
     other = Side.SOURCE if keys is None else Side.TARGET
     stack = replace(SELF, causal=causal, keys=other)
     device = torch.device("cpu")
-    texts = [Texts.of([m.tokens()], device, torch.float64) for m in (queries, keys or queries)]
+    texts = [
+        PaddedTexts.of([m.tokens()], device, torch.float64) for m in (queries, keys or queries)
+    ]
     seen = torch.ones(1, *weights.shape[1:], dtype=torch.bool)
-    frame = Frame(stack, texts[0], texts[0] if keys is None else texts[1],
+    frame = BatchMask(stack, texts[0], texts[0] if keys is None else texts[1],
                   seen.tril() if causal else seen)  # fmt: skip
-    scopes = {view: Scope(frame, view) for view in View}
+    scopes = {view: ViewMask(frame, view) for view in SinkView}
     value, projection = _values(keys or queries, weights.shape[0])
-    call = Attention(None, None, None, value, None, weights[None].double(), None, projection)
-    return layer_attentions(scopes, Maps(scopes[View.NOSINK], call))
+    call = AttentionCall(None, None, None, value, None, weights[None].double(), None, projection)
+    return layer_attentions(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))
 
 
-def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, Projection | None]:
+def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, OutputProjection | None]:
     """Values of width 1 that all heads share, and a projection that leaves them as they are."""
     if keys.values:
         return torch.tensor([[keys.values]], dtype=torch.float64), None
@@ -116,10 +118,10 @@ def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, Projection 
     module = torch.nn.Linear(n_heads, 1, bias=False, dtype=torch.float64)
     torch.nn.init.ones_(module.weight)
     value = torch.tensor(keys.norms, dtype=torch.float64)[None, None, :, None]
-    return value, Projection(module)
+    return value, OutputProjection(module)
 
 
-def example_layer(example: Example, view: View) -> LayerAttention:
+def example_layer(example: Example, view: SinkView) -> LayerAttention:
     """A metric's own example in one of its views."""
     marks = Marks(
         len(example.weights),

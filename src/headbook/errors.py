@@ -64,7 +64,7 @@ class ModelError(HeadbookError):
     """A model or its tokenizer cannot be loaded or used."""
 
 
-class SentenceError(ModelError):
+class NonFiniteStateError(ModelError):
     """A model gives no numbers for some sentences, of which the first is named.
 
     Args:
@@ -84,7 +84,7 @@ class CheckError(HeadbookError):
     """A self-check failed. What was asked for is written and says so; numbers may be wrong."""
 
 
-class MissingError(HeadbookError):
+class PartialResultError(HeadbookError):
     """Some sentences could not be measured. All the others are written, which says so."""
 
 

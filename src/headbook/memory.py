@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from headbook.errors import ResourceError
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 
 PROBE = "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
 
@@ -50,7 +50,7 @@ def check_room() -> None:
 T = TypeVar("T")
 
 
-class Memo:
+class CachedByFunction:
     """An object that remembers what functions made of it; ``_made`` is a dictionary of its own."""
 
     _made: dict[Callable[[Any], Any], Any]
@@ -108,7 +108,9 @@ def nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-USUAL = 512  # tokens of a text that always has room: what is read without being asked for more
+ALWAYS_FITS = (
+    512  # tokens of a text that always has room: what is read without being asked for more
+)
 PART = 8  # of a machine's memory one part of so many is taken without being asked for more
 CELL = 24  # bytes of a pair of tokens and a head, of all tables that are there at once
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -128,11 +130,11 @@ def room(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
     return min(sizes, default=math.inf) / PART
 
 
-def longest(stacks: Iterable[Stack], memory: float) -> int:
-    """Tokens of the longest text whose tables of all heads have room; at least `USUAL`."""
+def longest(stacks: Iterable[AttentionStack], memory: float) -> int:
+    """Tokens of the longest text whose tables of all heads have room; at least `ALWAYS_FITS`."""
     heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     fitting = math.sqrt(memory / (CELL * max(heads, 1)))
-    return max(USUAL, int(min(fitting, 2**31)))
+    return max(ALWAYS_FITS, int(min(fitting, 2**31)))
 
 
 def _counted() -> bool:

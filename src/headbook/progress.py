@@ -16,7 +16,7 @@ class Progress(Protocol):
         """Print a line."""
 
 
-class Silent:
+class NoProgress:
     """Reporter that shows nothing."""
 
     def stage(self, name: str, amount: int) -> None:
@@ -29,7 +29,7 @@ class Silent:
         """Print nothing."""
 
 
-class Inside:
+class NestedProgress:
     """Reporter of a run that is one stage of another run: its own stages are not shown."""
 
     def __init__(self, progress: Progress) -> None:

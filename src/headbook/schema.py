@@ -25,19 +25,19 @@ RELATIONS = (
 )  # fmt: skip
 CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
 # What counts as high similarity of two tokens: a share of all pairs of a head, or a cosine.
-TOP = {"top 1 %": 0.01, "top 5 %": 0.05}
-HIGH = (*TOP, "0.9")
+TOP_PAIR_SHARES = {"top 1 %": 0.01, "top 5 %": 0.05}
+SIMILARITY_LABELS = (*TOP_PAIR_SHARES, "0.9")
 # How ends of sentences are proposed: by what heads do, and, beside it, without a model.
 HEAD_RULES = ("similarity", "attention")
-RULES = (*HEAD_RULES, "punctuation", "even")
+SEGMENTATION_RULES = (*HEAD_RULES, "punctuation", "even")
 # What groups and pairs are compared by, where it is measured.
-HEADLINES = (
+MAIN_METRICS = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
-DROPPED = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
+MAX_SINK_MASS = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
 MILLION = 1_000_000
-REACH = 32  # tokens from which on distances are counted together
-DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
+MAX_DISTANCE = 32  # tokens from which on distances are counted together
+DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
 COMPARED_CLASSES = ("all", "content", "function", "special")  # by which models are compared
@@ -48,7 +48,7 @@ OTHER = "other"  # what the rest of them count as
 
 
 def known_relation(relation: str) -> str:
-    """A relation as `Scheme` calls it: with its subtype only where `RELATIONS` have it."""
+    """A relation as `AnnotationScheme` calls it: with its subtype only where `RELATIONS` have it."""
     return relation if relation in RELATIONS else relation.partition(":")[0] or relation
 
 
@@ -59,7 +59,7 @@ def relation_of(label: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Scheme:
+class AnnotationScheme:
     """The names of parts of speech and relations that a corpus is annotated with.
 
     Attributes:
@@ -71,7 +71,7 @@ class Scheme:
     relations: tuple[str, ...] = RELATIONS
 
     @classmethod
-    def of(cls, tags: Mapping[str, int], relations: Mapping[str, int]) -> "Scheme":
+    def of(cls, tags: Mapping[str, int], relations: Mapping[str, int]) -> "AnnotationScheme":
         """The scheme of a corpus.
 
         Args:
@@ -114,7 +114,7 @@ def _other(numbers: Mapping[str, int], name: str, without: int) -> int:
     return numbers.get(OTHER, without) if name else without
 
 
-class Kind(StrEnum):
+class ModelKind(StrEnum):
     """What sort of transformer a model is."""
 
     ENCODER = "encoder-only"
@@ -129,7 +129,7 @@ class Side(StrEnum):
     TARGET = "target"
 
 
-class View(StrEnum):
+class SinkView(StrEnum):
     """What becomes of the attention sink: special tokens and, in causal stacks, position 0."""
 
     RAW = "raw"
@@ -140,7 +140,7 @@ class View(StrEnum):
     """Sink keys removed and each row divided by what is left."""
 
 
-class Spread(IntEnum):
+class IntervalRule(IntEnum):
     """What is known beforehand of how a number varies from sentence to sentence."""
 
     USUAL = 0
@@ -166,7 +166,7 @@ class Baseline(StrEnum):
     """The same words in random order."""
 
 
-class Twin(NamedTuple):
+class BaselineRun(NamedTuple):
     """One thing that a model is compared with; as text ``untrained 0``, as files have it."""
 
     baseline: Baseline
@@ -176,7 +176,7 @@ class Twin(NamedTuple):
         return f"{self.baseline} {self.seed}"
 
     @classmethod
-    def of(cls, text: str) -> "Twin":
+    def of(cls, text: str) -> "BaselineRun":
         """The twin that files call so.
 
         Raises:
@@ -186,7 +186,7 @@ class Twin(NamedTuple):
         return cls(Baseline(baseline), int(seed))
 
 
-class State(StrEnum):
+class ResidualPoint(StrEnum):
     """Where in a layer a token's vector is read."""
 
     INPUT = "input"
@@ -197,7 +197,7 @@ class State(StrEnum):
     """Output of the layer."""
 
 
-class Space(StrEnum):
+class EmbeddingSpace(StrEnum):
     """Which original encodings of the vocabulary a state is compared with."""
 
     POSITIONAL = "positional"
@@ -206,7 +206,7 @@ class Space(StrEnum):
     """The word embedding alone."""
 
 
-class Rollout(StrEnum):
+class RolloutKind(StrEnum):
     """What rollout takes a layer's attention block to keep of each token."""
 
     HALF = "half"
@@ -234,7 +234,7 @@ class Replacement(StrEnum):
     """What it gives without the sink's keys; the others keep their weights."""
 
 
-class Target(StrEnum):
+class AblationTarget(StrEnum):
     """What of a model's answer changes where a head is taken away."""
 
     LOSS = "loss"
@@ -251,7 +251,7 @@ class Target(StrEnum):
     """1 minus the cosine of a text's vectors."""
 
 
-class Heads(StrEnum):
+class HeadCorrespondence(StrEnum):
     """Which heads of two models are held against each other."""
 
     AUTO = "auto"
@@ -263,7 +263,7 @@ class Heads(StrEnum):
 
 
 @dataclass(frozen=True)
-class Stack:
+class AttentionStack:
     """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.
 
     Attributes:
@@ -304,25 +304,25 @@ class Stack:
         return f"{self.name}.learned_sink"
 
     @property
-    def default_view(self) -> View:
+    def default_view(self) -> SinkView:
         """The view that pages show first."""
-        return View.NOSINK if self.causal else View.RAW
+        return SinkView.NOSINK if self.causal else SinkView.RAW
 
 
-class HeadColumn(NamedTuple):
+class HeadKey(NamedTuple):
     """What one number of a head is."""
 
     metric: str
-    view: View
+    view: SinkView
     label: str
 
 
-class TokenColumn(NamedTuple):
+class TokenKey(NamedTuple):
     """What one number of a layer's tokens is; ``label`` is a class of tokens."""
 
     metric: str
-    state: State
-    space: Space | None
+    state: ResidualPoint
+    space: EmbeddingSpace | None
     label: str
 
     @property

@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.ablation.ablator import Ablator, Effects, Means, Others
+from headbook.ablation.ablator import BatchEffects, DonorOutputs, HeadAblator, MeanOutputs
 from headbook.ablation.targets import judge_of
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.inputs import Layout, Selection, open_corpus
-from headbook.model.architecture import Architecture, Call, examine
+from headbook.inputs import InputLayout, Selection, open_corpus
+from headbook.model.architecture import Architecture, AttentionPlace, examine
 from headbook.model.devices import own_randomness, set_aside
 from headbook.model.intervention import intervened
 from headbook.model.load import load_model
-from headbook.model.logit_lens import Lens, read_lens
-from headbook.model.tokenizer import Encoder, probes, sequence_limit, shortened
+from headbook.model.logit_lens import LogitLens, read_lens
+from headbook.model.tokenizer import SentenceTokenizer, probes, sequence_limit, shortened
 from headbook.passes.model_checks import settle
 from headbook.schema import Replacement
 from headbook.study.ablation_tests import effect_interval
 from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget, content_hash
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
 SENTENCES = 100
@@ -79,7 +79,7 @@ def ablate(
     config = Config.of(model=model, annotator=NONE, **options)
     kind = _replacement(replacement)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
     aside = set_aside(config.offload)
     with own_randomness(config.seed), ExitStack() as stack:
         offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
@@ -93,7 +93,7 @@ def ablate(
         )
         limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
-        encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
+        encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NONE))
         architecture = settle(loaded, examine(loaded), probes(encoder))
         sets = [_set(head, architecture) for head in heads]
         items = _smallest(encoder.encode(Annotator.load(NONE).annotate(corpus)), sentences)
@@ -102,27 +102,27 @@ def ablate(
         whole = intervened(loaded, architecture, batches[0])
         lens = read_lens(loaded, architecture)
         judge = judge_of(
-            lens if isinstance(lens, Lens) else None,
+            lens if isinstance(lens, LogitLens) else None,
             architecture.stacks[whole.read].queries,
             loaded.tokenizer.mask_token_id,
             pooling=loaded.pooling,
         )
-        ablator = Ablator(whole, judge)
-        means = reduce(add, map(ablator.means, batches), Means())
+        ablator = HeadAblator(whole, judge)
+        means = reduce(add, map(ablator.means, batches), MeanOutputs())
         others = None
         if kind is Replacement.RESAMPLE:
-            places = {Call(head.stack, head.layer) for each in sets for head in each}
-            others = Others.of(whole, judge, batches, places)
+            places = {AttentionPlace(head.stack, head.layer) for each in sets for head in each}
+            others = DonorOutputs.of(whole, judge, batches, places)
         parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
-    return pd.DataFrame(_rows(Effects.together(parts), sets, kind))
+    return pd.DataFrame(_rows(BatchEffects.together(parts), sets, kind))
 
 
 def _rows(
-    effects: Effects, sets: Sequence[Sequence[HeadName]], kind: Replacement
+    effects: BatchEffects, sets: Sequence[Sequence[HeadName]], kind: Replacement
 ) -> Iterator[dict[str, Any]]:
     for target, changes in effects.changes.items():
         counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
-        ratios = Ratios.of(changes, counts, counts, effects.half)
+        ratios = RatioSums.of(changes, counts, counts, effects.half)
         low, high = effect_interval(changes, effects.counts[target], target)
         full = effects.full.get(target)
         for column, heads in enumerate(sets):
@@ -184,6 +184,6 @@ def _name(head: HeadName) -> str:
     return f"{head.stack}-L{head.layer}-H{head.head}"
 
 
-def _smallest(items: Iterator[Encoded], number: int) -> list[Encoded]:
+def _smallest(items: Iterator[TokenizedSentence], number: int) -> list[TokenizedSentence]:
     """The sentences with the smallest hashes of their content."""
     return sorted(items, key=content_hash)[:number]

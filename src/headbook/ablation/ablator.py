@@ -19,17 +19,17 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.ablation.missed_tokens import TokenChanges
-from headbook.ablation.targets import Judge
+from headbook.ablation.targets import TargetFunctions
 from headbook.analysis.arrays import Ints
-from headbook.attention.masks import Frame
-from headbook.attention.views import Scopes
+from headbook.attention.masks import BatchMask
+from headbook.attention.views import ViewMasks
 from headbook.errors import ConfigError
 from headbook.model import attention_hook
-from headbook.model.architecture import Call
+from headbook.model.architecture import AttentionPlace
 from headbook.model.forward import forward
-from headbook.model.intervention import Ablation, Intervened
-from headbook.model.intervention import Replacement as Replace
-from headbook.schema import Replacement, Stack, Target, View
+from headbook.model.intervention import HeadAblation, PatchableModel
+from headbook.model.intervention import ReplaceOutput as Replace
+from headbook.schema import AblationTarget, AttentionStack, Replacement, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
@@ -38,7 +38,7 @@ POSITIONS = 65  # the last for all that come later
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class LayerOutputs:
     """What the heads of a layer computed of a batch.
 
     Attributes:
@@ -59,36 +59,36 @@ class Heads:
         return found
 
 
-def query_token_class(frame: Frame) -> torch.Tensor:
+def query_token_class(frame: BatchMask) -> torch.Tensor:
     """The class of each query token. *Shape:* ``(sentence, query)``, 0 to 2."""
     ordinary = torch.where(frame.queries.special, 1, 2)
     return torch.where(frame.queries.first, 0, ordinary)
 
 
-def query_position(frame: Frame) -> torch.Tensor:
+def query_position(frame: BatchMask) -> torch.Tensor:
     """The position of each query token, late ones as one. *Shape:* ``(sentence, query)``."""
     ids = frame.queries.ids
     return torch.arange(ids.shape[1], device=ids.device).clamp(max=POSITIONS - 1).expand_as(ids)
 
 
-def zero(heads: Heads, frame: Frame) -> torch.Tensor:
+def zero(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """Nothing."""
     del frame
     return torch.zeros_like(heads.output)
 
 
-def uniform(heads: Heads, frame: Frame) -> torch.Tensor:
+def uniform(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """The mean of the values of all visible keys."""
     seen = frame.seen.unsqueeze(1).to(heads.weights.dtype)
     return heads.of(seen / seen.sum(-1, keepdim=True).clamp(min=1))
 
 
-def without_sink(heads: Heads, frame: Frame) -> torch.Tensor:
+def without_sink(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """Without the sink's keys; the weights of others stay as they are."""
     return heads.of(heads.weights * ~frame.sink[:, None, None, :])
 
 
-def sink_only(heads: Heads, frame: Frame) -> torch.Tensor:
+def sink_only(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """With all attention on the sink, shared as it is; the output itself where none is seen."""
     kept = heads.weights * frame.sink[:, None, None, :]
     total = kept.sum(-1, keepdim=True)
@@ -96,7 +96,7 @@ def sink_only(heads: Heads, frame: Frame) -> torch.Tensor:
     return torch.where((total > 0).transpose(1, 2), found, heads.output)
 
 
-OWN: Mapping[Replacement, Callable[[Heads, Frame], torch.Tensor]] = {
+REPLACEMENTS: Mapping[Replacement, Callable[[LayerOutputs, BatchMask], torch.Tensor]] = {
     Replacement.ZERO: zero,
     Replacement.UNIFORM: uniform,
     Replacement.WITHOUT_SINK: without_sink,
@@ -106,7 +106,7 @@ OWN: Mapping[Replacement, Callable[[Heads, Frame], torch.Tensor]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class OutputSums:
     """Sums of outputs over query tokens by a property of theirs, by half of the sentences.
 
     Attributes:
@@ -125,7 +125,7 @@ class Sums:
         valid: torch.Tensor,
         half: torch.Tensor,
         groups: int,
-    ) -> "Sums":
+    ) -> "OutputSums":
         """Of a batch, in double precision.
 
         Args:
@@ -140,8 +140,8 @@ class Sums:
         number = rows.new_zeros(2 * groups).index_add_(0, place, torch.ones_like(rows[:, 0, 0]))
         return cls(total.unflatten(0, (2, groups)), number.unflatten(0, (2, groups)))
 
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(self.total + other.total, self.number + other.number)
+    def __add__(self, other: "OutputSums") -> "OutputSums":
+        return OutputSums(self.total + other.total, self.number + other.number)
 
     def other_half(self, group: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
         """The mean of each query token's group in the half that it is not in.
@@ -172,7 +172,7 @@ NEAR = 10  # of most similar length, among which hashes choose
 
 
 @dataclass(frozen=True, eq=False)
-class Others:
+class DonorOutputs:
     """The outputs of some layers in all sentences.
 
     Attributes:
@@ -182,13 +182,17 @@ class Others:
     """
 
     content_hash: NDArray[np.uint64]
-    length: Mapping[Call, Ints]
-    output: Mapping[Call, torch.Tensor]
+    length: Mapping[AttentionPlace, Ints]
+    output: Mapping[AttentionPlace, torch.Tensor]
 
     @classmethod
     def of(
-        cls, heads: Intervened, judge: Judge, batches: Sequence[Batch], places: Collection[Call]
-    ) -> "Others":
+        cls,
+        heads: PatchableModel,
+        judge: TargetFunctions,
+        batches: Sequence[Batch],
+        places: Collection[AttentionPlace],
+    ) -> "DonorOutputs":
         """Look at all sentences.
 
         Raises:
@@ -197,9 +201,9 @@ class Others:
         key = np.concatenate([batch.content_hash for batch in batches])
         if len({*key}) < 2:
             raise ConfigError("replacement: 'resample' came; expected two different sentences")
-        found: dict[Call, list[torch.Tensor]] = {call: [] for call in places}
+        found: dict[AttentionPlace, list[torch.Tensor]] = {call: [] for call in places}
 
-        def add(place: Call, attention: attention_hook.Attention) -> None:
+        def add(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             if place in found:
                 assert attention.output is not None
                 found[place].append(attention.output.detach())
@@ -214,7 +218,7 @@ class Others:
         return cls(key, length, {call: _padded(each) for call, each in found.items()})
 
     def borrowed(
-        self, place: Call, key: NDArray[np.uint64], queries: int, draw: int
+        self, place: AttentionPlace, key: NDArray[np.uint64], queries: int, draw: int
     ) -> torch.Tensor:
         """What other sentences give, their last token where they are shorter.
 
@@ -233,7 +237,7 @@ class Others:
         rows, columns = (torch.from_numpy(each).to(output.device) for each in (donors, positions))
         return output[rows[:, None], columns]
 
-    def _donor(self, place: Call, key: int, draw: int) -> int:
+    def _donor(self, place: AttentionPlace, key: int, draw: int) -> int:
         """The place of the sentence that one borrows from; longer ones come first."""
         length = self.length[place]
         own = int(length[np.flatnonzero(self.content_hash == np.uint64(key))[0]])
@@ -268,7 +272,7 @@ Set = Collection[HeadName]
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class BatchEffects:
     """How targets change where sets of heads are taken away.
 
     Attributes:
@@ -280,19 +284,21 @@ class Effects:
         tokens: changes of the first target at each scored token.
     """
 
-    changes: Mapping[Target, Floats]
-    counts: Mapping[Target, Floats]
-    full: Mapping[Target, Floats]
+    changes: Mapping[AblationTarget, Floats]
+    counts: Mapping[AblationTarget, Floats]
+    full: Mapping[AblationTarget, Floats]
     content_hash: NDArray[np.uint64]
     half: NDArray[np.int64]
     tokens: TokenChanges
 
     @classmethod
-    def together(cls, parts: Sequence["Effects"]) -> "Effects":
+    def together(cls, parts: Sequence["BatchEffects"]) -> "BatchEffects":
         """Of all batches, in the order of the sentences' hashes."""
         order = np.argsort(np.concatenate([part.content_hash for part in parts]), kind="stable")
 
-        def joined(tables: Iterable[Mapping[Target, Floats]]) -> dict[Target, Floats]:
+        def joined(
+            tables: Iterable[Mapping[AblationTarget, Floats]],
+        ) -> dict[AblationTarget, Floats]:
             tables = list(tables)
             return {name: np.concatenate([t[name] for t in tables])[order] for name in tables[0]}
 
@@ -307,60 +313,64 @@ class Effects:
 
 
 @dataclass(frozen=True, eq=False)
-class Means:
+class MeanOutputs:
     """Mean outputs of all heads, by place: over classes of query tokens, and over positions."""
 
-    classes: Mapping[Call, Sums] = field(default_factory=dict)
-    positions: Mapping[Call, Sums] = field(default_factory=dict)
+    classes: Mapping[AttentionPlace, OutputSums] = field(default_factory=dict)
+    positions: Mapping[AttentionPlace, OutputSums] = field(default_factory=dict)
 
-    def __add__(self, other: "Means") -> "Means":
-        return Means(_added(self.classes, other.classes), _added(self.positions, other.positions))
+    def __add__(self, other: "MeanOutputs") -> "MeanOutputs":
+        return MeanOutputs(
+            _added(self.classes, other.classes), _added(self.positions, other.positions)
+        )
 
 
-def _added(one: Mapping[Call, Sums], other: Mapping[Call, Sums]) -> Mapping[Call, Sums]:
+def _added(
+    one: Mapping[AttentionPlace, OutputSums], other: Mapping[AttentionPlace, OutputSums]
+) -> Mapping[AttentionPlace, OutputSums]:
     return {call: one[call] + other[call] for call in one} if one else other
 
 
-class Known(NamedTuple):
+class LayerMeans(NamedTuple):
     """The means of one layer, and the half that each sentence belongs to."""
 
-    classes: Sums
-    positions: Sums
+    classes: OutputSums
+    positions: OutputSums
     half: torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Ablator:
+class HeadAblator:
     """Takes heads of one model away."""
 
-    heads: Intervened
-    judge: Judge
+    heads: PatchableModel
+    judge: TargetFunctions
 
-    def means(self, batch: Batch) -> Means:
+    def means(self, batch: Batch) -> MeanOutputs:
         """Sums of what all heads give in a batch."""
         read = self.judge.prepared(batch)
-        scopes, half = Scopes(read, self._stacks), self._half(read)
+        scopes, half = ViewMasks(read, self._stacks), self._half(read)
         classes, positions = {}, {}
 
-        def add(place: Call, attention: attention_hook.Attention) -> None:
+        def add(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             assert attention.output is not None
-            frame = scopes.get(place.stack, attention)[View.RAW].frame
+            frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
             given = attention.output, frame.queries.valid, half
             output, valid, _ = given
-            classes[place] = Sums.of(output, query_token_class(frame), valid, half, CLASSES)
-            positions[place] = Sums.of(output, query_position(frame), valid, half, POSITIONS)
+            classes[place] = OutputSums.of(output, query_token_class(frame), valid, half, CLASSES)
+            positions[place] = OutputSums.of(output, query_position(frame), valid, half, POSITIONS)
 
         forward(self.heads.model, self.heads.architecture, read, add)
-        return Means(classes, positions)
+        return MeanOutputs(classes, positions)
 
     def effects(
         self,
         batch: Batch,
         sets: Sequence[Set],
         replacement: Replacement,
-        means: Means,
-        others: Others | None = None,
-    ) -> Effects:
+        means: MeanOutputs,
+        others: DonorOutputs | None = None,
+    ) -> BatchEffects:
         """Take sets of heads away, each from the whole model.
 
         Args:
@@ -382,7 +392,7 @@ class Ablator:
                 some = [sets[position] for position in chosen]
                 for draw in range(draws):
                     instead = self._instead(copies, replacement, means, others, draw)
-                    ablation = Ablation(self._tables(copies, some), instead)
+                    ablation = HeadAblation(self._tables(copies, some), instead)
                     left = self.heads.run(copies, ablation, again)
                     changes = self.judge.changes(batch, clean, left.unflatten(0, (len(some), -1)))
                     for row, target in enumerate(self.judge.targets):
@@ -392,7 +402,7 @@ class Ablator:
                     before = changes.before.cpu().numpy()
         full = self.judge.full(batch, clean)
         counts = self.judge.counts(batch).double().cpu().numpy()
-        return Effects(
+        return BatchEffects(
             changes=dict(zip(self.judge.targets, found, strict=True)),
             counts=dict(zip(self.judge.targets, counts, strict=True)),
             full={target: sums.cpu().numpy() for target, sums in full.items()},
@@ -401,13 +411,13 @@ class Ablator:
             tokens=TokenChanges(batch.index[places[:, 0]], places[:, 1], before, tokens, logits),
         )
 
-    def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[Call, torch.Tensor]:
+    def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[AttentionPlace, torch.Tensor]:
         """Which heads of which rows are replaced: each copy of a batch is without one set."""
         sentences = len(copies.index) // len(sets)
-        tables: dict[Call, torch.Tensor] = {}
+        tables: dict[AttentionPlace, torch.Tensor] = {}
         for number, heads in enumerate(sets):
             for stack, layer, head in heads:
-                call, n_heads = Call(stack, layer), self._stacks[stack].n_heads
+                call, n_heads = AttentionPlace(stack, layer), self._stacks[stack].n_heads
                 table = tables.setdefault(
                     call,
                     torch.zeros(
@@ -424,26 +434,26 @@ class Ablator:
         self,
         copies: Batch,
         replacement: Replacement,
-        means: Means,
-        others: Others | None,
+        means: MeanOutputs,
+        others: DonorOutputs | None,
         draw: int,
     ) -> Replace:
         """What stands in place of the heads of a batch."""
-        scopes, half = Scopes(copies, self._stacks), self._half(copies)
+        scopes, half = ViewMasks(copies, self._stacks), self._half(copies)
 
-        def instead(place: Call, attention: attention_hook.Attention) -> torch.Tensor:
+        def instead(place: AttentionPlace, attention: attention_hook.AttentionCall) -> torch.Tensor:
             if replacement is Replacement.RESAMPLE:
                 assert others is not None
                 assert attention.output is not None
                 return others.borrowed(place, copies.content_hash, attention.output.shape[1], draw)
-            frame = scopes.get(place.stack, attention)[View.RAW].frame
-            known = Known(means.classes[place], means.positions[place], half)
+            frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
+            known = LayerMeans(means.classes[place], means.positions[place], half)
             return instead_of(attention, frame, replacement, known)
 
         return instead
 
     @property
-    def _stacks(self) -> Mapping[str, Stack]:
+    def _stacks(self) -> Mapping[str, AttentionStack]:
         return self.heads.architecture.stacks
 
     def _half(self, batch: Batch) -> torch.Tensor:
@@ -451,7 +461,10 @@ class Ablator:
 
 
 def instead_of(
-    attention: attention_hook.Attention, frame: Frame, replacement: Replacement, known: Known
+    attention: attention_hook.AttentionCall,
+    frame: BatchMask,
+    replacement: Replacement,
+    known: LayerMeans,
 ) -> torch.Tensor:
     """What stands in place of a layer's outputs. *Shape:* ``(sentence, query, head, width)``."""
     if replacement is Replacement.MEAN:
@@ -460,7 +473,9 @@ def instead_of(
         return known.positions.other_half(query_position(frame), known.half)
     assert attention.output is not None
     assert attention.value is not None
-    return OWN[replacement](Heads(attention.weights, attention.value, attention.output), frame)
+    return REPLACEMENTS[replacement](
+        LayerOutputs(attention.weights, attention.value, attention.output), frame
+    )
 
 
 def _alike(sets: Sequence[Set]) -> list[list[int]]:

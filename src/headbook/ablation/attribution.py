@@ -19,25 +19,25 @@ from typing import Any
 
 import torch
 
-from headbook.ablation.ablator import Ablator, Known, Means, instead_of
-from headbook.ablation.targets import DRAWS, Slope, Words
+from headbook.ablation.ablator import HeadAblator, LayerMeans, MeanOutputs, instead_of
+from headbook.ablation.targets import DRAWS, DifferentiableTarget, LogitTargets
 from headbook.analysis.arrays import Floats
-from headbook.attention.views import Scopes
+from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.devices import parameter
 from headbook.model.forward import inputs
-from headbook.model.intervention import Intervened
+from headbook.model.intervention import PatchableModel
 from headbook.model.probe import first
-from headbook.schema import Replacement, Target, View
+from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
-Asked = tuple[Target, Replacement]
+Asked = tuple[AblationTarget, Replacement]
 
 
 @dataclass(frozen=True, eq=False)
-class Slopes:
+class GradientEstimates:
     """Estimates of a batch; every table is ``(sentence, head)``, sums over scored tokens.
 
     Attributes:
@@ -52,7 +52,7 @@ class Slopes:
     estimates: Mapping[Asked, Floats]
 
 
-class Watched:
+class PatchedPass:
     """The layers of one pass: their outputs, and what may stand in their place.
 
     Args:
@@ -61,31 +61,33 @@ class Watched:
 
     def __init__(
         self,
-        ablator: Ablator,
+        ablator: HeadAblator,
         batch: Batch,
         asked: Sequence[Replacement],
-        means: Means,
+        means: MeanOutputs,
         *,
         held: bool = False,
     ) -> None:
         self._asked, self._means, self._held = asked, means, held
-        self._scopes = Scopes(batch, ablator.heads.architecture.stacks)
+        self._scopes = ViewMasks(batch, ablator.heads.architecture.stacks)
         self._half = torch.from_numpy(batch.half).to(ablator.heads.model.device)
         self._places = iter(ablator.heads.architecture.calls)
-        self.added: dict[Call, torch.Tensor] = {}
-        self.output: dict[Call, torch.Tensor] = {}
-        self.change: dict[tuple[Call, Replacement], torch.Tensor] = {}
+        self.added: dict[AttentionPlace, torch.Tensor] = {}
+        self.output: dict[AttentionPlace, torch.Tensor] = {}
+        self.change: dict[tuple[AttentionPlace, Replacement], torch.Tensor] = {}
 
-    def __call__(self, attention: attention_hook.Attention) -> torch.Tensor:
+    def __call__(self, attention: attention_hook.AttentionCall) -> torch.Tensor:
         """Add nothing to the outputs, along which slopes are taken."""
         call, z = next(self._places), attention.output
         assert z is not None
-        frame = self._scopes.get(call.stack, attention)[View.RAW].frame
+        frame = self._scopes.get(call.stack, attention)[SinkView.RAW].frame
         valid = frame.queries.valid[..., None, None]
         with torch.no_grad():
             self.output[call] = z * valid
             for replacement in self._asked:
-                known = Known(self._means.classes[call], self._means.positions[call], self._half)
+                known = LayerMeans(
+                    self._means.classes[call], self._means.positions[call], self._half
+                )
                 r = instead_of(attention, frame, replacement, known)
                 self.change[call, replacement] = (r.to(z) - z) * valid
         self.added[call] = torch.zeros_like(z, requires_grad=True)
@@ -93,19 +95,19 @@ class Watched:
 
 
 def slopes(
-    ablator: Ablator,
+    ablator: HeadAblator,
     batch: Batch,
     asked: Sequence[Replacement],
-    means: Means,
-    without: Collection[Target] = (),
-) -> Slopes:
+    means: MeanOutputs,
+    without: Collection[AblationTarget] = (),
+) -> GradientEstimates:
     """Estimate what each head is needed for, in one pass and a few backward ones.
 
     Args:
         without: targets that nobody asks for; each saves backward passes.
     """
     read = ablator.judge.prepared(batch)
-    watched = Watched(ablator, read, asked, means)
+    watched = PatchedPass(ablator, read, asked, means)
     heads = _heads(ablator)
     gradient: dict[str, Floats] = {}
     found: dict[Asked, Floats] = {}
@@ -127,10 +129,10 @@ def slopes(
                 rows = _rows(slope, {p: watched.change[p, replacement] for p in along}, along)
                 key = slope.target, replacement
                 found[key] = found.get(key, 0) + rows
-    return Slopes(heads, gradient, found)
+    return GradientEstimates(heads, gradient, found)
 
 
-def _pass(ablator: Ablator, batch: Batch, watched: Watched) -> tuple[Any, torch.Tensor]:
+def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any, torch.Tensor]:
     """What the model returns, and what leaves its last layer."""
     heads = ablator.heads
     left: list[torch.Tensor] = []
@@ -145,14 +147,18 @@ def _pass(ablator: Ablator, batch: Batch, watched: Watched) -> tuple[Any, torch.
 
 
 def _rows(
-    slope: Slope, change: Mapping[Call, torch.Tensor], along: Mapping[Call, torch.Tensor]
+    slope: DifferentiableTarget,
+    change: Mapping[AttentionPlace, torch.Tensor],
+    along: Mapping[AttentionPlace, torch.Tensor],
 ) -> Floats:
     """What a slope tells of a target. *Shape:* ``(sentence, head)``."""
     sums = beside({call: (change[call] * along[call]).sum((1, 3)) for call in along})
     return sums**2 / 2 / DRAWS if slope.squared else sums
 
 
-def _gradient(watched: Watched, along: Mapping[Call, torch.Tensor]) -> dict[str, Floats]:
+def _gradient(
+    watched: PatchedPass, along: Mapping[AttentionPlace, torch.Tensor]
+) -> dict[str, Floats]:
     """Outputs times slopes."""
     by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
     return {
@@ -161,7 +167,7 @@ def _gradient(watched: Watched, along: Mapping[Call, torch.Tensor]) -> dict[str,
     }
 
 
-def _heads(ablator: Ablator) -> tuple[HeadName, ...]:
+def _heads(ablator: HeadAblator) -> tuple[HeadName, ...]:
     """All heads, in the order of the tables."""
     stacks = ablator.heads.architecture.stacks
     return tuple(
@@ -171,11 +177,11 @@ def _heads(ablator: Ablator) -> tuple[HeadName, ...]:
     )
 
 
-def _order(places: Sequence[Call]) -> list[Call]:
+def _order(places: Sequence[AttentionPlace]) -> list[AttentionPlace]:
     return sorted(places, key=lambda place: (place.stack, place.layer))
 
 
-def beside(tables: Mapping[Call, torch.Tensor]) -> Floats:
+def beside(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
     """Tables of all layers side by side, in the order of `_heads`."""
     found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
     numbers: Floats = found.cpu().numpy()
@@ -187,7 +193,7 @@ TABLE = {"Embedding"}
 NORMS = ("LayerNorm", "RMSNorm")  # what names of norms end with
 
 
-def has_direct(heads: Intervened) -> bool:
+def has_direct(heads: PatchableModel) -> bool:
     """Whether everything beside the residual path can be held.
 
     Blocks are known by the linear maps that end them: not where weights of several experts stand
@@ -220,7 +226,9 @@ def _residual_path(architecture: Architecture) -> bool:
     return True
 
 
-def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, means: Means) -> Floats:
+def direct_tokens(
+    ablator: HeadAblator, batch: Batch, replacement: Replacement, means: MeanOutputs
+) -> Floats:
     """Compute the change of each scored token's centred logit by the residual path alone.
 
     A head's output reaches no logit but that of its own place.
@@ -230,9 +238,9 @@ def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, mean
         *Shape:* ``(scored token, head)``.
     """
     judge = ablator.judge
-    assert isinstance(judge, Words)
+    assert isinstance(judge, LogitTargets)
     read = judge.prepared(batch)
-    watched = Watched(ablator, read, [replacement], means, held=True)
+    watched = PatchedPass(ablator, read, [replacement], means, held=True)
     with torch.enable_grad(), _held(ablator.heads), attention_hook.watching(watched):
         logits = ablator.heads.model.network(**inputs(read)).logits
         message = judge.centred(batch, logits).sum()
@@ -252,7 +260,7 @@ def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, mean
 
 
 @contextmanager
-def _held(heads: Intervened) -> Iterator[None]:
+def _held(heads: PatchableModel) -> Iterator[None]:
     """Hold what blocks give and what norms divide by."""
     ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:

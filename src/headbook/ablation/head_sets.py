@@ -11,7 +11,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.schema import Replacement
-from headbook.study.ablation import RemovedSet, SetKind
+from headbook.study.ablation import HeadSet, HeadSetKind
 from headbook.study.sentence_data import HeadName
 
 RANDOM = 20  # orders
@@ -23,7 +23,7 @@ ALL = "all"  # stacks
 class Removed(NamedTuple):
     """One set of heads and what it is."""
 
-    set: RemovedSet
+    set: HeadSet
     heads: tuple[HeadName, ...]
 
 
@@ -48,11 +48,9 @@ class HeadGroup:
 
     def removed(self) -> list[Removed]:
         """One set for each replacement."""
-        kind = SetKind.GROUP if self.number is None else SetKind.RANDOM
+        kind = HeadSetKind.GROUP if self.number is None else HeadSetKind.RANDOM
         return [
-            Removed(
-                RemovedSet(kind, self.stack, self.name, self.number or 0, replacement), self.heads
-            )
+            Removed(HeadSet(kind, self.stack, self.name, self.number or 0, replacement), self.heads)
             for replacement in self.replacements
         ]
 
@@ -60,7 +58,7 @@ class HeadGroup:
 def singles(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> list[Removed]:
     """Each head alone."""
     return [
-        Removed(RemovedSet(SetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement), (h,))
+        Removed(HeadSet(HeadSetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement), (h,))
         for replacement in replacements
         for h in heads
     ]
@@ -118,7 +116,7 @@ def orders(
     for number in range(RANDOM):
         rows[f"random-{number:02d}"] = [heads[k] for k in rng.permutation(len(heads))]
     return [
-        Removed(RemovedSet(SetKind.ORDER, stack, name, len(some), Replacement.MEAN), some)
+        Removed(HeadSet(HeadSetKind.ORDER, stack, name, len(some), Replacement.MEAN), some)
         for name, order in rows.items()
         for some in _steps(order)
     ]
@@ -152,7 +150,7 @@ def pairs(heads: Sequence[HeadName], effect: Floats) -> list[Removed]:
     """Every two of the heads of largest effect."""
     first = [heads[k] for k in np.argsort(-effect, kind="stable")[:PAIRED]]
     return [
-        Removed(RemovedSet(SetKind.PAIR, _stacks(some), _names(some), 0, Replacement.MEAN), some)
+        Removed(HeadSet(HeadSetKind.PAIR, _stacks(some), _names(some), 0, Replacement.MEAN), some)
         for some in combinations(sorted(first), 2)
     ]
 

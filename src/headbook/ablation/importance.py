@@ -16,8 +16,8 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.ablation.ablator import Ablator, Effects, Means
-from headbook.ablation.attribution import Slopes, direct_tokens, slopes
+from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
+from headbook.ablation.attribution import GradientEstimates, direct_tokens, slopes
 from headbook.ablation.head_sets import (
     HeadGroup,
     Removed,
@@ -28,33 +28,45 @@ from headbook.ablation.head_sets import (
     singles,
 )
 from headbook.ablation.missed_tokens import TokenChanges, missed_at, texts_of, top_sums
-from headbook.ablation.sample import PASSES, Costs, Sample, measured_margins
-from headbook.analysis.accumulators import Ratios
+from headbook.ablation.sample import PASSES, AblationCosts, AblationSample, measured_margins
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import out_of_memory
 from headbook.model.load import Model, word_embedding
-from headbook.schema import Replacement, Target
-from headbook.study.ablation import Chosen, EstimateColumn, HeadPlace, MissedAt, Removals, SetKind
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import (
+    AblationReason,
+    AblationResults,
+    AttributionKey,
+    HeadPlace,
+    HeadSetKind,
+    MissedToken,
+)
 from headbook.study.ablation_tests import ATTRIBUTION
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
 FAST, FULL = "fast", "full"
-BUDGET = 40.0  # forward passes over the sample that the fast level may take for single heads
+FAST_PASSES = 40.0  # forward passes over the sample that the fast level may take for single heads
 RANDOM_SETS = {FAST: 20, FULL: 100}  # beside a group; another draw of 20 gave other verdicts
 BANDED = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}  # by random sets
-CHOSEN = 20  # heads of largest estimates, and as many at random
-ALWAYS = (Replacement.MEAN, Replacement.ZERO, Replacement.UNIFORM, Replacement.WITHOUT_SINK)
-COSINES = {Target.STATE, Target.EMBEDDING}
+N_ABLATED_FAST = 20  # heads of largest estimates, and as many at random
+FULL_REPLACEMENTS = (
+    Replacement.MEAN,
+    Replacement.ZERO,
+    Replacement.UNIFORM,
+    Replacement.WITHOUT_SINK,
+)
+COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}
 GRADIENT = "gradient_importance"
-REPORTED = {SetKind.ORDER, SetKind.PAIR}  # kinds that were chosen on the other half
+REPORTED = {HeadSetKind.ORDER, HeadSetKind.PAIR}  # kinds that were chosen on the other half
 
 ROOMLESS = "memory does not suffice for a backward pass over one sentence; see --max-length"
 
 Steps = Callable[[int], None]
 
 
-class NoRoom(Exception):  # noqa: N818 - it is said on the pages, nothing ends
+class NotEnoughMemory(Exception):  # noqa: N818 - it is said on the pages, nothing ends
     """Memory does not suffice for slopes."""
 
 
@@ -69,7 +81,7 @@ def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Importance:
+class AblationPlan:
     """One level, on one sample.
 
     Attributes:
@@ -78,10 +90,10 @@ class Importance:
         advanced: told how many sets have been taken away from how many batches.
     """
 
-    ablator: Ablator
-    costs: Costs
+    ablator: HeadAblator
+    costs: AblationCosts
     level: str
-    sample: Sample
+    sample: AblationSample
     seed: int
     groups: Sequence[HeadGroup] = ()
     margin: float | None = None
@@ -106,17 +118,23 @@ class Importance:
             self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
         )
         if self.level == FAST:
-            return together + min(self.costs.fixed + sum(sorted(each)[-2 * CHOSEN :]), BUDGET)
-        return self.costs.fixed + len(ALWAYS) * sum(each) + together + self._n_later / 2
+            return together + min(
+                self.costs.fixed + sum(sorted(each)[-2 * N_ABLATED_FAST :]), FAST_PASSES
+            )
+        return self.costs.fixed + len(FULL_REPLACEMENTS) * sum(each) + together + self._n_later / 2
 
     @property
     def steps(self) -> int:
         """Sets of heads times batches, about."""
-        most = 2 * CHOSEN if self.level == FAST else len(self.heads) * len(ALWAYS)
+        most = (
+            2 * N_ABLATED_FAST if self.level == FAST else len(self.heads) * len(FULL_REPLACEMENTS)
+        )
         together = sum(len(group.replacements) for group in self._with_random)
         more = 0 if self.level == FAST else self._n_later
         whole, reported = len(self.sample.batches), len(self.sample.reported)
-        return (min(most, len(self.heads) * len(ALWAYS)) + together) * whole + more * reported
+        return (
+            min(most, len(self.heads) * len(FULL_REPLACEMENTS)) + together
+        ) * whole + more * reported
 
     @property
     def _n_later(self) -> int:
@@ -131,8 +149,8 @@ class Importance:
         return tuple(HeadName(*p, head) for p in places for head in range(stacks[p[0]].n_heads))
 
     @cached_property
-    def _means(self) -> Means:
-        return reduce(add, map(self.ablator.means, self.sample.batches), Means())
+    def _means(self) -> MeanOutputs:
+        return reduce(add, map(self.ablator.means, self.sample.batches), MeanOutputs())
 
     @cached_property
     def _with_random(self) -> list[HeadGroup]:
@@ -144,17 +162,17 @@ class Importance:
             found += [group, *(replace(each, replacements=banded) for each in alike)]
         return found
 
-    def removals(self) -> Removals:
+    def removals(self) -> AblationResults:
         """Take heads away."""
         columns, estimates = self._estimates()
-        table = _Table(self.sample.content_hash)
+        table = _ResultTable(self.sample.content_hash)
         if self.level == FAST:
             chosen = self._chosen(columns, estimates)
             picked = [head for head, why in zip(self.heads, chosen, strict=True) if why]
             self._take(table, singles(picked, [Replacement.MEAN]))
         else:
-            chosen = np.full(len(self.heads), int(Chosen.FIRST))
-            self._take(table, singles(self.heads, ALWAYS))
+            chosen = np.full(len(self.heads), int(AblationReason.FIRST))
+            self._take(table, singles(self.heads, FULL_REPLACEMENTS))
         self._take(table, [removed for group in self._with_random for removed in group.removed()])
         if self.level == FULL:
             self._take(table, self._later(table, columns, estimates))
@@ -171,46 +189,46 @@ class Importance:
             asked_margin=float("nan") if self.margin is None else self.margin,
         )
 
-    def _chosen(self, columns: Sequence[EstimateColumn], estimates: Ratios) -> Ints:
-        """Which heads are taken away at the fast level; see `Chosen`."""
+    def _chosen(self, columns: Sequence[AttributionKey], estimates: RatioSums) -> Ints:
+        """Which heads are taken away at the fast level; see `AblationReason`."""
         value = estimates.value[:, self._ranking(columns)]
         first = np.argsort(-np.nan_to_num(value), kind="stable")
         found = np.zeros(len(self.heads), np.int64)
-        room = BUDGET - self.costs.fixed
-        for why, share in ((Chosen.FIRST, room / 2), (Chosen.AUDIT, room)):
+        room = FAST_PASSES - self.costs.fixed
+        for why, share in ((AblationReason.FIRST, room / 2), (AblationReason.AUDIT, room)):
             rest = [place for place in first if not found[place]]
-            if why is Chosen.AUDIT:
+            if why is AblationReason.AUDIT:
                 rest = [rest[k] for k in np.random.default_rng(self.seed).permutation(len(rest))]
-            for place in rest[:CHOSEN]:
+            for place in rest[:N_ABLATED_FAST]:
                 spent = sum(self.costs.of([self.heads[k]]) for k in np.flatnonzero(found))
                 if spent + self.costs.of([self.heads[place]]) <= share:
                     found[place] = why
         return found
 
-    def _ranking(self, columns: Sequence[EstimateColumn]) -> int:
+    def _ranking(self, columns: Sequence[AttributionKey]) -> int:
         """The place of the estimates that heads are ranked by."""
-        return columns.index(EstimateColumn(ATTRIBUTION, Replacement.MEAN, self._ranked, ""))
+        return columns.index(AttributionKey(ATTRIBUTION, Replacement.MEAN, self._ranked, ""))
 
     @property
-    def _ranked(self) -> Target:
+    def _ranked(self) -> AblationTarget:
         """The target that heads are ranked by."""
         targets = self.ablator.judge.targets
-        return Target.KL if Target.KL in targets else targets[0]
+        return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
     @property
-    def _unestimated(self) -> set[Target]:
+    def _unestimated(self) -> set[AblationTarget]:
         """Targets without estimates, each of which would take as many backward passes again."""
         return COSINES - {self._ranked}
 
     def _later(
-        self, table: "_Table", columns: Sequence[EstimateColumn], estimates: Ratios
+        self, table: "_ResultTable", columns: Sequence[AttributionKey], estimates: RatioSums
     ) -> list[Removed]:
         """Orders and pairs, from what the first half of the sentences says."""
         if not self.sample.reported:
             return []
         effect = table.first_half(self._ranked, Replacement.MEAN)
         loss = self.ablator.judge.targets[0]
-        gradient = EstimateColumn(GRADIENT, "", loss, "")
+        gradient = AttributionKey(GRADIENT, "", loss, "")
         position = columns.index(gradient) if gradient in columns else self._ranking(columns)
         slope = np.nan_to_num(estimates.half(0).value[:, position])
         named = {columns[position].metric: dict(zip(self.heads, slope, strict=True))}
@@ -222,17 +240,17 @@ class Importance:
             *pairs(self.heads, effect),
         ]
 
-    def _estimates(self) -> tuple[tuple[EstimateColumn, ...], Ratios]:
+    def _estimates(self) -> tuple[tuple[AttributionKey, ...], RatioSums]:
         """All heads, from slopes."""
-        columns: tuple[EstimateColumn, ...] = ()
-        total: Ratios | None = None
+        columns: tuple[AttributionKey, ...] = ()
+        total: RatioSums | None = None
         for batch, found in self._slopes():
             columns, ratios = self._estimated(batch, found)
             total = ratios if total is None else total + ratios
         assert total is not None
         return columns, total
 
-    def _with_direct(self, found: Removals, table: "_Table") -> Removals:
+    def _with_direct(self, found: AblationResults, table: "_ResultTable") -> AblationResults:
         """With what heads say to the logits themselves; NaN where that is not known."""
         shape = len(found.content_hash), len(self.heads)
         if not self.costs.direct:
@@ -260,7 +278,7 @@ class Importance:
         rows = {int(own[k]): row for row, k in enumerate(np.argsort(key, kind="stable"))}
         return np.array([rows[int(each)] for each in index], dtype=np.int64)
 
-    def _slopes(self) -> Iterator[tuple[Batch, Slopes]]:
+    def _slopes(self) -> Iterator[tuple[Batch, GradientEstimates]]:
         """Batch by batch, smaller ones where memory does not suffice; `_small` keeps them.
 
         Raises:
@@ -271,12 +289,14 @@ class Importance:
         while waiting:
             batch = waiting.pop(0)
             try:
-                found = slopes(self.ablator, batch, ALWAYS, self._means, self._unestimated)
+                found = slopes(
+                    self.ablator, batch, FULL_REPLACEMENTS, self._means, self._unestimated
+                )
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
                 if len(batch.items) < 2:
-                    raise NoRoom(ROOMLESS) from error
+                    raise NotEnoughMemory(ROOMLESS) from error
                 middle = len(batch.items) // 2
                 parts = batch.items[:middle], batch.items[middle:]
                 waiting[:0] = [self.sample.batch(part) for part in parts]
@@ -284,24 +304,26 @@ class Importance:
                 self._small.append(batch)
                 yield batch, found
 
-    def _estimated(self, batch: Batch, found: Slopes) -> tuple[tuple[EstimateColumn, ...], Ratios]:
+    def _estimated(
+        self, batch: Batch, found: GradientEstimates
+    ) -> tuple[tuple[AttributionKey, ...], RatioSums]:
         judge = self.ablator.judge
         counts = dict(zip(judge.targets, judge.counts(batch).double().cpu().numpy(), strict=True))
         loss = judge.targets[0]
-        tables: dict[EstimateColumn, Floats] = {}
+        tables: dict[AttributionKey, Floats] = {}
         if found.gradient:
             by_sentence = found.gradient["sentence"]
-            tables[EstimateColumn(GRADIENT, "", loss, "")] = np.abs(by_sentence)
-            tables[EstimateColumn(GRADIENT, "", loss, "per_token")] = found.gradient["token"]
-            tables[EstimateColumn(GRADIENT, "", loss, "signed")] = -by_sentence
+            tables[AttributionKey(GRADIENT, "", loss, "")] = np.abs(by_sentence)
+            tables[AttributionKey(GRADIENT, "", loss, "per_token")] = found.gradient["token"]
+            tables[AttributionKey(GRADIENT, "", loss, "signed")] = -by_sentence
         for (target, replacement), reported in found.estimates.items():
-            tables[EstimateColumn(ATTRIBUTION, replacement, target, "")] = reported
+            tables[AttributionKey(ATTRIBUTION, replacement, target, "")] = reported
         n = np.stack([*tables.values()], -1)
-        d = np.stack([counts[Target(column.target)] for column in tables], -1)[:, None, :]
+        d = np.stack([counts[AblationTarget(column.target)] for column in tables], -1)[:, None, :]
         d = np.broadcast_to(d, n.shape)
-        return tuple(tables), Ratios.of(n, d, d, batch.half)
+        return tuple(tables), RatioSums.of(n, d, d, batch.half)
 
-    def _take(self, table: "_Table", sets: Sequence[Removed]) -> None:
+    def _take(self, table: "_ResultTable", sets: Sequence[Removed]) -> None:
         """Take sets of heads away, each from the whole model."""
         for reported in (False, True):
             batches = self.sample.reported if reported else self.sample.batches
@@ -312,14 +334,14 @@ class Importance:
                     and (each.set.kind in REPORTED) == reported
                 ]  # fmt: skip
                 if some:
-                    effects = Effects.together([*self._effects(batches, some, replacement)])
+                    effects = BatchEffects.together([*self._effects(batches, some, replacement)])
                     table.add(some, effects)
                     heads, tokens = _of_singles(some, effects.tokens)
                     table.missed += self._missed(heads, tokens)
                     if heads:
                         table.replaced.append((heads, tokens))
 
-    def _missed(self, heads: Sequence[HeadName], changes: TokenChanges) -> Iterator[MissedAt]:
+    def _missed(self, heads: Sequence[HeadName], changes: TokenChanges) -> Iterator[MissedToken]:
         """The tokens at which single heads are missed."""
         items = [item for batch in self.sample.batches for item in batch.items]
         texts = texts_of(items, self.ablator.judge.side)
@@ -327,7 +349,7 @@ class Importance:
 
     def _effects(
         self, batches: Sequence[Batch], sets: Sequence[Removed], replacement: Replacement
-    ) -> Iterator[Effects]:
+    ) -> Iterator[BatchEffects]:
         for batch in batches:
             heads = [each.heads for each in sets]
             yield self.ablator.effects(batch, heads, replacement, self._means)
@@ -340,25 +362,25 @@ def _of_singles(
     """Single heads whose mean stands in their place, and what changes at tokens."""
     columns = [
         column for column, (what, _) in enumerate(sets)
-        if what.kind is SetKind.HEAD and what.replacement == Replacement.MEAN
+        if what.kind is HeadSetKind.HEAD and what.replacement == Replacement.MEAN
     ]  # fmt: skip
     heads = [sets[column].heads[0] for column in columns]
     some = replace(changes, change=changes.change[:, columns], logits=changes.logits[:, columns])
     return heads, some
 
 
-class _Table:
+class _ResultTable:
     """Filled with sets, one below the other."""
 
     def __init__(self, content_hash: NDArray[np.uint64]) -> None:
         self._content_hash = content_hash
         self._sets: list[Removed] = []
-        self._changes: dict[Target, list[Floats]] = {}
-        self._whole: Effects | None = None
-        self.missed: list[MissedAt] = []
+        self._changes: dict[AblationTarget, list[Floats]] = {}
+        self._whole: BatchEffects | None = None
+        self.missed: list[MissedToken] = []
         self.replaced: list[tuple[list[HeadName], TokenChanges]] = []  # by their mean, singly
 
-    def add(self, sets: Sequence[Removed], effects: Effects) -> None:
+    def add(self, sets: Sequence[Removed], effects: BatchEffects) -> None:
         """Take in sets, of all sentences or of the second half."""
         there = np.isin(self._content_hash, effects.content_hash)
         if there.all():
@@ -369,11 +391,11 @@ class _Table:
             found[there] = changes
             self._changes.setdefault(target, []).append(found)
 
-    def first_half(self, target: Target, replacement: Replacement) -> Floats:
+    def first_half(self, target: AblationTarget, replacement: Replacement) -> Floats:
         """The sums of single heads on the first half of the sentences. *Shape:* ``(head,)``."""
         wanted = [
             index for index, (removed_set, _) in enumerate(self._sets)
-            if removed_set.kind is SetKind.HEAD and removed_set.replacement == replacement
+            if removed_set.kind is HeadSetKind.HEAD and removed_set.replacement == replacement
         ]  # fmt: skip
         changes = np.concatenate(self._changes[target], 1)[:, wanted]
         found: Floats = changes[(self._content_hash & np.uint64(1)) == 0].sum(0)
@@ -384,16 +406,16 @@ class _Table:
         level: str,
         heads: Sequence[HeadName],
         chosen: Ints,
-        columns: tuple[EstimateColumn, ...],
-        estimates: Ratios,
-    ) -> Removals:
+        columns: tuple[AttributionKey, ...],
+        estimates: RatioSums,
+    ) -> AblationResults:
         """All of it."""
         assert self._whole is not None
         place = {head: number for number, head in enumerate(heads)}
         members = np.zeros((len(self._sets), len(heads)), bool)
         for row, (_, inside) in enumerate(self._sets):
             members[row, [place[head] for head in inside]] = True
-        return Removals(
+        return AblationResults(
             level=level,
             heads=tuple(HeadPlace(*head) for head in heads),
             chosen=chosen,
@@ -404,7 +426,7 @@ class _Table:
             members=members,
             changes={str(t): np.concatenate(change, 1) for t, change in self._changes.items()},
             direct=np.zeros((0, 0)),
-            columns=tuple(EstimateColumn(*map(str, column)) for column in columns),
+            columns=tuple(AttributionKey(*map(str, column)) for column in columns),
             estimates=estimates,
             missed=tuple(self.missed),
         )

@@ -7,8 +7,8 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import Side
-from headbook.study.ablation import MissedAt
-from headbook.text.tokens import Encoded, Tokens
+from headbook.study.ablation import MissedToken
+from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 LARGEST = 10  # tokens of each head
 BEFORE, AFTER = 60, 40  # characters around a token
@@ -44,12 +44,12 @@ class TokenChanges:
 
 
 def missed_at(
-    changes: TokenChanges, heads: Sequence[int], texts: Mapping[int, Tokens]
-) -> Iterator[MissedAt]:
+    changes: TokenChanges, heads: Sequence[int], texts: Mapping[int, TokenizedText]
+) -> Iterator[MissedToken]:
     """Tokens strictly by rank, the largest changes first, and the one in the middle.
 
     Args:
-        heads: place of each set's one head in `Removals.heads`.
+        heads: place of each set's one head in `AblationResults.heads`.
         texts: of the sentences, by their place in the input.
     """
     for column, head in enumerate(heads):
@@ -58,19 +58,19 @@ def missed_at(
         for rank in sorted({*range(min(LARGEST, len(order))), middle} if len(order) else ()):
             row = order[rank]
             sentence, position = int(changes.sentence[row]), int(changes.position[row])
-            yield MissedAt(
+            yield MissedToken(
                 head, rank + 1, len(order), sentence, position,
                 *_around(texts[sentence], position),
                 float(changes.before[row]), float(changes.change[row, column]),
             )  # fmt: skip
 
 
-def texts_of(items: Sequence[Encoded], side: Side) -> dict[int, Tokens]:
+def texts_of(items: Sequence[TokenizedSentence], side: Side) -> dict[int, TokenizedText]:
     """The texts of one side of sentences, by the sentences' places in the input."""
     return {item.sentence.index: item.tokens[side] for item in items}
 
 
-def _around(text: Tokens, position: int) -> tuple[str, str, str]:
+def _around(text: TokenizedText, position: int) -> tuple[str, str, str]:
     """What stands before a token, the token, and what follows; the token alone without a place."""
     start, end = (int(offset) for offset in text.spans[position])
     if start == end:

@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.ablation.ablator import Ablator
+from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import has_direct
 from headbook.ablation.targets import DRAWS
 from headbook.analysis.arrays import Floats, Ints
 from headbook.model.weights import can_round, rounded_weights
-from headbook.schema import Side, Target
+from headbook.schema import AblationTarget, Side
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch, by_budget, content_hash
-from headbook.text.tokens import Encoded, Tokens
+from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class AblationCosts:
     """What it takes to take heads away, in forward passes over the same sentences.
 
     Attributes:
@@ -54,7 +54,7 @@ class Costs:
         return head.layer + (0 if head.stack in {"self", "encoder"} else self.layers["encoder"])
 
 
-def costs_of(ablator: Ablator, parameters: int, vocabulary: tuple[int, int]) -> Costs:
+def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int]) -> AblationCosts:
     """The costs of a model.
 
     Args:
@@ -66,12 +66,12 @@ def costs_of(ablator: Ablator, parameters: int, vocabulary: tuple[int, int]) -> 
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
     backward = DRAWS + speaks
     share = product / (product + parameters)
-    direct = Target.LOGIT in ablator.judge.targets and has_direct(ablator.heads)
-    return Costs(layers, bool(ablator.heads.slots), share, backward, direct)
+    direct = AblationTarget.LOGIT in ablator.judge.targets and has_direct(ablator.heads)
+    return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class AblationSample:
     """The sentences that heads are taken away on.
 
     Attributes:
@@ -84,7 +84,7 @@ class Sample:
     batches: Sequence[Batch]
     reported: Sequence[Batch]
     small: Sequence[Batch]
-    batch: Callable[[Sequence[Encoded]], Batch]
+    batch: Callable[[Sequence[TokenizedSentence]], Batch]
 
     @property
     def content_hash(self) -> NDArray[np.uint64]:
@@ -105,7 +105,7 @@ class Sample:
         return texts[order], scored[order]
 
 
-def _scored(tokens: Tokens) -> int:
+def _scored(tokens: TokenizedText) -> int:
     """Characters from the second token that stands for any to the end of the text's last one.
 
     From the first one where a special token comes before it.
@@ -114,17 +114,17 @@ def _scored(tokens: Tokens) -> int:
     return max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0
 
 
-ROOM = 3  # times the memory of a pass that slopes need
+GRADIENT_MEMORY = 3  # times the memory of a pass that slopes need
 FINE = 16  # batches for each that a pass has room for: copies of short ones fill it, not padding
 
 
 def sample_of(
-    items: Sequence[Encoded],
+    items: Sequence[TokenizedSentence],
     budget: int,
-    batch: Callable[[Sequence[Encoded]], Batch],
+    batch: Callable[[Sequence[TokenizedSentence]], Batch],
     *,
     alike: bool,
-) -> Sample:
+) -> AblationSample:
     """Sentences in the batches that taking heads away needs, whatever their order was.
 
     Args:
@@ -135,18 +135,20 @@ def sample_of(
     items = sorted(items, key=content_hash)
     reported = [item for item in items if content_hash(item) & 1]
 
-    def batches(some: Sequence[Encoded], tokens: int) -> list[Batch]:
+    def batches(some: Sequence[TokenizedSentence], tokens: int) -> list[Batch]:
         return [batch(group) for group in by_budget(some, tokens, alike=alike)]
 
-    small, fine = (max(1, budget // parts) for parts in (ROOM, FINE))
-    return Sample(batches(items, fine), batches(reported, fine), batches(items, small), batch)
+    small, fine = (max(1, budget // parts) for parts in (GRADIENT_MEMORY, FINE))
+    return AblationSample(
+        batches(items, fine), batches(reported, fine), batches(items, small), batch
+    )
 
 
 PASSES = 2  # over the sample: the model as it is, and with rounded weights
 
 
 @dataclass
-class _Cloud:
+class _VectorSums:
     """Sums of unit vectors, from which the mean distance between sentences follows.
 
     The cosines of all pairs of vectors add up to the square of the vectors' sum. What pairs inside
@@ -177,14 +179,14 @@ class _Cloud:
 
 
 def measured_margins(
-    ablator: Ablator, batches: Iterable[Batch]
+    ablator: HeadAblator, batches: Iterable[Batch]
 ) -> tuple[Mapping[str, float], Mapping[str, Floats]]:
-    """Return `Removals.apart` and `Removals.rounding` of a sample.
+    """Return `AblationResults.apart` and `AblationResults.rounding` of a sample.
 
     The latter is empty if weights are not all in memory.
     """
-    clouds: dict[Target, _Cloud] = defaultdict(_Cloud)
-    found: dict[Target, list[Floats]] = defaultdict(list)
+    clouds: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
+    found: dict[AblationTarget, list[Floats]] = defaultdict(list)
     keys = []
     judge, network = ablator.judge, ablator.heads.model.network
     other = partial(rounded_weights, network)

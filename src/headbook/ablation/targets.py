@@ -3,9 +3,9 @@
 Loss, KL divergence, logit of the true token, last states.
 
 A judge prepares a batch, says which tokens it scores, and turns last states into the targets of
-`headbook.schema.Target`: sums over the scored tokens of each sentence, in double precision.
+`headbook.schema.AblationTarget`: sums over the scored tokens of each sentence, in double precision.
 
-`Words` compares what a language-model head says; `headbook.ablation.targets` has the
+`LogitTargets` compares what a language-model head says; `headbook.ablation.targets` has the
 judge of models without one.
 """
 
@@ -21,17 +21,17 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED
-from headbook.model.logit_lens import Lens
-from headbook.schema import Side, Target
-from headbook.text.batch import Batch, Texts
+from headbook.model.logit_lens import LogitLens
+from headbook.schema import AblationTarget, Side
+from headbook.text.batch import Batch, PaddedTexts
 
 DRAWS = 4  # for targets that have no slope
 
-Sums = Mapping[Target, torch.Tensor]
+Sums = Mapping[AblationTarget, torch.Tensor]
 Weights = Callable[[], AbstractContextManager[None]]
 
 
-class Changes(NamedTuple):
+class TargetChanges(NamedTuple):
     """How targets change from the whole pass to others.
 
     Attributes:
@@ -48,7 +48,7 @@ class Changes(NamedTuple):
     logits: torch.Tensor
 
 
-class Slope(NamedTuple):
+class DifferentiableTarget(NamedTuple):
     """A number of a batch whose slopes tell how a target changes.
 
     Attributes:
@@ -58,12 +58,12 @@ class Slope(NamedTuple):
             else it is what they say.
     """
 
-    target: Target
+    target: AblationTarget
     value: torch.Tensor
     squared: bool
 
 
-class Vectors(NamedTuple):
+class TargetVectors(NamedTuple):
     """Vectors of the tokens or texts of a batch.
 
     Attributes:
@@ -75,7 +75,7 @@ class Vectors(NamedTuple):
     sentence: torch.Tensor
 
 
-class Judge(Protocol):
+class TargetFunctions(Protocol):
     """Compares last states of passes with heads taken away with those of a whole pass."""
 
     @property
@@ -83,7 +83,7 @@ class Judge(Protocol):
         """Whose tokens or states it compares."""
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[AblationTarget, ...]:
         """What it compares."""
 
     @property
@@ -106,7 +106,7 @@ class Judge(Protocol):
             *Shape:* ``(sentence,)`` each.
         """
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
         """How the targets change.
 
         Args:
@@ -118,7 +118,7 @@ class Judge(Protocol):
     def scored(self, batch: Batch) -> torch.Tensor:
         """Sentence and position of each token that scores are about.
 
-        *Shape:* ``(scored token, 2)``, in the order of `Changes.tokens`.
+        *Shape:* ``(scored token, 2)``, in the order of `TargetChanges.tokens`.
         """
 
     def with_other_weights(
@@ -135,14 +135,16 @@ class Judge(Protocol):
             Sums over the scored tokens of each sentence, *shape* ``(sentence,)`` each.
         """
 
-    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[Target, Vectors]:
+    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
         """The vectors whose cosines are targets.
 
         Args:
             states: of the whole pass. *Shape:* ``(sentence, token, width)``.
         """
 
-    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(
+        self, batch: Batch, model_output: Any, states: torch.Tensor
+    ) -> Iterator[DifferentiableTarget]:
         """What to differentiate in one pass; random draws come from the sentences' hashes.
 
         Args:
@@ -184,7 +186,7 @@ def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Ten
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class StateTargets:
     """Ablation targets of models without a language-model head: cosines of last states.
 
     Attributes:
@@ -197,9 +199,9 @@ class States:
     pooling: str = ""
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[AblationTarget, ...]:
         """Tokens' states and texts' vectors; the latter first for sentence encoders."""
-        found = (Target.STATE, Target.EMBEDDING)
+        found = (AblationTarget.STATE, AblationTarget.EMBEDDING)
         return found[::-1] if self.pooling else found
 
     @property
@@ -214,7 +216,7 @@ class States:
     def counts(self, batch: Batch) -> torch.Tensor:
         """Number of tokens for states, one for texts."""
         tokens = batch.texts[self.side].valid.sum(1)
-        counts = {Target.STATE: tokens, Target.EMBEDDING: torch.ones_like(tokens)}
+        counts = {AblationTarget.STATE: tokens, AblationTarget.EMBEDDING: torch.ones_like(tokens)}
         return torch.stack([counts[target] for target in self.targets])
 
     def full(self, batch: Batch, states: torch.Tensor) -> Sums:
@@ -222,15 +224,15 @@ class States:
         del batch, states
         return {}
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
         """1 minus cosines."""
         there = batch.texts[self.side].valid
         one, other = states.double(), others.double()
         tokens = (1 - _cosine(one, other)) * there.to(torch.float64)
         texts = [pooled(each, there, self.pooling or MEAN) for each in (one, other)]
-        sums = {Target.STATE: tokens.sum(-1), Target.EMBEDDING: 1 - _cosine(*texts)}
+        sums = {AblationTarget.STATE: tokens.sum(-1), AblationTarget.EMBEDDING: 1 - _cosine(*texts)}
         scored = tokens[:, there]
-        return Changes(
+        return TargetChanges(
             {target: sums[target] for target in self.targets},
             scored,
             torch.zeros_like(scored[0]),
@@ -246,36 +248,38 @@ class States:
             name: each[0] for name, each in self.changes(batch, states, others[None]).sums.items()
         }
 
-    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[Target, Vectors]:
+    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
         """States of real tokens, and texts."""
         there = batch.texts[self.side].valid
         texts = pooled(states, there, self.pooling or MEAN)
         rows = torch.arange(len(there), device=there.device)
         return {
-            Target.STATE: Vectors(states[there], there.nonzero()[:, 0]),
-            Target.EMBEDDING: Vectors(texts, rows),
+            AblationTarget.STATE: TargetVectors(states[there], there.nonzero()[:, 0]),
+            AblationTarget.EMBEDDING: TargetVectors(texts, rows),
         }
 
     def scored(self, batch: Batch) -> torch.Tensor:
         """All tokens."""
         return batch.texts[self.side].valid.nonzero()
 
-    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(
+        self, batch: Batch, model_output: Any, states: torch.Tensor
+    ) -> Iterator[DifferentiableTarget]:
         """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
         del model_output
         there = batch.texts[self.side].valid
         texts = pooled(states, there, self.pooling or MEAN)[:, None]
         vectors = {
-            Target.STATE: torch.nn.functional.normalize(states, dim=-1)
+            AblationTarget.STATE: torch.nn.functional.normalize(states, dim=-1)
             * there.to(states)[..., None],
-            Target.EMBEDDING: torch.nn.functional.normalize(texts, dim=-1),
+            AblationTarget.EMBEDDING: torch.nn.functional.normalize(texts, dim=-1),
         }
         for draw in range(DRAWS):
             for target in self.targets:
                 shape = vectors[target].shape[1:]
                 along = drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
                 random = torch.from_numpy(along).to(vectors[target])
-                yield Slope(target, (vectors[target] * random).sum(), squared=True)
+                yield DifferentiableTarget(target, (vectors[target] * random).sum(), squared=True)
 
 
 def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -288,7 +292,7 @@ BITS = 8  # bytes of a hash
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class LogitTargets:
     """By what a language-model head says: of next tokens, or of masked ones.
 
     Attributes:
@@ -297,16 +301,20 @@ class Words:
         logits: whether logits of true tokens are compared, too.
     """
 
-    lens: Lens
+    lens: LogitLens
     side: Side
     mask: int | None
     logits: bool = False
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[AblationTarget, ...]:
         """The loss, the divergence, and the logit where it is asked for."""
-        loss = Target.LOSS if self.mask is None else Target.MASKED_LOSS
-        return (loss, Target.KL, Target.LOGIT) if self.logits else (loss, Target.KL)
+        loss = AblationTarget.LOSS if self.mask is None else AblationTarget.MASKED_LOSS
+        return (
+            (loss, AblationTarget.KL, AblationTarget.LOGIT)
+            if self.logits
+            else (loss, AblationTarget.KL)
+        )
 
     @property
     def speaks(self) -> bool:
@@ -330,13 +338,13 @@ class Words:
         loss, _, _ = self._by_sentence(batch, self._by_token(batch, states[None]))
         return {self.targets[0]: loss[0]}
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
         """Of loss and logit, and the divergence from what the whole model says."""
         by_token = self._by_token(batch, torch.cat([states[None], others]))
         loss, divergence, logit = self._by_sentence(batch, by_token)
         sums = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
         losses, _, logits = by_token
-        return Changes(
+        return TargetChanges(
             dict(zip(self.targets, sums, strict=False)),
             losses[1:] - losses[0],
             losses[0],
@@ -352,7 +360,7 @@ class Words:
         sums = loss[1] - loss[0], divergence[1], logit[1] - logit[0]
         return dict(zip(self.targets, sums, strict=False))
 
-    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[Target, Vectors]:
+    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
         """None: no target is a cosine."""
         del batch, states
         return {}
@@ -373,7 +381,9 @@ class Words:
         found: torch.Tensor = _centred(logits[chosen], true[chosen])
         return found
 
-    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(
+        self, batch: Batch, model_output: Any, states: torch.Tensor
+    ) -> Iterator[DifferentiableTarget]:
         """The loss; and the log probability of tokens that the model itself draws.
 
         The mean of the square of its slope is the Fisher information, half of which along a change
@@ -385,7 +395,7 @@ class Words:
         chosen = true >= 0
         logs = model_output.logits[chosen].log_softmax(-1)
         loss = -logs.gather(-1, true[chosen][:, None]).sum()
-        yield Slope(self.targets[0], loss, squared=False)
+        yield DifferentiableTarget(self.targets[0], loss, squared=False)
         shares = logs.detach().double().exp().cumsum(-1)
         for draw in range(DRAWS):
             even = drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
@@ -393,7 +403,9 @@ class Words:
             sampled = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
                 max=shares.shape[1] - 1
             )
-            yield Slope(Target.KL, logs.gather(-1, sampled).sum(), squared=True)
+            yield DifferentiableTarget(
+                AblationTarget.KL, logs.gather(-1, sampled).sum(), squared=True
+            )
 
     def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
         """Sums over the scored tokens. *Shape:* ``(3, pass, sentence)``."""
@@ -442,8 +454,8 @@ class Words:
 
 
 def judge_of(
-    lens: Lens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
-) -> Words | States:
+    lens: LogitLens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
+) -> LogitTargets | StateTargets:
     """The judge of a model.
 
     Args:
@@ -451,11 +463,11 @@ def judge_of(
         side: of its last states.
         mask: its mask token; None where it has none.
         logits: whether logits of true tokens are compared, too, where there are any.
-        pooling: of a sentence encoder; see `States`.
+        pooling: of a sentence encoder; see `StateTargets`.
     """
     if lens is None or (not lens.causal and mask is None):
-        return States(side, pooling)
-    return Words(lens, side, None if lens.causal else mask, logits)
+        return StateTargets(side, pooling)
+    return LogitTargets(lens, side, None if lens.causal else mask, logits)
 
 
 def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
@@ -463,7 +475,7 @@ def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return logits.gather(-1, ids[..., None])[..., 0] - logits.mean(-1)
 
 
-def _masked(batch: Batch, texts: Texts) -> torch.Tensor:
+def _masked(batch: Batch, texts: PaddedTexts) -> torch.Tensor:
     """The tokens that are masked: of each sentence those with the smallest hashes.
 
     *Shape:* ``(sentence, token)``, boolean; the same for equal sentences.

@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from headbook.analysis import intervals
 from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
-from headbook.analysis.intervals import ANYTHING, FEW
-from headbook.schema import Spread
+from headbook.analysis.intervals import MIN_EFFECTIVE, UNBOUNDED
+from headbook.schema import IntervalRule
 
-HALVES = 2  # selection on one half of the sentences, report on the other
-CHOICE, REPORT = range(HALVES)
+N_SPLITS = 2  # selection on one half of the sentences, report on the other
+SELECTION, HELD_OUT = range(N_SPLITS)
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
 
 
 @dataclass(frozen=True, eq=False)
-class Ratios:
+class RatioSums:
     """Ratios of sums over sentences, with intervals clustered by sentence.
 
     Attributes:
@@ -35,7 +35,7 @@ class Ratios:
     @classmethod
     def zero(cls, *cells: int) -> Self:
         """No sentences yet."""
-        return cls(np.zeros((len(FIELDS), HALVES, *cells)))
+        return cls(np.zeros((len(FIELDS), N_SPLITS, *cells)))
 
     @classmethod
     def of(cls, n: Floats, d: Floats, events: Floats, half: Ints) -> Self:
@@ -48,20 +48,20 @@ class Ratios:
         parts = np.stack(
             [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > NOTHING) & (d > 0)]
         )
-        return cls(np.stack([parts[:, half == h].sum(1) for h in range(HALVES)], 1))
+        return cls(np.stack([parts[:, half == h].sum(1) for h in range(N_SPLITS)], 1))
 
-    def __add__(self, other: "Ratios") -> "Ratios":
-        return Ratios(self.sums + other.sums)
+    def __add__(self, other: "RatioSums") -> "RatioSums":
+        return RatioSums(self.sums + other.sums)
 
-    def __getitem__(self, cells: Any) -> "Ratios":
+    def __getitem__(self, cells: Any) -> "RatioSums":
         """Some of the cells."""
-        return Ratios(self.sums[(slice(None), slice(None), *np.index_exp[cells])])
+        return RatioSums(self.sums[(slice(None), slice(None), *np.index_exp[cells])])
 
-    def half(self, number: int) -> "Ratios":
+    def half(self, number: int) -> "RatioSums":
         """The sentences of one half only."""
         kept = np.zeros_like(self.sums)
         kept[:, number] = self.sums[:, number]
-        return Ratios(kept)
+        return RatioSums(kept)
 
     @property
     def total(self) -> dict[str, Floats]:
@@ -89,13 +89,13 @@ class Ratios:
         """The effective number of sentences: as many of equal weight would tell as much."""
         return intervals.effective(self.total)
 
-    def variance(self, limits: intervals.Limits = ANYTHING) -> Floats:
+    def variance(self, limits: intervals.Limits = UNBOUNDED) -> Floats:
         """Variance of the value, sentences as clusters; NaN with fewer than two."""
         total = self.total
         return intervals.variance(total) * intervals.widening(total, limits) ** 2
 
     def interval(
-        self, limits: intervals.Limits = ANYTHING, spread: ArrayLike = Spread.USUAL
+        self, limits: intervals.Limits = UNBOUNDED, spread: ArrayLike = IntervalRule.USUAL
     ) -> tuple[Floats, Floats]:
         """95 % confidence interval; NaN where too few sentences stand behind the value."""
         return intervals.interval(self.total, limits, spread)
@@ -182,7 +182,7 @@ class TopK:
 
 
 @dataclass(frozen=True, eq=False)
-class Reservoir:
+class HashSample:
     """The sentences with the smallest hashes: a sample that needs no seed and merges.
 
     Attributes:
@@ -211,12 +211,12 @@ class Reservoir:
     @classmethod
     def of(
         cls, size: int, content_hash: NDArray[np.uint64], index: Ints, payload: NDArray[Any]
-    ) -> "Reservoir":
+    ) -> "HashSample":
         """A batch's sample."""
         batch = cls(size, content_hash, index, payload)
         return batch._smallest()
 
-    def __add__(self, other: "Reservoir") -> "Reservoir":
+    def __add__(self, other: "HashSample") -> "HashSample":
         content_hash = np.concatenate([self.content_hash, other.content_hash])
         index = np.concatenate([self.index, other.index])
         kept = np.lexsort((index, content_hash))[: self.size]
@@ -225,19 +225,19 @@ class Reservoir:
         payload = np.empty((len(kept), *self.payload.shape[1:]), kind)  # once: it may be large
         payload[mine] = self.payload[kept[mine]]
         payload[others] = other.payload[kept[others] - len(self.index)]
-        return Reservoir(self.size, content_hash[kept], index[kept], payload)
+        return HashSample(self.size, content_hash[kept], index[kept], payload)
 
-    def shifted(self, by: int) -> "Reservoir":
+    def shifted(self, by: int) -> "HashSample":
         """The same for sentences that come ``by`` places later."""
         return replace(self, index=self.index + by)
 
-    def first(self, size: int) -> "Reservoir":
+    def first(self, size: int) -> "HashSample":
         """A smaller sample of the same stream."""
         return self.of(size, self.content_hash, self.index, self.payload)
 
-    def _smallest(self) -> "Reservoir":
+    def _smallest(self) -> "HashSample":
         kept = np.lexsort((self.index, self.content_hash))[: self.size]
-        return Reservoir(self.size, self.content_hash[kept], self.index[kept], self.payload[kept])
+        return HashSample(self.size, self.content_hash[kept], self.index[kept], self.payload[kept])
 
 
 class Estimate(NamedTuple):
@@ -276,11 +276,14 @@ class Estimates(NamedTuple):
     @property
     def trusted(self) -> Floats:
         """Values behind which there are enough observations; NaN elsewhere."""
-        return np.where(self.effective >= FEW, self.value, np.nan)
+        return np.where(self.effective >= MIN_EFFECTIVE, self.value, np.nan)
 
     @classmethod
     def of(
-        cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
+        cls,
+        ratios: RatioSums,
+        limits: tuple[float, float],
+        spread: IntervalRule = IntervalRule.USUAL,
     ) -> "Estimates":
         """Values with intervals inside the metric's bounds."""
         low, high = ratios.interval(limits, spread)

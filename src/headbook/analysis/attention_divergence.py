@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy.special import xlog1py
 
 from headbook.analysis.arrays import Floats
-from headbook.schema import DROPPED, View
+from headbook.schema import MAX_SINK_MASS, SinkView
 
 
-class Rows(NamedTuple):
+class AttentionRows(NamedTuple):
     """What the queries of one sentence look at.
 
     Attributes:
@@ -36,31 +36,34 @@ class Rows(NamedTuple):
 
 
 def in_view(
-    weights: NDArray[np.floating], visible: NDArray[np.bool_], sink: NDArray[np.bool_], view: View
-) -> Rows:
+    weights: NDArray[np.floating],
+    visible: NDArray[np.bool_],
+    sink: NDArray[np.bool_],
+    view: SinkView,
+) -> AttentionRows:
     """Rows in a view.
 
     A row counts where its query sees a key of the view; renormalised ones not where more than
-    `DROPPED` of them lay on the sink.
+    `MAX_SINK_MASS` of them lay on the sink.
 
     Args:
         weights: as the model computes them. *Shape:* ``(head, query, key)``.
         visible: pairs of queries that count and keys that they see. *Shape:* ``(query, key)``.
         sink: keys of the sink. *Shape:* ``(key,)``.
     """
-    there = visible if view is View.RAW else visible & ~sink
+    there = visible if view is SinkView.RAW else visible & ~sink
     kept = np.where(there, weights, 0).astype(np.float64)
     counted = np.broadcast_to(there.any(-1), kept.shape[:2])
-    return _renormalised(kept, counted) if view is View.RENORM else Rows(kept, counted)
+    return _renormalised(kept, counted) if view is SinkView.RENORM else AttentionRows(kept, counted)
 
 
 def between_words(
     words: NDArray[np.floating], keys: NDArray[np.bool_], *, causal: bool = False
-) -> Rows:
+) -> AttentionRows:
     """Renormalised rows between words that can be compared with those of another model.
 
-    A row counts if it has a choice, at least two words to look at, and if at most `DROPPED` of it
-    is lost.
+    A row counts if it has a choice, at least two words to look at, and if at most `MAX_SINK_MASS`
+    of it is lost.
 
     Args:
         words: attention from each word (mean of its pieces) to each (sum); each row at most 1.
@@ -75,18 +78,20 @@ def between_words(
     return _renormalised(kept, np.broadcast_to(there.sum(-1) > 1, kept.shape[:2]))
 
 
-def _renormalised(kept: Floats, counted: NDArray[np.bool_]) -> Rows:
+def _renormalised(kept: Floats, counted: NDArray[np.bool_]) -> AttentionRows:
     """Each row divided by what is left of it."""
     mass = kept.sum(-1)
     some = mass > np.finfo(np.float32).tiny  # what is less is too small to divide by
     left = np.where(some, mass, 1)[..., None]
-    return Rows(np.where(some[..., None], kept / left, 0), counted & (1 - mass <= DROPPED))
+    return AttentionRows(
+        np.where(some[..., None], kept / left, 0), counted & (1 - mass <= MAX_SINK_MASS)
+    )
 
 
-ROOM = 2**19  # weights that are compared at a time
+MAX_WEIGHTS = 2**19  # weights that are compared at a time
 
 
-class Drift(NamedTuple):
+class DivergenceSums(NamedTuple):
     """Divergence of one sentence, ready to be summed: the mean over queries is n over d.
 
     Attributes:
@@ -115,7 +120,7 @@ def jensen_shannon(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
     return np.minimum(found, np.log(2))
 
 
-def pattern_drift(a: Rows, b: Rows) -> Drift:
+def pattern_drift(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
     """Divergence of each head's rows in two models, over the queries that count in both.
 
     Args:
@@ -123,8 +128,8 @@ def pattern_drift(a: Rows, b: Rows) -> Drift:
     """
     both = a.counted & b.counted
     heads, queries, keys = a.weights.shape
-    apart, step = np.zeros((heads, queries)), max(1, ROOM // max(1, queries * keys))
+    apart, step = np.zeros((heads, queries)), max(1, MAX_WEIGHTS // max(1, queries * keys))
     for start in range(0, heads, step):
         at = slice(start, start + step)
         apart[at] = jensen_shannon(a.weights[at], b.weights[at])
-    return Drift((apart * both).sum(-1), both.sum(-1).astype(np.float64))
+    return DivergenceSums((apart * both).sum(-1), both.sum(-1).astype(np.float64))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis import multiple_testing
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.analysis.paired import ClusterSums, Differences, differences
+from headbook.analysis.paired import ClusterSums, PairedDifferences, differences
 
 NONE = -1  # in place of a cell
 ENDS = (0.025, 0.975)
@@ -38,11 +38,11 @@ class HalfRise:
     step: Floats
     low: Floats
     high: Floats
-    change: Differences
+    change: PairedDifferences
 
 
 @dataclass(frozen=True, eq=False)
-class Leaders:
+class BestHeads:
     """The best cell for each of several functions, at each step; arrays without the cells.
 
     Attributes:
@@ -97,7 +97,7 @@ def half_rises(n: NDArray[np.floating], d: NDArray[np.floating]) -> HalfRise:
     return HalfRise(step, low, high, change)
 
 
-def leaders(choice: Floats, report: Floats) -> Leaders:
+def leaders(choice: Floats, report: Floats) -> BestHeads:
     """The cell with the largest value, chosen on one half of the sentences, told on the other.
 
     Args:
@@ -108,12 +108,12 @@ def leaders(choice: Floats, report: Floats) -> Leaders:
         Arrays ``(step, function)``; the first of equal cells.
     """
     if not choice.shape[-1]:
-        return Leaders(np.full(choice.shape[:-1], NONE), np.full(choice.shape[:-1], np.nan))
+        return BestHeads(np.full(choice.shape[:-1], NONE), np.full(choice.shape[:-1], np.nan))
     known = ~np.isnan(choice)
     cell = np.where(known, choice, -np.inf).argmax(-1)
     value = np.take_along_axis(report, cell[..., None], -1)[..., 0]
     there = known.any(-1)
-    return Leaders(np.where(there, cell, NONE), np.where(there, value, np.nan))
+    return BestHeads(np.where(there, cell, NONE), np.where(there, value, np.nan))
 
 
 def shares(types: NDArray[np.str_], names: Sequence[str]) -> Floats:
@@ -134,7 +134,7 @@ def shares(types: NDArray[np.str_], names: Sequence[str]) -> Floats:
 
 def _blocks(places: Ints, steps: int) -> Iterator[Ints]:
     """Some cells at a time, so that values of all steps and draws have room."""
-    size = max(1, multiple_testing.ROOM // (multiple_testing.DRAWS * steps))
+    size = max(1, multiple_testing.MAX_NUMBERS // (multiple_testing.DRAWS * steps))
     for start in range(0, len(places), size):
         yield places[start : start + size]
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from headbook.analysis.accumulators import HALVES
+from headbook.analysis.accumulators import N_SPLITS
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.analysis.attention_divergence import Rows
+from headbook.analysis.attention_divergence import AttentionRows
 
 NONE = -1  # in place of a head
 DIGITS = 6  # to which similarities are compared: the last bits depend on the order of sentences
@@ -28,7 +28,7 @@ NULL = 0.95  # share of heads that a model without training may resemble less
 
 
 @dataclass(frozen=True, eq=False)
-class Similarities:
+class SimilaritySums:
     """How alike the heads of two models are, as sums over sentences; merged with ``+``.
 
     Attributes:
@@ -45,11 +45,11 @@ class Similarities:
     @classmethod
     def zero(cls, heads_a: int, heads_b: int) -> Self:
         """No sentences yet."""
-        shape = (HALVES, heads_a, heads_b)
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(HALVES, dtype=np.int64))
+        shape = (N_SPLITS, heads_a, heads_b)
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(N_SPLITS, dtype=np.int64))
 
     @classmethod
-    def of(cls, a: Rows, b: Rows, half: int) -> Self:
+    def of(cls, a: AttentionRows, b: AttentionRows, half: int) -> Self:
         """One sentence.
 
         Args:
@@ -66,16 +66,16 @@ class Similarities:
         found.sentences[half] = 1
         return found
 
-    def __add__(self, other: "Similarities") -> "Similarities":
-        return Similarities(
+    def __add__(self, other: "SimilaritySums") -> "SimilaritySums":
+        return SimilaritySums(
             self.total + other.total, self.words + other.words, self.sentences + other.sentences
         )
 
-    def half(self, number: int) -> "Similarities":
+    def half(self, number: int) -> "SimilaritySums":
         """The sentences of one half only."""
-        kept = (np.arange(HALVES) == number).astype(np.int64)
+        kept = (np.arange(N_SPLITS) == number).astype(np.int64)
         by_pair = kept[:, None, None]
-        return Similarities(self.total * by_pair, self.words * by_pair, self.sentences * kept)
+        return SimilaritySums(self.total * by_pair, self.words * by_pair, self.sentences * kept)
 
     def value(self, least: int = 1) -> Floats:
         """Similarity of every two heads. *Shape:* ``(head of A, head of B)``.
@@ -89,7 +89,7 @@ class Similarities:
 
 
 @dataclass(frozen=True, eq=False)
-class Matching:
+class HeadMatching:
     """The head of B for each head of A; every array is by head of A.
 
     Attributes:
@@ -134,7 +134,7 @@ def null_threshold(*null: Floats) -> float:
     return float(np.quantile(known, NULL)) if len(known) else float("nan")
 
 
-def match(similarity: Floats, threshold: float) -> Matching:
+def match(similarity: Floats, threshold: float) -> HeadMatching:
     """Match heads one to one so that similarities, to six digits, add up to the most.
 
     Ties go to heads at the same relative place, so that a model is matched with itself head by
@@ -155,12 +155,12 @@ def match(similarity: Floats, threshold: float) -> Matching:
     best, back = _best(scores), _best(_Scores(scores.value.T, scores.there.T))
     own = np.arange(len(best))
     mutual = (best != NONE) & (np.append(back, NONE)[best] == own)
-    return Matching(
+    return HeadMatching(
         partner, value, value >= threshold, best, mutual, _margin(similarity), threshold
     )
 
 
-def found_again(one: Matching, other: Matching) -> float:
+def found_again(one: HeadMatching, other: HeadMatching) -> float:
     """Share of the counterparts of one half of the sentences that the other half gives, too.
 
     Args:

@@ -13,7 +13,8 @@ coverage was measured (`benchmarks/interval_coverage.py`):
   nothing tells how it varies. It has no interval.
 - Where few sentences hold most of the numerator, most samples hold less of it than what they were
   drawn from. Standard errors grow with the skewness of a lognormal distribution that is as uneven.
-- Below `FEW` effective sentences, and where a few sentences decide all, there is no interval.
+- Below `MIN_EFFECTIVE` effective sentences, and where a few sentences decide all, there is no
+  interval.
 
 Every interval lies within the bounds of its number: `interval` clips the ends, so callers need not.
 """
@@ -25,9 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit
 
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 
-FEW = 10  # effective sentences that an interval needs; twice as many for classes of tokens
+MIN_EFFECTIVE = (
+    10  # effective sentences that an interval needs; twice as many for classes of tokens
+)
 UNEVEN = 5  # sentences there may be for each effective one
 SEEN = 5  # sentences with any of it, below which each is one observation
 SKEWED = 0.6  # share of its standard error by which skewness widens an interval
@@ -39,7 +42,7 @@ SINGLE = 1e-7  # rounding of a number near 1 in single precision
 SIZES = 1.5  # the same of unequal numbers of tokens, for classes of tokens
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
-ANYTHING: Limits = (-np.inf, np.inf)
+UNBOUNDED: Limits = (-np.inf, np.inf)
 
 
 def effective(total: Mapping[str, Floats]) -> Floats:
@@ -63,7 +66,7 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
 
 
 def widening(
-    total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = Spread.USUAL
+    total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = IntervalRule.USUAL
 ) -> Floats:
     """How many times as large as the linearised one the standard error is taken to be."""
     least = np.where(np.isfinite(limits[0]), limits[0], np.nan)
@@ -74,13 +77,13 @@ def widening(
     ratio = np.fmax(present * divide(squares, above**2), 1)
     skewness = (ratio + 2) * np.sqrt(ratio - 1) / np.sqrt(np.fmax(present, 1))
     sizes = np.fmax(divide(total["sentences"], effective(total)), 1)
-    classes = np.equal(spread, Spread.CLASSES)
+    classes = np.equal(spread, IntervalRule.CLASSES)
     found: Floats = 1 + SKEWED * skewness + SIZES * classes * (sizes - 1)
     return found
 
 
 def enough(
-    behind: Floats, count: Floats | Ints, spread: ArrayLike = Spread.USUAL
+    behind: Floats, count: Floats | Ints, spread: ArrayLike = IntervalRule.USUAL
 ) -> NDArray[np.bool_]:
     """Whether there is an interval at all.
 
@@ -88,9 +91,11 @@ def enough(
         behind: effective number of sentences.
         count: of all that take part.
     """
-    needed = np.where(np.equal(spread, Spread.CLASSES), 2 * FEW, FEW)
+    needed = np.where(np.equal(spread, IntervalRule.CLASSES), 2 * MIN_EFFECTIVE, MIN_EFFECTIVE)
     found: NDArray[np.bool_] = (behind >= needed) & (behind * UNEVEN >= count)
-    return found & ~np.isin(spread, (Spread.FEW, Spread.CONSTANT)) & np.greater(count, 1)
+    return (
+        found & ~np.isin(spread, (IntervalRule.FEW, IntervalRule.CONSTANT)) & np.greater(count, 1)
+    )
 
 
 def reach_of(behind: Floats, level: float = 0.95) -> Floats:
@@ -101,7 +106,7 @@ def reach_of(behind: Floats, level: float = 0.95) -> Floats:
 def interval(
     total: Mapping[str, Floats],
     limits: Limits,
-    spread: ArrayLike = Spread.USUAL,
+    spread: ArrayLike = IntervalRule.USUAL,
     level: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """Return both ends of the interval, inside the limits.
@@ -120,8 +125,8 @@ def interval(
         reach = reach_of(behind, level)
         rounding = np.where(above & below, CONSTANT, ROUNDING)
         error = np.sqrt(variance(total, rounding)) * widening(total, limits, spread)
-        there &= (error > 0) | np.not_equal(spread, Spread.CONTINUOUS)
-        rare = np.equal(spread, Spread.RARE) | (total["present"] < SEEN)
+        there &= (error > 0) | np.not_equal(spread, IntervalRule.CONTINUOUS)
+        rare = np.equal(spread, IntervalRule.RARE) | (total["present"] < SEEN)
         units = np.where(rare, behind, np.inf)
         size = most - least
         ends = zip(
@@ -208,7 +213,7 @@ def of_signed(n: Floats, d: Floats, level: float = 0.95) -> tuple[Floats, Floats
     """Ratios of sums whose denominators may be negative, with intervals clustered by sentence.
 
     There is no interval where it is not sure on which side of 0 the sum of the denominators lies,
-    nor below `FEW` sentences.
+    nor below `MIN_EFFECTIVE` sentences.
 
     Args:
         n, d: *Shape:* ``(sentence, *cells)``.
@@ -223,5 +228,5 @@ def of_signed(n: Floats, d: Floats, level: float = 0.95) -> tuple[Floats, Floats
         return found
 
     half = reach * error(n - value * d) / np.abs(total)
-    sure = (np.abs(total) > reach * error(d - d.mean(0))) & (count >= FEW)
+    sure = (np.abs(total) > reach * error(d - d.mean(0))) & (count >= MIN_EFFECTIVE)
     return value, np.where(sure, value - half, np.nan), np.where(sure, value + half, np.nan)

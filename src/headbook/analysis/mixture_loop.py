@@ -7,23 +7,23 @@ from numpy.typing import NDArray
 
 from headbook.analysis.numba_kernel import kernel
 
-Floats = NDArray[Any]
+LoopArray = NDArray[Any]
 
 SMALLEST = 1e-200  # stands for a fit of 0
 
 
 @kernel
 def mixture_loop(
-    mass: Floats,
-    share: Floats,
-    under: Floats,
-    along: Floats,
+    mass: LoopArray,
+    share: LoopArray,
+    under: LoopArray,
+    along: LoopArray,
     rows: float,
     steps: int,
-    keys: Floats,
-    even: Floats,
-    offsets: Floats,
-    found: Floats,
+    keys: LoopArray,
+    even: LoopArray,
+    offsets: LoopArray,
+    found: LoopArray,
 ) -> None:
     """See `headbook.analysis.pattern_mixture`: so many steps of the fit, then what parts explain.
 

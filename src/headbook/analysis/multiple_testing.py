@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats
 
 DRAWS = 2000
-ROOM = 2**21  # numbers that a step over all draws may hold at once
+MAX_NUMBERS = 2**21  # numbers that a step over all draws may hold at once
 ROUNDING = 1e-12  # share of the mean square below which what is left of a variance is rounding
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
 
@@ -56,7 +56,7 @@ def bootstrap_t(
     drawn = draws(count)
     low, high = (np.full(n.shape[1], np.nan) for _ in range(2))
     tail = max(1, round(DRAWS * (1 - level) / 2))
-    step = max(1, ROOM // DRAWS)
+    step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, n.shape[1], step):
         some = slice(start, start + step)
         value, error = _ratio(np.ones((1, count)), n[:, some], d[:, some])
@@ -128,7 +128,7 @@ def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats
 
 def _parts(centred: Floats) -> Iterator[Floats]:
     """Some columns at a time, so that what is made for all draws has room."""
-    step = max(1, ROOM // DRAWS)
+    step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, centred.shape[1], step):
         yield centred[:, start : start + step]
 
@@ -158,7 +158,7 @@ def _t(mean: Floats, square: Floats, n: int) -> Floats:
 FLIPS = 2000
 CHUNK = 64  # flips at a time: as many bits as a hash has
 
-LEVEL = 0.05  # of the family-wise p below which pages take a difference as shown
+ALPHA = 0.05  # of the family-wise p below which pages take a difference as shown
 GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 

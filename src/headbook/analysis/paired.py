@@ -37,9 +37,9 @@ from numpy.typing import ArrayLike, NDArray
 from headbook.analysis import intervals, multiple_testing
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.multiple_testing import draws
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 
-ROOM = 2**21  # numbers of each kind that are held beside what is given
+MAX_NUMBERS = 2**21  # numbers of each kind that are held beside what is given
 
 
 class ClusterSums(NamedTuple):
@@ -55,7 +55,7 @@ class ClusterSums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Differences:
+class PairedDifferences:
     """The values of two models and how they differ; every array has the shape ``cells``.
 
     Attributes:
@@ -81,9 +81,9 @@ class Differences:
 def differences(
     a: ClusterSums,
     b: ClusterSums,
-    spread: ArrayLike = Spread.USUAL,
-    limits: intervals.Limits = intervals.ANYTHING,
-) -> Differences:
+    spread: ArrayLike = IntervalRule.USUAL,
+    limits: intervals.Limits = intervals.UNBOUNDED,
+) -> PairedDifferences:
     """Differences of all cells, each with its own interval.
 
     Args:
@@ -98,12 +98,12 @@ def differences(
     kinds = np.broadcast_to(np.asarray(spread), cells).reshape(-1)
     parts = [_some(one, other, kinds[at]) for at, one, other in _blocks(a, b)]
     fields = (np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True))
-    found = Differences(*fields)
+    found = PairedDifferences(*fields)
     low, high = intervals.clipped(found.low, found.high, intervals.of_difference(limits))
     return replace(found, low=low, high=high)
 
 
-def family_wise(a: ClusterSums, b: ClusterSums, found: Differences) -> Floats:
+def family_wise(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
     """Two-sided p of each difference, family-wise over all cells that have an interval.
 
     Clusters are drawn with replacement, for all cells together
@@ -141,7 +141,7 @@ def _cells(a: ClusterSums, b: ClusterSums) -> tuple[int, ...]:
 
 def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums, ClusterSums]]:
     """Some cells at a time, in double precision. *Shape* of sums: ``(cluster, cell)``."""
-    count, step = prod(a.n.shape[1:]), max(1, ROOM // max(1, len(a.n)))
+    count, step = prod(a.n.shape[1:]), max(1, MAX_NUMBERS // max(1, len(a.n)))
     flat = [part.reshape(len(part), count) for part in (*a, *b)]
     for start in range(0, max(count, 1), step):
         at = slice(start, min(start + step, count))
@@ -152,7 +152,7 @@ def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums
 def _some(
     a: ClusterSums, b: ClusterSums, spread: NDArray[np.int_]
 ) -> tuple[NDArray[np.generic], ...]:
-    """The fields of `Differences` for some cells."""
+    """The fields of `PairedDifferences` for some cells."""
     one, other = _value(a), _value(b)
     clusters = ((a.d > 0) | (b.d > 0)).sum(0)
     behind = np.fmin(*(divide(m.d.sum(0) ** 2, (m.d**2).sum(0)) for m in (a, b)))
@@ -187,7 +187,7 @@ def _residuals(a: ClusterSums, b: ClusterSums) -> Floats:
 DRAWS = 400  # enough for an error
 
 
-class Ends(NamedTuple):
+class MedianEstimate(NamedTuple):
     """A number with the ends of its 95 % interval; NaN where there is none."""
 
     value: float
@@ -198,19 +198,19 @@ class Ends(NamedTuple):
 class Medians(NamedTuple):
     """Medians of two models, and what that of the second has more."""
 
-    a: Ends
-    b: Ends
-    difference: Ends
+    a: MedianEstimate
+    b: MedianEstimate
+    difference: MedianEstimate
 
 
-NOTHING = Ends(np.nan, np.nan, np.nan)
+NOTHING = MedianEstimate(np.nan, np.nan, np.nan)
 
 
 def medians(
     a: ClusterSums,
     b: ClusterSums,
-    spread: Spread = Spread.USUAL,
-    limits: intervals.Limits = intervals.ANYTHING,
+    spread: IntervalRule = IntervalRule.USUAL,
+    limits: intervals.Limits = intervals.UNBOUNDED,
 ) -> Medians:
     """Medians of one number over all cells that have it.
 
@@ -253,15 +253,15 @@ def _over(sums: ClusterSums, drawn: Floats) -> Floats:
     return found
 
 
-def _reach(sums: ClusterSums, spread: Spread) -> float:
+def _reach(sums: ClusterSums, spread: IntervalRule) -> float:
     """Standard errors on either side: of the median cell; NaN where too few clusters are behind."""
     behind = divide(sums.d.sum(0) ** 2, (sums.d**2).sum(0))
     enough = intervals.enough(behind, (sums.d > 0).sum(0), spread)
     return float(np.median(intervals.reach_of(behind))) if enough.mean() >= 0.5 else np.nan
 
 
-def _ends(value: float, over: Floats, reach: float, limits: intervals.Limits) -> Ends:
+def _ends(value: float, over: Floats, reach: float, limits: intervals.Limits) -> MedianEstimate:
     error = float(np.sqrt(np.nanmean((over - value) ** 2)))
     half = reach * error if error > intervals.ROUNDING * abs(value) else np.nan
     low, high = intervals.clipped(np.array(value - half), np.array(value + half), limits)
-    return Ends(value, float(low), float(high))
+    return MedianEstimate(value, float(low), float(high))

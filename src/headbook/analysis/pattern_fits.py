@@ -43,7 +43,7 @@ REACH = 8.0  # a log-weight moves no further in one step
 FLOOR = 1e-300  # stands for a share of 0, whose logarithm is never used
 
 
-class Sets(Protocol):
+class ChoiceSets(Protocol):
     """Which items rows see, and how many rows see the same."""
 
     @property
@@ -67,7 +67,7 @@ class Sets(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ExplicitSets:
     """Sets of any kind, each written out.
 
     Attributes:
@@ -106,7 +106,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Intervals:
+class OffsetRanges:
     """Runs of offsets, all of which hold offset 0: from ``-back`` to ``+ahead``.
 
     Item ``reach`` is offset 0. All is done on the grid (back, ahead), in logarithms, so that
@@ -168,7 +168,7 @@ class Intervals:
         return np.concatenate([back, ahead[::-1]])
 
 
-def fit(mass: Floats, sets: Sets) -> Floats:
+def fit(mass: Floats, sets: ChoiceSets) -> Floats:
     """Log-weights that make the mass on the items most likely, for each head.
 
     *Shape:* mass ``(head, item)``, summed over rows with the rows' weights, each row's own
@@ -204,7 +204,7 @@ def _nested(mass: Floats, seen: Floats, depth: Floats) -> Floats:
     return found
 
 
-def _newton(mass: Floats, sets: Sets) -> Floats:
+def _newton(mass: Floats, sets: ChoiceSets) -> Floats:
     """Newton's method with halved steps; one head.
 
     The Hessian is the Laplacian of a graph, scaled here to a unit diagonal; the ridge settles
@@ -233,7 +233,7 @@ def _newton(mass: Floats, sets: Sets) -> Floats:
     return logs
 
 
-def _loss(mass: Floats, sets: Sets, logs: Floats) -> float:
+def _loss(mass: Floats, sets: ChoiceSets, logs: Floats) -> float:
     has, used = mass > 0, sets.counts > 0
     return float(sets.counts[used] @ sets.totals(logs)[used] - mass[has] @ logs[has])
 
@@ -245,7 +245,7 @@ def _log(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ColumnFit:
     """How well one weight per key explains the maps of a sentence; sums over rows.
 
     Attributes:
@@ -262,7 +262,7 @@ class Columns:
     weights: Floats
 
 
-def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False) -> Columns:
+def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False) -> ColumnFit:
     """Fit one weight per key position of the sentence.
 
     The weights maximise the likelihood Π_ij (w_j/Z_i)^A_ij; for full attention they are the
@@ -273,14 +273,14 @@ def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False
     attention, visible, scale = _counted(attention, visible)
     entropy = _entropy(attention) @ scale
     if not len(scale):
-        return Columns(entropy, entropy, 0, np.full(attention.shape[::2], np.nan))
+        return ColumnFit(entropy, entropy, 0, np.full(attention.shape[::2], np.nan))
     counts = scale if weighted else np.ones_like(scale)
-    logs = fit(np.einsum("hij,i->hj", attention, counts), Listed(visible, counts))
+    logs = fit(np.einsum("hij,i->hj", attention, counts), ExplicitSets(visible, counts))
     cross = _cross(np.einsum("hij,i->hj", attention, scale), logs)
     total = np.logaddexp.reduce(np.where(visible, logs[:, None], -np.inf), axis=2) @ scale
     weights = np.exp(logs)
     weights /= weights.sum(1, keepdims=True)
-    return Columns(np.maximum(total - cross - entropy, 0), entropy, len(scale), weights)
+    return ColumnFit(np.maximum(total - cross - entropy, 0), entropy, len(scale), weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +358,7 @@ def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
     counts = 1 / np.log(extents.sum(1) + 1)
     grid = np.zeros((reach + 1, reach + 1))
     np.add.at(grid, (extents[:, 0], extents[:, 1]), counts)
-    sets = Intervals(grid)
+    sets = OffsetRanges(grid)
     logs = fit(mass, sets)
     rows = np.array([len(one.extents) for one in sentences])
     total = np.zeros((len(sentences), len(mass)))

@@ -32,7 +32,7 @@ STEPS = 50  # shares of ordinary maps then stand within 0.02 of those after 2,00
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class PatternMixture:
     """Shares of the attention of one sentence, as sums over rows.
 
     Attributes:
@@ -48,7 +48,7 @@ class Mixture:
     rows: int
 
 
-def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
+def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> PatternMixture:
     """Take the maps of one sentence apart.
 
     *Shape:* attention ``(head, query, key)``, rows of visible queries summing to 1; visible
@@ -71,7 +71,7 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
         mass, share, under, along, max(share.sum(), 1.0), steps, keys, even, offsets, found
     )
     vertical, slanted = found
-    return Mixture(vertical, slanted, np.maximum(rows - vertical - slanted, 0), rows)
+    return PatternMixture(vertical, slanted, np.maximum(rows - vertical - slanted, 0), rows)
 
 
 def _start(

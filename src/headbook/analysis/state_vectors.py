@@ -19,7 +19,7 @@ NAMED = 3  # outlier dimensions of a state
 STILL = 1e-12  # a dimension that moves less, against its size, does not move
 
 
-class Estimate(NamedTuple):
+class Jackknife(NamedTuple):
     """A number with what it would be without each sentence.
 
     Attributes:
@@ -31,12 +31,12 @@ class Estimate(NamedTuple):
     without: Floats
     events: float
 
-    def minus(self, other: "Estimate") -> "Estimate":
+    def minus(self, other: "Jackknife") -> "Jackknife":
         """The difference; its interval knows that both come from the same sentences."""
-        return Estimate(self.value - other.value, self.without - other.without, self.events)
+        return Jackknife(self.value - other.value, self.without - other.without, self.events)
 
 
-class Cells(NamedTuple):
+class TokensByKind(NamedTuple):
     """Tokens of one kind in one sentence, for kinds that occur in several sentences.
 
     Attributes:
@@ -53,7 +53,7 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class TokenSample:
     """The tokens of a sample, sentence by sentence.
 
     Attributes:
@@ -83,7 +83,7 @@ class Sample:
         return sums
 
     @cached_property
-    def cells(self) -> Cells:
+    def cells(self) -> TokensByKind:
         """Tokens by kind and sentence, of kinds that occur in two sentences at least."""
         order = np.lexsort((self.sentence, self.kind))
         order = order[self.kind[order] != NO_KIND]
@@ -95,7 +95,7 @@ class Sample:
         starts = np.flatnonzero(new)
         numbers = np.unique(kind[starts], return_inverse=True)[1]
         size = np.diff(starts, append=len(order))
-        return Cells(order, starts, sentence[starts], numbers, size)
+        return TokensByKind(order, starts, sentence[starts], numbers, size)
 
     @cached_property
     def minibatches(self) -> Ints:
@@ -108,7 +108,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
+class StateVectors:
     """The tokens of a sample in one state.
 
     Attributes:
@@ -116,9 +116,9 @@ class Cloud:
         start: the same tokens in the state that enters layer 0; None for that state itself.
     """
 
-    sample: Sample
+    sample: TokenSample
     vectors: Floats
-    start: "Cloud | None" = None
+    start: "StateVectors | None" = None
 
     @cached_property
     def units(self) -> Floats:
@@ -131,11 +131,11 @@ class Cloud:
         return self.sample.sums(self.units)
 
     @cached_property
-    def anisotropy(self) -> Estimate:
+    def anisotropy(self) -> Jackknife:
         """Mean cosine of two tokens of different sentences."""
         return apart(self.sums, self.sample.counts)
 
-    def mean_cosine(self, vectors: Floats) -> Estimate:
+    def mean_cosine(self, vectors: Floats) -> Jackknife:
         """The same of other unit vectors."""
         return apart(self.sample.sums(vectors), self.sample.counts)
 
@@ -184,7 +184,7 @@ def largest(contributions: Floats, most: int) -> Ints:
     return np.argsort(-abs(contributions).round(9), kind="stable")[:most]
 
 
-def apart(sums: Floats, counts: Ints) -> Estimate:
+def apart(sums: Floats, counts: Ints) -> Jackknife:
     """Mean product of vectors of different sentences, over all ordered pairs.
 
     Args:
@@ -195,10 +195,10 @@ def apart(sums: Floats, counts: Ints) -> Estimate:
     pairs = counts * (counts.sum() - counts)
     # Without a sentence, the pairs go in which it comes first, and those in which it comes second.
     without = divide(products.sum() - 2 * products, pairs.sum() - 2 * pairs)
-    return Estimate(float(divide(products.sum(), pairs.sum())), without, float(counts.sum()))
+    return Jackknife(float(divide(products.sum(), pairs.sum())), without, float(counts.sum()))
 
 
-def mean(values: Floats, counts: Ints) -> Estimate:
+def mean(values: Floats, counts: Ints) -> Jackknife:
     """Mean over tokens.
 
     Args:
@@ -206,10 +206,10 @@ def mean(values: Floats, counts: Ints) -> Estimate:
         counts: tokens that count.
     """
     without = divide(values.sum() - values, counts.sum() - counts)
-    return Estimate(float(divide(values.sum(), counts.sum())), without, float(counts.sum()))
+    return Jackknife(float(divide(values.sum(), counts.sum())), without, float(counts.sum()))
 
 
-class Parts(NamedTuple):
+class KindShares(NamedTuple):
     """Shares of kinds, and what leaves each of them with one of its sentences.
 
     Attributes:
@@ -226,13 +226,13 @@ class Parts(NamedTuple):
     bottom_lost: Floats
 
     @classmethod
-    def none(cls) -> "Parts":
+    def none(cls) -> "KindShares":
         """No kind at all."""
         empty, places = np.zeros(0), np.zeros(0, dtype=np.int64)
         return cls(empty, empty, places, places, empty, empty)
 
 
-def mean_over_kinds(parts: Parts, sentences: int) -> Estimate:
+def mean_over_kinds(parts: KindShares, sentences: int) -> Jackknife:
     """The mean share over kinds; a kind of which nothing is left does not count any more."""
     shares = divide(parts.top, parts.bottom)
     left = parts.bottom[parts.kind] - parts.bottom_lost
@@ -242,4 +242,4 @@ def mean_over_kinds(parts: Parts, sentences: int) -> Estimate:
     totals = shares.sum() + np.bincount(parts.sentence, change, sentences)
     kinds = len(shares) - np.bincount(parts.sentence, gone, sentences)
     value = float(divide(shares.sum(), len(shares)))
-    return Estimate(value, divide(totals, kinds), float(len(shares)))
+    return Jackknife(value, divide(totals, kinds), float(len(shares)))

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
-from headbook.model.attention_hook import Attention
+from headbook.model.attention_hook import AttentionCall
 from headbook.model.block_match import SumWeights
 from headbook.model.devices import parameter, weight_of
-from headbook.model.output_projection import Projection
+from headbook.model.output_projection import OutputProjection
 from headbook.model.probe import first
-from headbook.schema import Rollout
+from headbook.schema import RolloutKind
 
 TRIED = 3  # vectors on which a norm is tried
 NEAR = 1e-4  # of the largest number: many norms compute in float32
@@ -25,7 +25,7 @@ LARGE = 1e4  # a constant beside which a norm's epsilon is nothing
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """Where the attention block of a layer ends.
 
     Attributes:
@@ -35,7 +35,7 @@ class Block:
         weights: of the sum, where each number has its own.
     """
 
-    projection: Projection
+    projection: OutputProjection
     inner: Any = None
     outer: Any = None
     scale: float = 1.0
@@ -43,7 +43,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class BlockParts:
     """The state after an attention block, in parts; *Shape:* ``(sentence, token, width)`` each.
 
     Attributes:
@@ -69,19 +69,19 @@ class LayerFlow:
     """
 
     split: torch.Tensor | None
-    rollouts: dict[Rollout, torch.Tensor] = field(default_factory=dict)
+    rollouts: dict[RolloutKind, torch.Tensor] = field(default_factory=dict)
 
     @property
     def mixing(self) -> torch.Tensor | None:
         """Share of what is mixed in. *Shape:* ``(sentence, token)``."""
         return None if self.split is None else ratio(self.split)
 
-    def own(self, kind: Rollout) -> torch.Tensor | None:
+    def own(self, kind: RolloutKind) -> torch.Tensor | None:
         """Share of each token's own input, by a kind of rollout. *Shape:* ``(sentence, token)``."""
         return self.rollouts[kind].diagonal(dim1=-2, dim2=-1) if kind in self.rollouts else None
 
 
-def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
+def blocks(architecture: Architecture) -> dict[tuple[str, int], AttentionBlock]:
     """The attention blocks by stack and layer, as far as it is known what they are made of.
 
     Cross-attention is left out: what it brings is all of another text.
@@ -98,7 +98,7 @@ def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
         inner = None if end is projection.module else end
         outer = module.get_submodule(site.after) if site.closed and site.after else None
         if all(norm is None or _acts_on_parts(norm) for norm in (inner, outer)):
-            found[stack, layer] = Block(projection, inner, outer, site.scale, site.weights)
+            found[stack, layer] = AttentionBlock(projection, inner, outer, site.scale, site.weights)
     return found
 
 
@@ -115,7 +115,7 @@ def _acts_on_parts(norm: Any) -> bool:
     return bool((parts - whole).abs().max() <= near)
 
 
-def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
+def split(call: AttentionCall, residual: torch.Tensor, block: AttentionBlock) -> BlockParts:
     """The two parts of an attention block's output.
 
     The bias of values goes with its token through the attention; that of the output projection
@@ -149,7 +149,7 @@ def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
         scale = linear_part(block.outer, mixed + kept + bias)
         mixed, kept = scale(mixed), scale(kept)
         bias = scale(bias) + _bias(block.outer, residual)
-    return Split(mixed, kept, bias.expand_as(residual))
+    return BlockParts(mixed, kept, bias.expand_as(residual))
 
 
 def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
@@ -181,7 +181,7 @@ def _epsilon(norm: Any) -> float | None:
     return None if found is None else float(found)
 
 
-def lengths(parts: Split) -> torch.Tensor:
+def lengths(parts: BlockParts) -> torch.Tensor:
     """Length of what is mixed in and of what is kept. *Shape:* ``(2, sentence, token)``."""
     return torch.stack([parts.mixed.norm(dim=-1), parts.kept.norm(dim=-1)])
 

@@ -29,7 +29,7 @@ from headbook.attention.token_pairs import (
     true_ends,
 )
 from headbook.attention.views import LayerAttention
-from headbook.schema import HIGH, RULES, TOP
+from headbook.schema import SEGMENTATION_RULES, SIMILARITY_LABELS, TOP_PAIR_SHARES
 
 ROUNDING = 1e-5  # of a mean's length: what is left without it and shorter has no direction
 
@@ -48,7 +48,7 @@ class HeadOutputs(TokenPairs):
 
         Args:
             thresholds: the least similarity of each head's top shares, ``(share, head)``, in the
-                order of `TOP`. By default those of this batch.
+                order of `TOP_PAIR_SHARES`. By default those of this batch.
         """
         super().__init__(layer.frame)
         self.layer = layer
@@ -122,7 +122,7 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def high(self) -> tuple[torch.Tensor, ...]:
-        """1 for pairs of high similarity, the earlier token first; by the labels `HIGH`.
+        """1 for pairs of high similarity, the earlier token first; by the labels `SIMILARITY_LABELS`.
 
         *Shape:* ``(sentence, head, n, n)`` each.
         """
@@ -130,9 +130,11 @@ class HeadOutputs(TokenPairs):
         rounded = self.similarity.round(decimals=DECIMALS)
         tops = self._thresholds if self._thresholds is not None else self.own_thresholds
         found = []
-        for label in HIGH:
-            if label in TOP:
-                least = torch.from_numpy(tops[[*TOP].index(label)]).to(rounded)[:, None, None]
+        for label in SIMILARITY_LABELS:
+            if label in TOP_PAIR_SHARES:
+                least = torch.from_numpy(tops[[*TOP_PAIR_SHARES].index(label)]).to(rounded)[
+                    :, None, None
+                ]
                 found.append((rounded >= least) * self.pairs)
             else:
                 found.append((rounded >= float(label)) * self.pairs)
@@ -181,7 +183,7 @@ class HeadOutputs(TokenPairs):
             values: of each two tokens. *Shape:* ``(n, n)``, or that of `pairs`.
 
         Returns:
-            *Shape:* ``(sentence, head, label)``; labels `HIGH`.
+            *Shape:* ``(sentence, head, label)``; labels `SIMILARITY_LABELS`.
         """
         found = [high if values is None else high * values for high in self.high]
         return torch.stack([each.sum((-1, -2)) for each in found], -1)
@@ -223,13 +225,13 @@ class HeadOutputs(TokenPairs):
         found = (dips(places, gaps), favoured(places, stops, given), stops, known)
         return {
             rule: ends if ends.ndim == 3 else ends.unsqueeze(1).expand(-1, gaps.shape[1], -1)
-            for rule, ends in zip(RULES, found, strict=True)
+            for rule, ends in zip(SEGMENTATION_RULES, found, strict=True)
         }
 
     def ends_by_token(self) -> torch.Tensor:
         """The same of all heads together, by the token before the end.
 
-        *Shape:* ``(sentence, rule, token)``, boolean; rules as in `RULES`.
+        *Shape:* ``(sentence, rule, token)``, boolean; rules as in `SEGMENTATION_RULES`.
         """
         found = torch.cat([*self.proposed(together=True).values()], 1)
         order = self.places.order.unsqueeze(1).expand_as(found)
@@ -256,7 +258,7 @@ class HeadOutputs(TokenPairs):
         """Ends of pairs of high similarity at each token. *Shape:* ``(sentence, head, n, label)``.
 
         Args:
-            labels: numbers of the labels `HIGH`.
+            labels: numbers of the labels `SIMILARITY_LABELS`.
         """
         return torch.stack([self.high[i].sum(-1) + self.high[i].sum(-2) for i in labels], -1)
 

@@ -158,7 +158,7 @@ def pair_loop(
     Args:
         weights: *Shape:* ``(sentence, head, query * key)``.
         mass: what rows are divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
-        place, query, counts, kept, number: as in `headbook.attention.masks.Pairs`.
+        place, query, counts, kept, number: as in `headbook.attention.masks.QueryKeyPairs`.
         sums: filled. *Shape:* ``(sentence, head, 3, measure)``.
         first: where the heads stand in it, and in ``mass``.
     """

@@ -22,7 +22,7 @@ from headbook.attention.map_loops import (
     row_loop,
     word_loop,
 )
-from headbook.attention.masks import Pairs, Scope
+from headbook.attention.masks import QueryKeyPairs, ViewMask
 from headbook.text.tokens import NO_WORD
 
 
@@ -66,7 +66,7 @@ class WordSums(NamedTuple):
     best_word: torch.Tensor
 
 
-def torch_row_sums(attention: torch.Tensor, scope: Scope) -> RowSums:
+def torch_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
     """Sum up rows, columns and diagonals.
 
     Args:
@@ -100,7 +100,7 @@ def _diagonals(maps: torch.Tensor) -> torch.Tensor:
     return flat.view(sentences, heads, n, 2 * n).sum(2)[..., : 2 * n - 1]
 
 
-def by_word(attention: torch.Tensor, scope: Scope) -> torch.Tensor:
+def by_word(attention: torch.Tensor, scope: ViewMask) -> torch.Tensor:
     """Attention between words without the sink: to a word the sum, from a word the mean.
 
     *Shape:* ``(sentence, head, word, word)``; special tokens are no words.
@@ -111,7 +111,7 @@ def by_word(attention: torch.Tensor, scope: Scope) -> torch.Tensor:
     return scope.frame.word_rows.unsqueeze(1) @ to_words.view(sentences, heads, n, -1)
 
 
-def torch_word_sums(attention: torch.Tensor, scope: Scope) -> WordSums:
+def torch_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
     """The strongest of each word's weights to words."""
     words = by_word(attention, scope)
     if scope.frame.stack.crosses:
@@ -122,7 +122,9 @@ def torch_word_sums(attention: torch.Tensor, scope: Scope) -> WordSums:
     return WordSums(own, *words.max(-1))
 
 
-def torch_pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+def torch_pair_sums(
+    attention: torch.Tensor, mass: torch.Tensor, pairs: QueryKeyPairs
+) -> torch.Tensor:
     """Mass on chosen pairs: as it is, without the sink, and renormalised.
 
     Args:
@@ -141,14 +143,14 @@ def torch_pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -
 WORTH_IT = 1 << 20  # numbers below which starting threads takes longer than reading them
 
 
-class Task(NamedTuple):
+class LoopTask(NamedTuple):
     """A loop over sentences and what it takes: arrays with a sentence each, flags and numbers."""
 
     loop: Callable[..., None]
     parts: tuple[Any, ...]
 
 
-class Layers(NamedTuple):
+class LayerSums(NamedTuple):
     """Sums of several layers, the heads of one beside those of the other.
 
     Attributes:
@@ -160,28 +162,32 @@ class Layers(NamedTuple):
     on: list[torch.Tensor]
 
 
-def numba_row_sums(attention: torch.Tensor, scope: Scope) -> RowSums:
+def numba_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
     """The same as `headbook.attention.map_sums.torch_row_sums`."""
     tasks, found = _rows([attention], scope)
     _run(tasks)
     return found
 
 
-def numba_word_sums(attention: torch.Tensor, scope: Scope) -> WordSums:
+def numba_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
     """The same as `headbook.attention.map_sums.torch_word_sums`."""
     tasks, found = _words([attention], scope)
     _run(tasks)
     return found
 
 
-def numba_pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+def numba_pair_sums(
+    attention: torch.Tensor, mass: torch.Tensor, pairs: QueryKeyPairs
+) -> torch.Tensor:
     """The same as `headbook.attention.map_sums.torch_pair_sums`."""
     tasks, found = _pairs([attention], mass, pairs)
     _run(tasks)
     return found
 
 
-def layer_sums(layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pairs]) -> Layers:
+def layer_sums(
+    layers: Sequence[torch.Tensor], scope: ViewMask, pairs: Sequence[QueryKeyPairs]
+) -> LayerSums:
     """Return the sums of rows, words and pairs for several layers in one pass of the threads."""
     of_rows, rows = _rows(layers, scope)
     of_words, words = _words(layers, scope)
@@ -189,10 +195,10 @@ def layer_sums(layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pai
     tasks = [of_rows, of_words, *(tasks for tasks, _ in of_pairs)]
     # Layer by layer, while its maps are at hand.
     _run([task for of_layer in zip(*tasks, strict=True) for task in of_layer])
-    return Layers(rows, words, [found for _, found in of_pairs])
+    return LayerSums(rows, words, [found for _, found in of_pairs])
 
 
-def _rows(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], RowSums]:
+def _rows(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], RowSums]:
     frame, (n_sentences, _, n, m) = scope.frame, layers[0].shape
     shape = (n_sentences, sum(weights.shape[1] for weights in layers), n)
     width = 0 if frame.stack.crosses else 2 * n - 1
@@ -204,13 +210,13 @@ def _rows(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], Row
     tables = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.words)
     masks = [part.numpy() for part in tables]
     tasks = [
-        Task(row_loop, (weights, *masks, frame.lengths, *found, first))
+        LoopTask(row_loop, (weights, *masks, frame.lengths, *found, first))
         for first, weights in _placed(layers)
     ]
     return tasks, RowSums(*map(torch.from_numpy, found))
 
 
-def _words(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], WordSums]:
+def _words(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], WordSums]:
     frame, dtype = scope.frame, layers[0].numpy().dtype
     n_from, n_to = frame.queries.n_words, frame.keys.n_words
     shape = (len(layers[0]), sum(weights.shape[1] for weights in layers), n_from)
@@ -221,19 +227,19 @@ def _words(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], Wo
     arrays = [part.numpy() for part in tables]
     same = not frame.stack.crosses
     tasks = [
-        Task(word_loop, (weights, *arrays, frame.lengths, same, *found, room, first))
+        LoopTask(word_loop, (weights, *arrays, frame.lengths, same, *found, room, first))
         for first, weights in _placed(layers)
     ]
     return tasks, WordSums(*map(torch.from_numpy, found))
 
 
 def _pairs(
-    layers: Sequence[torch.Tensor], mass: torch.Tensor, pairs: Pairs
-) -> tuple[list[Task], torch.Tensor]:
+    layers: Sequence[torch.Tensor], mass: torch.Tensor, pairs: QueryKeyPairs
+) -> tuple[list[LoopTask], torch.Tensor]:
     tables = [part.numpy() for part in pairs]
     sums = np.zeros((*mass.shape[:2], 3, pairs.counts.shape[2]), mass.numpy().dtype)
     tasks = [
-        Task(
+        LoopTask(
             pair_loop, (weights.reshape(*weights.shape[:2], -1), mass.numpy(), *tables, sums, first)
         )
         for first, weights in _placed(layers)
@@ -299,7 +305,7 @@ def label_sums(
     return heads, layers
 
 
-def _run(tasks: Sequence[Task]) -> None:
+def _run(tasks: Sequence[LoopTask]) -> None:
     """Run loops one after the other, on some of the sentences in each thread."""
 
     def run(first: int, last: int) -> None:

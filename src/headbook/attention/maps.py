@@ -6,11 +6,11 @@ from functools import cached_property
 import torch
 
 from headbook.attention import map_sums
-from headbook.attention.masks import Frame, Pairs, Scope
-from headbook.model.attention_hook import Attention
+from headbook.attention.masks import BatchMask, QueryKeyPairs, ViewMask
+from headbook.model.attention_hook import AttentionCall
 
 
-class Maps:
+class AttentionMaps:
     """One layer of one stack over a batch of sentences.
 
     Args:
@@ -21,11 +21,11 @@ class Maps:
         call: as given; queries, keys, values and the module may be missing.
     """
 
-    def __init__(self, scope: Scope, call: Attention) -> None:
+    def __init__(self, scope: ViewMask, call: AttentionCall) -> None:
         self._scope, self.call = scope, call
-        self._frame: Frame = scope.frame
+        self._frame: BatchMask = scope.frame
         self._weights = call.weights.to(self._frame.dtype).contiguous()
-        self._on: dict[int, tuple[Pairs, torch.Tensor]] = {}
+        self._on: dict[int, tuple[QueryKeyPairs, torch.Tensor]] = {}
 
     @property
     def attention(self) -> torch.Tensor:
@@ -143,7 +143,7 @@ class Maps:
             of += (self._frame.rows[:, :, None, some] @ block).squeeze(2)
         return to, of
 
-    def on(self, pairs: Pairs) -> torch.Tensor:
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """Mass on chosen pairs: as it is, without the sink, and renormalised.
 
         *Shape:* ``(3, sentence, head, measure)``.
@@ -155,19 +155,21 @@ class Maps:
         return self._on[id(pairs)][1]
 
 
-class Gathered(Maps):
+class ConcatenatedMaps(AttentionMaps):
     """The maps of several layers as those of one with more heads, by their sums.
 
     The maps themselves are put side by side only when they are asked for: that is a copy of all.
     There is no ``call``, since each layer has its own.
 
     Args:
-        scope: as in `Maps`, for all layers.
+        scope: as in `AttentionMaps`, for all layers.
         layers: their maps.
         pairs: those that metrics may ask for.
     """
 
-    def __init__(self, scope: Scope, layers: Sequence[Maps], pairs: Sequence[Pairs]) -> None:
+    def __init__(
+        self, scope: ViewMask, layers: Sequence[AttentionMaps], pairs: Sequence[QueryKeyPairs]
+    ) -> None:
         self._scope, self._frame = scope, scope.frame
         maps = [layer.attention for layer in layers]
         if all(layer.on_processor for layer in layers):
@@ -187,16 +189,16 @@ class Gathered(Maps):
 
     @cached_property
     def value_norms(self) -> torch.Tensor | None:
-        """See `Maps.value_norms`; 0 for layers that have none, None if no layer has any."""
+        """See `AttentionMaps.value_norms`; 0 for layers that have none, None if no layer has any."""
         return _norms_of(self._layers)
 
     @property
     def attention(self) -> torch.Tensor:
-        """See `Maps.attention`; for a shape or a number format, ask the sums."""
+        """See `AttentionMaps.attention`; for a shape or a number format, ask the sums."""
         return self._together
 
-    def on(self, pairs: Pairs) -> torch.Tensor:
-        """See `Maps.on`.
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+        """See `AttentionMaps.on`.
 
         Raises:
             KeyError: nobody said before that they are wanted; see `HeadMetric.pairs`.
@@ -209,7 +211,7 @@ def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
     return [torch.cat(parts, 1) for parts in zip(*layers, strict=True)]
 
 
-def _norms_of(layers: Sequence[Maps]) -> torch.Tensor | None:
+def _norms_of(layers: Sequence[AttentionMaps]) -> torch.Tensor | None:
     """Lengths of the values of several layers; 0 where one has none, None where all have none."""
     norms = [layer.value_norms for layer in layers]
     if all(norm is None for norm in norms):

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.memory import Memo
-from headbook.schema import Stack, View
-from headbook.text.batch import Texts
+from headbook.memory import CachedByFunction
+from headbook.schema import AttentionStack, SinkView
+from headbook.text.batch import PaddedTexts
 
 
-class Pairs(NamedTuple):
+class QueryKeyPairs(NamedTuple):
     """Chosen pairs of query and key, and what each counts for several measures.
 
     Each sentence's pairs are padded to the most that any has.
@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(eq=False)
-class Frame(Memo):
+class BatchMask(CachedByFunction):
     """The sentences of a batch as one stack sees them; the same for all layers with one mask.
 
     A query counts unless it is padding, special, or sees a single key in a causal stack. The sink
@@ -46,9 +46,9 @@ class Frame(Memo):
             *Shape:* ``(sentence, query, key)``.
     """
 
-    stack: Stack
-    queries: Texts
-    keys: Texts
+    stack: AttentionStack
+    queries: PaddedTexts
+    keys: PaddedTexts
     seen: torch.Tensor
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Frame(Memo):
         keys = torch.arange(self.keys.n_tokens, device=device, dtype=self.dtype)
         return keys[None, :] - queries[:, None]
 
-    def pairs(self, tables: Sequence[torch.Tensor]) -> Pairs:
+    def pairs(self, tables: Sequence[torch.Tensor]) -> QueryKeyPairs:
         """The pairs that count for any of some measures, by tables ``(sentence, query, key)``."""
         rows = self.rows.squeeze(1).unsqueeze(-1)
         counted = [(table * rows).flatten(1) for table in tables]
@@ -142,22 +142,22 @@ class Frame(Memo):
         counts[sentence, column] = torch.stack([each[sentence, at] for each in counted], -1)
         query, key = place // self.keys.n_tokens, place % self.keys.n_tokens
         kept = counts * (~self.sink.gather(1, key)).to(self.dtype).unsqueeze(-1)
-        return Pairs(place, query, counts, kept, number)
+        return QueryKeyPairs(place, query, counts, kept, number)
 
 
 @dataclass(eq=False)
-class Scope(Memo):
+class ViewMask(CachedByFunction):
     """What of a frame counts in one view: outside the raw one, keys of the sink do not."""
 
-    frame: Frame
-    view: View
+    frame: BatchMask
+    view: SinkView
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
 
     @cached_property
     def kept(self) -> torch.Tensor:
         """Keys that count. *Shape:* ``(sentence, key)``, boolean."""
         valid = self.frame.keys.valid
-        return valid if self.view is View.RAW else valid & ~self.frame.sink
+        return valid if self.view is SinkView.RAW else valid & ~self.frame.sink
 
     @cached_property
     def visible(self) -> torch.Tensor:
@@ -194,7 +194,7 @@ class Scope(Memo):
         return self.mask.sum(-1).squeeze(1)
 
 
-def _members(texts: Texts) -> torch.Tensor:
+def _members(texts: PaddedTexts) -> torch.Tensor:
     """Which token belongs to which word. *Shape:* ``(sentence, token, word)``, boolean."""
     numbers = torch.arange(texts.n_words, device=texts.word.device)
     return texts.word.unsqueeze(-1) == numbers

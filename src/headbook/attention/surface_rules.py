@@ -20,7 +20,7 @@ from headbook.schema import CONTENT, UPOS
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
@@ -52,7 +52,7 @@ def n_cells(n_tags: int) -> int:
     return (n_tags + 1) ** 2 * BINS
 
 
-def pairs_by_surface(scope: "Scope") -> PairsBySurface:
+def pairs_by_surface(scope: "ViewMask") -> PairsBySurface:
     """Return the cells of all pairs of words of a batch."""
     texts = scope.frame.queries
     n_tags = len(texts.scheme.tags)
@@ -85,7 +85,7 @@ def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArr
     return np.stack([np.bincount(cell, part.ravel(), size) for part in np.moveaxis(weights, 1, 0)])
 
 
-def pairs_in_cells(scope: "Scope", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+def pairs_in_cells(scope: "ViewMask", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
     """Return the number of visible pairs in each cell of chosen sentences. *Shape:* ``(cell,)``."""
     pairs = scope.once(pairs_by_surface)
     visible = pairs.visible.cpu().numpy()[chosen]
@@ -93,7 +93,7 @@ def pairs_in_cells(scope: "Scope", chosen: "NDArray[np.bool_]") -> "NDArray[np.f
     return np.bincount(pairs.cell.cpu().numpy()[chosen][visible], minlength=size).astype(float)
 
 
-def linked_cells(scope: "Scope") -> "NDArray[np.uint16]":
+def linked_cells(scope: "ViewMask") -> "NDArray[np.uint16]":
     """Return the cells of each sentence's linked pairs, `NO_CELL` behind the last.
 
     *Shape:* ``(sentence, MOST_LINKS)``.
@@ -209,7 +209,7 @@ def _previous(flags: Flags, starts: Ints) -> Ints:
     return np.where(found >= starts, found, NOTHING)
 
 
-class Named(NamedTuple):
+class NamedWords(NamedTuple):
     """The words that rules name.
 
     Attributes:
@@ -224,7 +224,7 @@ class Named(NamedTuple):
     choices: "torch.Tensor"
 
 
-def named(scope: "Scope") -> Named:
+def named(scope: "ViewMask") -> NamedWords:
     """Return the words that rules name for each word of a batch."""
     texts, visible = scope.frame.queries, scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(texts.n_words))
@@ -239,7 +239,7 @@ def named(scope: "Scope") -> Named:
     )
     given = np.flatnonzero((found >= 0).any(1))
     word = words.new_tensor(found[given].reshape(len(given), *tag.shape))
-    return Named(given.tolist(), word, others.sum(-1) * texts.tagged)
+    return NamedWords(given.tolist(), word, others.sum(-1) * texts.tagged)
 
 
 def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
@@ -254,7 +254,7 @@ def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
 def agreements(layer: "LayerAttention") -> "torch.Tensor":
     """Return how many words have the rule's word as their strongest other word.
 
-    *Shape:* ``(sentence, head, given)``; see `Named`.
+    *Shape:* ``(sentence, head, given)``; see `NamedWords`.
     """
     rules, strongest = layer.scope.once(named), layer.once(strongest_words)
     looking = rules.choices > 0
@@ -266,7 +266,7 @@ def agreements(layer: "LayerAttention") -> "torch.Tensor":
     return counts.to(layer.frame.dtype)
 
 
-def chance(scope: "Scope") -> "torch.Tensor":
+def chance(scope: "ViewMask") -> "torch.Tensor":
     """Return how many words a random choice among the visible others would share with each rule.
 
     *Shape:* ``(sentence, 1, given)``.

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import max_pool1d, pad
 
-from headbook.attention.masks import Frame
-from headbook.schema import REACH, TOP
+from headbook.attention.masks import BatchMask
+from headbook.schema import MAX_DISTANCE, TOP_PAIR_SHARES
 
 SIDE = 10  # tokens on each side of a gap that are compared
 NEAR = 5  # gaps on each side among which a dip is the lowest
@@ -22,7 +22,7 @@ DECIMALS = 6
 DEPTH = 0.5  # standard deviations of a passage's gaps by which it lies below their mean
 
 
-class Places(NamedTuple):
+class TokenOrder(NamedTuple):
     """The tokens of passages that count, in order and padded.
 
     Attributes:
@@ -34,7 +34,7 @@ class Places(NamedTuple):
     there: torch.Tensor
 
     @classmethod
-    def of(cls, counted: torch.Tensor) -> "Places":
+    def of(cls, counted: torch.Tensor) -> "TokenOrder":
         """From what counts, ``(sentence, token)``, boolean."""
         there, order = counted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
         return cls(order, there.bool())
@@ -49,19 +49,19 @@ class Places(NamedTuple):
         return pad(after & self.there[:, 1:], (0, 1))
 
 
-def true_ends(places: Places, part: torch.Tensor) -> torch.Tensor:
+def true_ends(places: TokenOrder, part: torch.Tensor) -> torch.Tensor:
     """Ends of sentences, the last one left out, by the sentence of each token."""
     part = places.take(part)
     return places.ends(part[:, 1:] != part[:, :-1])
 
 
-def after_stops(places: Places, stop: torch.Tensor) -> torch.Tensor:
+def after_stops(places: TokenOrder, stop: torch.Tensor) -> torch.Tensor:
     """An end after every ``.``, ``!`` and ``?``; after the last one of several in a row."""
     stop = places.take(stop)
     return places.ends(stop[:, :-1] & ~stop[:, 1:])
 
 
-def even(places: Places, true: torch.Tensor) -> torch.Tensor:
+def even(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
     """As many ends as there are, at even distances."""
     segments = true.sum(1, keepdim=True) + 1
     tokens = places.there.sum(1, keepdim=True).clamp(1)
@@ -69,7 +69,7 @@ def even(places: Places, true: torch.Tensor) -> torch.Tensor:
     return places.ends(numbers[:, 1:] != numbers[:, :-1])
 
 
-def favoured(places: Places, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+def favoured(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
     """Of the ends after stops those whose token gets more attention than the mean token.
 
     Args:
@@ -82,7 +82,7 @@ def favoured(places: Places, stops: torch.Tensor, given: torch.Tensor) -> torch.
     return stops.unsqueeze(1) & (given > mean)
 
 
-def across(places: Places, similarity: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+def across(places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
     """Mean similarity across each gap, of up to `SIDE` tokens before with as many after.
 
     Args:
@@ -104,7 +104,7 @@ def across(places: Places, similarity: torch.Tensor, pairs: torch.Tensor) -> tor
     return sums[0] / sums[1].clamp(1)
 
 
-def dips(places: Places, scores: torch.Tensor) -> torch.Tensor:
+def dips(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
     """Gaps that are the lowest of their neighbours and well below the mean of the passage.
 
     Args:
@@ -124,7 +124,7 @@ def dips(places: Places, scores: torch.Tensor) -> torch.Tensor:
 
 
 def compare(
-    places: Places, proposed: torch.Tensor, true: torch.Tensor
+    places: TokenOrder, proposed: torch.Tensor, true: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What F1, Pk and WindowDiff are ratios of.
 
@@ -195,14 +195,14 @@ def by_distance(values: torch.Tensor) -> torch.Tensor:
 
 
 def pooled(values: torch.Tensor) -> torch.Tensor:
-    """The same over all pairs, at distances 1 to `REACH` - 1, and beyond.
+    """The same over all pairs, at distances 1 to `MAX_DISTANCE` - 1, and beyond.
 
     Returns:
         *Shape:* ``(..., REACH + 1)``.
     """
     sums = by_distance(values)
-    near = pad(sums[..., : REACH - 1], (0, max(REACH - 1 - sums.shape[-1], 0)))
-    far = sums[..., REACH - 1 :].sum(-1, keepdim=True)
+    near = pad(sums[..., : MAX_DISTANCE - 1], (0, max(MAX_DISTANCE - 1 - sums.shape[-1], 0)))
+    far = sums[..., MAX_DISTANCE - 1 :].sum(-1, keepdim=True)
     return torch.cat([sums.sum(-1, keepdim=True), near, far], -1)
 
 
@@ -229,7 +229,7 @@ def odds(
 
 
 def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The least similarity of the top shares `TOP` of each head, halfway to the next lower one.
+    """The least similarity of the top shares `TOP_PAIR_SHARES` of each head, halfway to the next lower one.
 
     Args:
         similarities: NaN where there is none. *Shape:* ``(head, pair)``.
@@ -239,8 +239,8 @@ def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
     """
     ordered = np.sort(similarities.astype(np.float64).round(DECIMALS), -1)  # NaN comes last
     known = (~np.isnan(ordered)).sum(-1)
-    found = np.full((len(TOP), len(ordered)), np.nan)
-    for number, share in enumerate(TOP.values()):
+    found = np.full((len(TOP_PAIR_SHARES), len(ordered)), np.nan)
+    for number, share in enumerate(TOP_PAIR_SHARES.values()):
         some = known > 0
         least = known - np.ceil(known * share).astype(np.int64)
         heads = np.arange(len(ordered))[some]
@@ -257,7 +257,7 @@ class TokenPairs:
         frame: the sentences.
     """
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: BatchMask) -> None:
         self.frame = frame
 
     @cached_property
@@ -300,6 +300,6 @@ class TokenPairs:
         return self.frame.queries.joined.unsqueeze(-1).to(self.frame.dtype)
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> TokenOrder:
         """The tokens that count, in order."""
-        return Places.of(self.frame.counted)
+        return TokenOrder.of(self.frame.counted)

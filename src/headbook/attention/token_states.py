@@ -6,27 +6,27 @@ from functools import cached_property
 
 import torch
 
-from headbook.model.logit_lens import Lens, Readings
-from headbook.model.vocabulary import Comparison, Vocabulary
-from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, Space, State
-from headbook.text.batch import Texts
+from headbook.model.logit_lens import LensReadings, LogitLens
+from headbook.model.vocabulary import VocabularyComparison, VocabularyEmbeddings
+from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, EmbeddingSpace, ResidualPoint
+from headbook.text.batch import PaddedTexts
 
 NEIGHBOURS = 10  # nearest entries that are kept of each state
 AROUND = 100  # nearest entries that are followed from layer to layer
 
 # The neighbours that tokens had one layer earlier, by space and kind of state.
-Earlier = dict[tuple[Space, State], torch.Tensor]
+Earlier = dict[tuple[EmbeddingSpace, ResidualPoint], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class LensContext:
     """The head's view of a batch.
 
     Attributes:
         final: what leaves the last layer. *Shape:* ``(sentence, token, width)``.
     """
 
-    lens: Lens
+    lens: LogitLens
     final: torch.Tensor
 
 
@@ -47,15 +47,15 @@ class TokenStates:
 
     states: torch.Tensor
     input: torch.Tensor
-    texts: Texts
-    vocabulary: Vocabulary | None = None
-    kinds: Sequence[State] = ()
+    texts: PaddedTexts
+    vocabulary: VocabularyEmbeddings | None = None
+    kinds: Sequence[ResidualPoint] = ()
     earlier: Earlier = field(default_factory=dict)
     near: int = NEIGHBOURS
-    outlook: Outlook | None = None
-    _compared: dict[Space, Comparison] = field(default_factory=dict)
+    outlook: LensContext | None = None
+    _compared: dict[EmbeddingSpace, VocabularyComparison] = field(default_factory=dict)
 
-    def compared(self, space: Space) -> Comparison:
+    def compared(self, space: EmbeddingSpace) -> VocabularyComparison:
         """The states beside every original encoding; made once for each space."""
         assert self.vocabulary is not None
         if space not in self._compared:
@@ -69,7 +69,7 @@ class TokenStates:
         assert self.vocabulary is not None
         return min(self.near, len(self.vocabulary.embedding))
 
-    def kept(self, space: Space) -> torch.Tensor:
+    def kept(self, space: EmbeddingSpace) -> torch.Tensor:
         """Share of the neighbours one layer earlier, in the same kind of state, that are still.
 
         Before the first layer comes the input. Layers must come in order, each once. *Shape:*
@@ -83,15 +83,15 @@ class TokenStates:
             self.earlier[space, kind] = ids
         return self._masked(torch.stack(shares))
 
-    def _at_input(self, space: Space) -> torch.Tensor:
+    def _at_input(self, space: EmbeddingSpace) -> torch.Tensor:
         """The neighbours of the tokens as they enter layer 0. *Shape:* ``(sentence, token, k)``."""
         assert self.vocabulary is not None
-        if (space, State.INPUT) not in self.earlier:
+        if (space, ResidualPoint.INPUT) not in self.earlier:
             comparison = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
-            self.earlier[space, State.INPUT] = comparison.ids[0]
-        return self.earlier[space, State.INPUT]
+            self.earlier[space, ResidualPoint.INPUT] = comparison.ids[0]
+        return self.earlier[space, ResidualPoint.INPUT]
 
-    def shared(self, space: Space) -> torch.Tensor:
+    def shared(self, space: EmbeddingSpace) -> torch.Tensor:
         """Share of the neighbours that another token of the sentence has, too; see `partners`.
 
         *Shape:* ``(state, sentence, token)``; NaN where there is no other.
@@ -109,7 +109,7 @@ class TokenStates:
         return self._masked(self.states.new_full(self.states.shape[:3], share))
 
     @cached_property
-    def readings(self) -> Readings:
+    def readings(self) -> LensReadings:
         """The states through the language-model head."""
         assert self.outlook is not None
         return self.outlook.lens.read(self.states, self.outlook.final, self.texts, NEIGHBOURS)
@@ -124,7 +124,7 @@ def common(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     return (both[..., 1:] == both[..., :-1]).sum(-1).double() / some.shape[-1]
 
 
-def partners(texts: Texts) -> torch.Tensor:
+def partners(texts: PaddedTexts) -> torch.Tensor:
     """For each token the place of another one of its sentence, at random; -1 where there is none.
 
     Tokens are taken as many places further on as the sum of the sentence's ids says, special
@@ -141,7 +141,7 @@ def partners(texts: Texts) -> torch.Tensor:
     return found
 
 
-def classes(texts: Texts) -> torch.Tensor:
+def classes(texts: PaddedTexts) -> torch.Tensor:
     """Which token belongs to which of `CLASSES`. *Shape:* ``(sentence, token, class)``.
 
     ``all`` are the tokens that stand for text; special tokens are a class of their own.

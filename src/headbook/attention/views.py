@@ -1,7 +1,7 @@
 """What a metric sees of a layer: raw, sink masked, or sink masked and renormalised.
 
 Metrics ask for sums: of rows, of columns, along diagonals, over chosen pairs, over words. They are
-taken for all views at once; `Maps` holds what they share.
+taken for all views at once; `AttentionMaps` holds what they share.
 """
 
 from abc import ABC, abstractmethod
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import torch
 
-from headbook.attention.maps import Maps
-from headbook.attention.masks import Frame, Pairs, Scope
-from headbook.memory import Memo
+from headbook.attention.maps import AttentionMaps
+from headbook.attention.masks import BatchMask, QueryKeyPairs, ViewMask
+from headbook.memory import CachedByFunction
 from headbook.model import attention_hook
-from headbook.schema import DROPPED, Stack, View
-from headbook.text.batch import Batch, Texts
+from headbook.schema import MAX_SINK_MASS, AttentionStack, SinkView
+from headbook.text.batch import Batch, PaddedTexts
 
 
 class Strongest(NamedTuple):
@@ -29,7 +29,7 @@ class Strongest(NamedTuple):
     key: torch.Tensor
 
 
-class LayerAttention(Memo, ABC):
+class LayerAttention(CachedByFunction, ABC):
     """One layer of one stack over a batch of sentences, in one view.
 
     Attributes:
@@ -39,9 +39,9 @@ class LayerAttention(Memo, ABC):
             over all sentences several layers are measured together, their heads side by side.
     """
 
-    def __init__(self, scope: Scope, maps: Maps) -> None:
+    def __init__(self, scope: ViewMask, maps: AttentionMaps) -> None:
         self.scope, self.maps = scope, maps
-        self.frame: Frame = scope.frame
+        self.frame: BatchMask = scope.frame
         self._made = {}
 
     @property
@@ -89,7 +89,7 @@ class LayerAttention(Memo, ABC):
         """
 
     @abstractmethod
-    def on(self, pairs: Pairs) -> torch.Tensor:
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """Mass on chosen pairs, by measure. *Shape:* ``(sentence, head, measure)``."""
 
     @property
@@ -174,7 +174,7 @@ class _Raw(LayerAttention):
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 0]
 
-    def on(self, pairs: Pairs) -> torch.Tensor:
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[0]
 
 
@@ -205,7 +205,7 @@ class _Nosink(LayerAttention):
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 1]
 
-    def on(self, pairs: Pairs) -> torch.Tensor:
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[1]
 
 
@@ -232,7 +232,7 @@ class _Renorm(LayerAttention):
     @cached_property
     def trusted(self) -> torch.Tensor:
         """The rows that have not lost almost all of their mass to the sink, either."""
-        return super().trusted * (self.sink_mass <= DROPPED)
+        return super().trusted * (self.sink_mass <= MAX_SINK_MASS)
 
     @cached_property
     def received_both(self) -> torch.Tensor:
@@ -244,21 +244,26 @@ class _Renorm(LayerAttention):
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 2]
 
-    def on(self, pairs: Pairs) -> torch.Tensor:
+    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[2]
 
 
-def layer_attentions(scopes: Mapping[View, Scope], maps: Maps) -> dict[View, LayerAttention]:
+def layer_attentions(
+    scopes: Mapping[SinkView, ViewMask], maps: AttentionMaps
+) -> dict[SinkView, LayerAttention]:
     """One layer's attention in every view."""
     return {
-        View.RAW: _Raw(scopes[View.RAW], maps),
-        View.NOSINK: _Nosink(scopes[View.NOSINK], maps),
-        View.RENORM: _Renorm(scopes[View.RENORM], maps),
+        SinkView.RAW: _Raw(scopes[SinkView.RAW], maps),
+        SinkView.NOSINK: _Nosink(scopes[SinkView.NOSINK], maps),
+        SinkView.RENORM: _Renorm(scopes[SinkView.RENORM], maps),
     }
 
 
 def seen(
-    attention: attention_hook.Attention, stack: Stack, queries: Texts, keys: Texts
+    attention: attention_hook.AttentionCall,
+    stack: AttentionStack,
+    queries: PaddedTexts,
+    keys: PaddedTexts,
 ) -> torch.Tensor:
     """What each query may look at, by the mask that the model applied.
 
@@ -275,31 +280,35 @@ def seen(
     return open_ & keys.valid[:, None, :]
 
 
-class Scopes:
+class ViewMasks:
     """The scopes of a batch, made once for all layers that share a mask."""
 
-    def __init__(self, batch: Batch, stacks: Mapping[str, Stack]) -> None:
+    def __init__(self, batch: Batch, stacks: Mapping[str, AttentionStack]) -> None:
         self._batch, self._stacks = batch, stacks
-        self._known: dict[tuple[str, int], dict[View, Scope]] = {}
+        self._known: dict[tuple[str, int], dict[SinkView, ViewMask]] = {}
         self._masks: list[torch.Tensor | None] = []  # kept, so that no id is used twice
-        self._last: tuple[attention_hook.Attention, dict[View, LayerAttention]] | None = None
+        self._last: tuple[attention_hook.AttentionCall, dict[SinkView, LayerAttention]] | None = (
+            None
+        )
 
-    def get(self, name: str, attention: attention_hook.Attention) -> dict[View, Scope]:
+    def get(self, name: str, attention: attention_hook.AttentionCall) -> dict[SinkView, ViewMask]:
         """The scopes of one attention call, by view; the same object for the same mask."""
         key = (name, id(attention.mask))
         if key not in self._known:
             stack = self._stacks[name]
             queries, keys = self._batch.texts[stack.queries], self._batch.texts[stack.keys]
-            frame = Frame(stack, queries, keys, seen(attention, stack, queries, keys))
-            self._known[key] = {view: Scope(frame, view) for view in View}
+            frame = BatchMask(stack, queries, keys, seen(attention, stack, queries, keys))
+            self._known[key] = {view: ViewMask(frame, view) for view in SinkView}
             self._masks.append(attention.mask)
         return self._known[key]
 
-    def views(self, name: str, attention: attention_hook.Attention) -> dict[View, LayerAttention]:
+    def views(
+        self, name: str, attention: attention_hook.AttentionCall
+    ) -> dict[SinkView, LayerAttention]:
         """One attention call in every view; the same objects until another one is asked for."""
         if self._last is None or self._last[0] is not attention:
             self._last = None  # before its sums are there twice
             scopes = self.get(name, attention)
-            maps = Maps(scopes[View.NOSINK], attention)
+            maps = AttentionMaps(scopes[SinkView.NOSINK], attention)
             self._last = attention, layer_attentions(scopes, maps)
         return self._last[1]

@@ -21,27 +21,27 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats
 from headbook.analysis.trees import NO_HEAD
 from headbook.attention.surface_rules import strongest_words
-from headbook.schema import RELATIONS, UPOS, Scheme
+from headbook.schema import RELATIONS, UPOS, AnnotationScheme
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Frame, Scope
+    from headbook.attention.masks import BatchMask, ViewMask
     from headbook.attention.views import LayerAttention
-    from headbook.text.batch import Texts
+    from headbook.text.batch import PaddedTexts
 
 
-LABELS = Scheme().labels
+LABELS = AnnotationScheme().labels
 # What can be asked of a word, as bits.
-LOOKS = 1  # it sees another word
+HAS_OTHERS = 1  # it sees another word
 SEEN = 2  # others see it
 TO_HEAD = 4  # it has a head, which it sees
 TO_DEPENDENT = 8  # it has a head, which sees it
 FAR = 3  # words apart: what is no matter of neighbourhood
 
 
-class Asked(NamedTuple):
+class RelationQueries(NamedTuple):
     """The words that are asked for, and whom.
 
     Attributes:
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
     far: "torch.Tensor"
 
 
-def asked(scope: "Scope") -> Asked:
+def asked(scope: "ViewMask") -> RelationQueries:
     """What can be asked of a batch's sentences."""
     texts, dtype = scope.frame.queries, scope.frame.dtype
     head = texts.by_word(texts.head, NO_HEAD)
@@ -80,7 +80,7 @@ def asked(scope: "Scope") -> Asked:
     far = labels & ((head - words).abs() >= FAR).unsqueeze(-1)
     present = numbers.tolist()
     given = [*present, *(len(texts.scheme.relations) + number for number in present)]
-    return Asked(head, given, labels.to(dtype), far.to(dtype))
+    return RelationQueries(head, given, labels.to(dtype), far.to(dtype))
 
 
 def found(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -97,7 +97,7 @@ def found(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
 
 
 def hits(layer: "LayerAttention") -> "torch.Tensor":
-    """Words that are found, by label. *Shape:* ``(sentence, head, given)``; see `Asked`."""
+    """Words that are found, by label. *Shape:* ``(sentence, head, given)``; see `RelationQueries`."""
     return _counted(layer, layer.scope.once(asked).labels)
 
 
@@ -115,11 +115,11 @@ def _counted(layer: "LayerAttention", labels: "torch.Tensor") -> "torch.Tensor":
     return counts
 
 
-def chance(scope: "Scope", labels: "torch.Tensor") -> "torch.Tensor":
+def chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor":
     """What a look at any other visible word alike would find. *Shape:* ``(sentence, 1, given)``.
 
     Args:
-        labels: of `Asked`, all or far ones only.
+        labels: of `RelationQueries`, all or far ones only.
     """
     questions, half = scope.once(asked), labels.shape[-1] // 2
     words = questions.head.new_tensor(range(questions.head.shape[1]))
@@ -132,7 +132,7 @@ def chance(scope: "Scope", labels: "torch.Tensor") -> "torch.Tensor":
     return counts
 
 
-def asked_of_words(scope: "Scope") -> "torch.Tensor":
+def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
     """Return what can be asked of each word, as bits.
 
     *Shape:* ``(sentence, word)``.
@@ -143,19 +143,19 @@ def asked_of_words(scope: "Scope") -> "torch.Tensor":
     labels = scope.once(asked).labels
     half = labels.shape[-1] // 2
     up, down = (part.any(-1) for part in (labels[..., :half] > 0, labels[..., half:] > 0))
-    return LOOKS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down
+    return HAS_OTHERS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down
 
 
 Table = Callable[[Any], Any]  # which pairs: (sentence, query, key), boolean
 
 
-def same_token(frame: "Frame") -> "torch.Tensor":
+def same_token(frame: "BatchMask") -> "torch.Tensor":
     """The key is an earlier place of the query's token."""
     same = frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]
     return same & (frame.offset < 0) & frame.seen & _ordinary(frame)
 
 
-def after_same_token(frame: "Frame") -> "torch.Tensor":
+def after_same_token(frame: "BatchMask") -> "torch.Tensor":
     """The key comes after an earlier place of the query's token."""
     earlier = frame.once(same_token)
     after = earlier.new_zeros(earlier.shape)
@@ -163,12 +163,12 @@ def after_same_token(frame: "Frame") -> "torch.Tensor":
     return after & frame.seen
 
 
-def previous(frame: "Frame") -> "torch.Tensor":
+def previous(frame: "BatchMask") -> "torch.Tensor":
     """The key stands just before the query."""
     return (frame.offset == -1) & frame.seen & _ordinary(frame)
 
 
-def _ordinary(frame: "Frame") -> "torch.Tensor":
+def _ordinary(frame: "BatchMask") -> "torch.Tensor":
     return ~frame.keys.special[:, None, :]
 
 
@@ -183,7 +183,7 @@ def on_pairs(layer: "LayerAttention", table: Table) -> "tuple[torch.Tensor, torc
 def pairs_of(table: Table) -> Table:
     """What makes pairs of a table: the same function each time, by which frames remember them."""
 
-    def pairs(frame: "Frame") -> Any:
+    def pairs(frame: "BatchMask") -> Any:
         return frame.pairs([frame.once(table)])
 
     return pairs
@@ -216,7 +216,7 @@ class WordTrees(NamedTuple):
     lengths: Indices
 
 
-def word_trees(scope: "Scope") -> WordTrees:
+def word_trees(scope: "ViewMask") -> WordTrees:
     """The words and gold trees of a batch; see `WordTrees`."""
     texts = scope.frame.queries
     heads = texts.by_word(texts.head, NO_HEAD).cpu().numpy()
@@ -267,7 +267,7 @@ def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
         yield part, _rounded(table * (inside[..., None] & inside[:, :, None]))
 
 
-def _kept(texts: "Texts") -> Flags:
+def _kept(texts: "PaddedTexts") -> Flags:
     """Words that have a token and are no punctuation, by their tag or, without one, relation."""
     word, tag, relation = (
         texts.by_word(values, NO_WORD).cpu().numpy()

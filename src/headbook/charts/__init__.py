@@ -2,13 +2,13 @@
 
 from headbook.charts.attention import (
     AttentionLine,
-    Bar,
+    OffsetBar,
     attention_lines,
     attention_map,
     offset_profile,
 )
 from headbook.charts.drawing import Drawing
-from headbook.charts.figure import Figure, Picture, columnar, unchecked
+from headbook.charts.figure import Drawable, Figure, columnar, unchecked
 from headbook.charts.heads import head_points, heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
@@ -26,10 +26,10 @@ from headbook.charts.tokens import occurrence_paths
 __all__ = [
     "Arc",
     "AttentionLine",
-    "Bar",
+    "Drawable",
     "Drawing",
     "Figure",
-    "Picture",
+    "OffsetBar",
     "arc_diagram",
     "attention_lines",
     "attention_map",

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import Chart, drawn, finished, on_demand
+from headbook.charts.figure import ChartSpec, drawn, finished, on_demand
 from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp
 
 CELL = 26  # pixels of a head in the map
@@ -20,7 +20,7 @@ TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 @on_demand
-def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
+def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> ChartSpec:
     """One number for each head; a line across those that are estimated.
 
     Args:
@@ -63,7 +63,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
 
 
 @on_demand
-def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
+def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
     """A point for each head that has two numbers, beside the line where both are equal.
 
     Args:
@@ -94,7 +94,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
 
 
 @on_demand
-def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
+def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
     """Change of a target against the share of heads that is removed.
 
     Args:

@@ -212,7 +212,7 @@ PROFILE_TICKS = 5  # at most, above 0
 SMALL, TITLE = 11, 12  # letters
 
 
-class Bar(NamedTuple):
+class OffsetBar(NamedTuple):
     """One offset: its share, the ends of its interval, and the share of uniform attention."""
 
     offset: int
@@ -232,7 +232,7 @@ class Bar(NamedTuple):
         )
 
 
-def offset_profile(name: str, caption: str, bars: Sequence[Bar]) -> Drawing:
+def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawing:
     """Share of attention by offset with its interval, that of uniform attention as a line.
 
     Args:
@@ -251,7 +251,7 @@ def _step(most: float) -> float:
     return next(step * ten for step in STEPS if step * ten * PROFILE_TICKS >= most * (1 - 1e-9))
 
 
-def _x(bars: Sequence[Bar], place: float) -> float:
+def _x(bars: Sequence[OffsetBar], place: float) -> float:
     return LEFT + WIDTH * place / len(bars)
 
 
@@ -259,7 +259,7 @@ def _y(value: float, top: float) -> float:
     return TOP + HEIGHT * (1 - value / top)
 
 
-def _axes(bars: Sequence[Bar], step: float, top: float) -> Iterator[str]:
+def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
     """Lines, numbers and titles."""
     for tick in range(round(top / step) + 1):
         y = _y(tick * step, top)
@@ -279,7 +279,7 @@ def _axes(bars: Sequence[Bar], step: float, top: float) -> Iterator[str]:
     yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{turned}</g>'
 
 
-def _bars(bars: Sequence[Bar], top: float) -> Iterator[str]:
+def _bars(bars: Sequence[OffsetBar], top: float) -> Iterator[str]:
     """Bars that say their numbers, then the lines of all intervals as one shape."""
     width, lines = WIDTH / len(bars) * PROFILE_BAR, ""
     yield f'<g fill="{BLUE}">'
@@ -298,7 +298,7 @@ def _bars(bars: Sequence[Bar], top: float) -> Iterator[str]:
     yield f'<path d="{lines}" stroke="{INK}" stroke-width="1.2" pointer-events="none"/>'
 
 
-def _uniform(bars: Sequence[Bar], top: float) -> str:
+def _uniform(bars: Sequence[OffsetBar], top: float) -> str:
     """A step for each offset."""
     line = "".join(
         f"M{_x(bars, index):.1f} {_y(bar.uniform, top):.1f}H{_x(bars, index + 1):.1f}"

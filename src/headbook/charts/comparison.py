@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.charts.figure import (
     LAYER_NAMES,
-    Chart,
+    ChartSpec,
     choices_of,
     chosen_rows,
     drawn,
@@ -43,7 +43,7 @@ PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCou
 @on_demand
 def side_maps(
     rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
-) -> Chart:
+) -> ChartSpec:
     """One number for each head of two models, side by side on one scale.
 
     Args:
@@ -67,7 +67,9 @@ def side_maps(
 
 
 @on_demand
-def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]) -> Chart:
+def difference_map(
+    rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]
+) -> ChartSpec:
     """What the second model has more; a star where that is supported, pale where not.
 
     Args:
@@ -93,7 +95,7 @@ def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str
 
 
 @on_demand
-def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> Chart:
+def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> ChartSpec:
     """A point for each head: its number in the first model against that in the second.
 
     Hollow where the difference is not supported; the line is where both are the same.
@@ -133,7 +135,7 @@ def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
 
 
 @on_demand
-def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Chart:
+def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> ChartSpec:
     """A number for every two layers: those of the first model run down, of the second across.
 
     Args:
@@ -153,7 +155,7 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Ch
 
 
 @on_demand
-def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """Heads of two models over relative depth: a point each, median and middle half by layer.
 
     Args:
@@ -174,7 +176,7 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
 
 
 @on_demand
-def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """One number for each layer of two models, with intervals.
 
     Args:
@@ -191,7 +193,7 @@ def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Ch
 
 
 @on_demand
-def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """What the second model has more in each layer; hollow where that is not supported.
 
     Args:

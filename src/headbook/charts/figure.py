@@ -36,7 +36,7 @@ def checks() -> bool:
 Given = ParamSpec("Given")
 
 
-class Picture(Protocol):
+class Drawable(Protocol):
     """What files are written of: a `Figure`, or a `Drawing`."""
 
     @property
@@ -56,7 +56,7 @@ class Picture(Protocol):
         """What it shows, in full precision; None where no file of it is written."""
 
 
-class Chart(NamedTuple):
+class ChartSpec(NamedTuple):
     """What is behind a figure.
 
     Attributes:
@@ -83,10 +83,10 @@ class Figure:
 
     name: str
     caption: str
-    make: Callable[[], Chart]
+    make: Callable[[], ChartSpec]
 
     @cached_property
-    def _chart(self) -> Chart:
+    def _chart(self) -> ChartSpec:
         return self.make()
 
     @property
@@ -101,7 +101,7 @@ class Figure:
 
     @property
     def rows(self) -> pd.DataFrame | None:
-        """What the picture shows, as in `Chart`."""
+        """What the picture shows, as in `ChartSpec`."""
         return self._chart.rows
 
     def forget(self) -> None:
@@ -119,7 +119,7 @@ class Figure:
         return svg_of(still(self.spec), self.name, self.caption)
 
 
-def on_demand(make: Callable[Given, Chart]) -> Callable[Concatenate[str, str, Given], Figure]:
+def on_demand(make: Callable[Given, ChartSpec]) -> Callable[Concatenate[str, str, Given], Figure]:
     """Let a function that makes a chart give a figure that makes it when it is asked for.
 
     The figure's name and caption stand before the other arguments.
@@ -160,7 +160,9 @@ def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return rows[chosen].reset_index(drop=True)
 
 
-def finished(chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True) -> Chart:
+def finished(
+    chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True
+) -> ChartSpec:
     """An Altair chart in the site's style.
 
     Args:
@@ -180,7 +182,7 @@ def finished(chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool 
     spec |= {"background": None, "config": config()}
     if named:
         spec["datasets"] = {each: records(table) for each, table in named.values()}
-    return Chart(spec, interactive, rows)
+    return ChartSpec(spec, interactive, rows)
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:

@@ -14,14 +14,14 @@ import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
 from headbook.charts.drawing import INK, Drawing, drawing, written
-from headbook.charts.figure import Chart, drawn, finished, on_demand
+from headbook.charts.figure import ChartSpec, drawn, finished, on_demand
 from headbook.charts.layers import (
     COLOURS,
     HEIGHT,
     LABELS,
     SMALL,
     WIDTH,
-    Axis,
+    CurveAxis,
     apart,
     axes,
     x_of,
@@ -37,7 +37,7 @@ WIDE, HIGH = 200, 40  # of a small line, in its own units
 QUARTERS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
 
 
-def step_axis(steps: Ints, *, named: bool) -> Axis:
+def step_axis(steps: Ints, *, named: bool) -> CurveAxis:
     """The axis of steps.
 
     Args:
@@ -50,7 +50,7 @@ def step_axis(steps: Ints, *, named: bool) -> Axis:
     for place, step in [*zip(places, steps.tolist(), strict=True)][-2::-1]:
         if labels[-1][0] - place >= CLOSE or (place == 0 and labels[-1][0] >= FIRST):
             labels.append((place, f"{step:,}"))
-    return Axis(places, names, labels[::-1], apart=named and int(steps[0]) == 0)
+    return CurveAxis(places, names, labels[::-1], apart=named and int(steps[0]) == 0)
 
 
 def _places(steps: Ints, *, named: bool) -> list[float]:
@@ -64,7 +64,9 @@ def _places(steps: Ints, *, named: bool) -> list[float]:
     return [*([0.0] if steps[0] == 0 else []), *map(float, places)]
 
 
-def spark(values: Floats, axis: Axis, ends: tuple[float, float], turn: int | None = None) -> str:
+def spark(
+    values: Floats, axis: CurveAxis, ends: tuple[float, float], turn: int | None = None
+) -> str:
     """One number over steps as a hairline, as wide as its place on the page.
 
     Args:
@@ -94,7 +96,7 @@ def step_areas(
     *,
     parts: Sequence[tuple[str, str]],
     texts: Sequence[str],
-    axis: Axis,
+    axis: CurveAxis,
 ) -> Drawing:
     """Shares of a whole, stacked, over steps.
 
@@ -122,7 +124,7 @@ def step_areas(
     return drawing(name, caption, WIDTH, HEIGHT, drawn)
 
 
-def _area(low: Floats, high: Floats, axis: Axis) -> str:
+def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
     """The shape of one part; a bar of its own where the first step stands apart."""
     first = 1 if axis.apart else 0
     x = [*map(x_of, axis.places)]
@@ -133,7 +135,7 @@ def _area(low: Floats, high: Floats, axis: Axis) -> str:
     return f"{bar}M{'L'.join([*over, *under])}z"
 
 
-def _rules(axis: Axis) -> Iterator[str]:
+def _rules(axis: CurveAxis) -> Iterator[str]:
     """Hairlines at the steps that were looked at: areas between them are drawn, not measured."""
     ends = y_of(1, (0.0, 1.0)), y_of(0, (0.0, 1.0))
     inner = axis.places[1:-1]
@@ -157,8 +159,8 @@ OTHERS = "other heads"
 
 @on_demand
 def head_steps(
-    rows: pd.DataFrame, *, title: str, axis: Axis, share: bool, named: Sequence[str]
-) -> Chart:
+    rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
+) -> ChartSpec:
     """A line for each head; some have a colour, and the one under the pointer stands out.
 
     Args:
@@ -206,7 +208,7 @@ def head_steps(
     return finished(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT), table)
 
 
-def _ticks(axis: Axis) -> Any:
+def _ticks(axis: CurveAxis) -> Any:
     """The axis of steps, written by hand: no scale of Vega's has it."""
     names = " : ".join(f"abs(datum.value - {p:.4f}) < 0.0005 ? '{t}'" for p, t in axis.labels)
     values = [round(place, 4) for place, _ in axis.labels]

@@ -20,7 +20,7 @@ from headbook.charts.drawing import INK, Drawing, drawing, written
 from headbook.charts.figure import (
     PLAIN,
     SHARE,
-    Chart,
+    ChartSpec,
     _places,
     choices_of,
     chosen_rows,
@@ -153,7 +153,7 @@ def heat_map(
     domain: tuple[float, float],
     show: dict[str, str],
     share: bool = False,
-) -> Chart:
+) -> ChartSpec:
     """One number for each head: rows are layers, columns are heads.
 
     Args:
@@ -194,7 +194,7 @@ COLUMNS = 3  # layers side by side, at most
 
 
 @on_demand
-def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
+def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
     """Stacked bars, one a head, a panel for each layer.
 
     Args:
@@ -255,7 +255,7 @@ AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
 @on_demand
-def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
+def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> ChartSpec:
     """A point for every head, coloured by layer.
 
     Args:
@@ -319,7 +319,7 @@ NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
 @on_demand
-def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
+def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> ChartSpec:
     """Points coloured by layer, a panel for each view, all on one scale.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.drawing import Drawing, drawing, guessed_width, written
-from headbook.charts.figure import LAYER_NAMES, Chart, drawn, finished, on_demand
+from headbook.charts.figure import LAYER_NAMES, ChartSpec, drawn, finished, on_demand
 from headbook.charts.theme import BLUE, DARK_DIVERGING, DIVERGING, GREY, ORANGE, letters_on, ramp
 
 LETTER, WIDE = 6.9, 12.0  # pixels of a letter, of an East Asian one
@@ -18,7 +18,7 @@ GAP = 14.0  # between words
 MARGIN = 8.0
 LEVEL = 17.0  # from one arc to the next above it
 STEP = 8.0  # the same for brackets
-ROOM = 7.0  # between a word and its lines
+WORD_GAP = 7.0  # between a word and its lines
 TEXT = 12  # size of letters: 9 points
 THICKEST = 7.0  # line of weight 1
 
@@ -45,14 +45,14 @@ def arc_diagram(
     """Words in a row, one set of arcs above and one below."""
     centres = _centres(words, above)
     tops = [_levels([(a.start, a.end) for a in arcs]) for arcs in (above, below)]
-    heights = [ROOM + LEVEL * max(levels, default=0) for levels in tops]
+    heights = [WORD_GAP + LEVEL * max(levels, default=0) for levels in tops]
     base = MARGIN + heights[0] + TEXT
     parts = [*_words(words, centres, base)]
     places = (base - TEXT - 2, -1), (base + 6, 1)
     for arcs, levels, (start, direction) in zip((above, below), tops, places, strict=True):
         # What stands out is drawn last, over the rest.
         for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
-            parts += _arc(arc, centres, start, direction * (ROOM + LEVEL * level))
+            parts += _arc(arc, centres, start, direction * (WORD_GAP + LEVEL * level))
     parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
     return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
@@ -73,7 +73,7 @@ def bracket_diagram(
     centres = _centres(words, ())
     both = {*above} & {*below}
     tops = [_levels(brackets, inside=True) for brackets in (above, below)]
-    heights = [ROOM + STEP * max(levels, default=0) for levels in tops]
+    heights = [WORD_GAP + STEP * max(levels, default=0) for levels in tops]
     base = MARGIN + heights[0] + TEXT
     parts = [*_words(words, centres, base)]
     places = (base - TEXT - 2, -1), (base + 6, 1)
@@ -168,7 +168,7 @@ WIDTH = 1040  # pixels that a map of all heads may take
 
 
 @on_demand
-def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
+def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
     """Parts of speech by layer, a panel for each way of looking.
 
     Args:
@@ -190,7 +190,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
 
 
 @on_demand
-def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
+def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> ChartSpec:
     """Parts of speech by head, a gap between layers.
 
     Args:
@@ -290,7 +290,7 @@ PALE = 0.35  # opacity of what is not supported
 @on_demand
 def relation_layers(
     rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
-) -> Chart:
+) -> ChartSpec:
     """Margins of the best heads by layer, a panel for each direction.
 
     Args:

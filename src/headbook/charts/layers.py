@@ -22,7 +22,7 @@ from headbook.charts.figure import (
     NAMED,
     SHARE,
     UNIFORM,
-    Chart,
+    ChartSpec,
     choices_of,
     chosen_rows,
     drawn,
@@ -46,7 +46,7 @@ COLOURS = (ORANGE, BLUE, GREEN, PURPLE)
 Ends = tuple[float, float]
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """One curve.
 
     Attributes:
@@ -65,7 +65,7 @@ class Line(NamedTuple):
     dashed: bool = False
 
 
-class Axis(NamedTuple):
+class CurveAxis(NamedTuple):
     """The horizontal axis.
 
     Attributes:
@@ -84,7 +84,7 @@ class Axis(NamedTuple):
 def layer_lines(
     name: str,
     caption: str,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
     layers: Sequence[int],
     ends: Ends,
@@ -102,9 +102,9 @@ def layer_lines(
 def curves(
     name: str,
     caption: str,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
-    axis: Axis,
+    axis: CurveAxis,
     ends: Ends,
     ticks: Sequence[tuple[float, str]],
 ) -> Drawing:
@@ -117,7 +117,7 @@ def curves(
     return drawing(name, caption, WIDTH, HEIGHT, parts)
 
 
-def _of_layers(layers: Sequence[int]) -> Axis:
+def _of_layers(layers: Sequence[int]) -> CurveAxis:
     size = len(layers)
     places = [place / (size - 1) for place in range(size)] if size > 1 else [0.5] * size
     every = -(-size // 8)
@@ -126,10 +126,10 @@ def _of_layers(layers: Sequence[int]) -> Axis:
         for n, layer in enumerate(layers)
         if n % every == 0
     ]
-    return Axis(places, [f"layer {layer}" for layer in layers], labels)
+    return CurveAxis(places, [f"layer {layer}" for layer in layers], labels)
 
 
-def _inks(lines: Sequence[Line]) -> Iterator[str]:
+def _inks(lines: Sequence[Curve]) -> Iterator[str]:
     colours = iter(COLOURS)
     for line in lines:
         yield GREY if line.dashed else next(colours)
@@ -146,7 +146,7 @@ def y_of(value: float, ends: Ends) -> float:
     return TOP + (HEIGHT - BELOW - TOP) * (high - value) / (high - low)
 
 
-def axes(axis: Axis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
+def axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
     """Both axes of a picture of curves."""
     for value, text in ticks:
         y = y_of(value, ends)
@@ -156,7 +156,7 @@ def axes(axis: Axis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator
         yield written(label, x_of(place), HEIGHT - 8, SMALL)
 
 
-def _line(line: Line, ink: str, ends: Ends, axis: Axis) -> Iterator[str]:
+def _line(line: Curve, ink: str, ends: Ends, axis: CurveAxis) -> Iterator[str]:
     there = [n for n, value in enumerate(line.values) if not np.isnan(value)]
     x, joined = [*map(x_of, axis.places)], [n for n in there if n or not axis.apart]
     known = [n for n in joined if not np.isnan(line.low[n])]
@@ -176,7 +176,7 @@ def _line(line: Line, ink: str, ends: Ends, axis: Axis) -> Iterator[str]:
             yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
 
 
-def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[str]:
+def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[str]:
     known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
     last = {n: int(places[-1]) for n, places in known.items() if len(places)}
     wanted = [(y_of(float(lines[n].values[position]), ends), n) for n, position in last.items()]
@@ -202,7 +202,7 @@ def apart(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
 @on_demand
 def layer_curve(
     rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
-) -> Chart:
+) -> ChartSpec:
     """One number for each layer with its interval, beside a control.
 
     Args:
@@ -260,7 +260,7 @@ NUMBERED = 16  # states whose numbers have room in the matrix
 
 
 @on_demand
-def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
+def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> ChartSpec:
     """A panel for each group of numbers, a line with its interval for each number.
 
     Args:
@@ -332,7 +332,7 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
 
 
 @on_demand
-def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
+def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> ChartSpec:
     """Every two states, the first one at the upper left; numbers where they have room.
 
     Args:

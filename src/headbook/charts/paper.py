@@ -11,7 +11,7 @@ from typing import Any
 
 import vl_convert
 
-from headbook.charts.figure import Figure, Picture, still
+from headbook.charts.figure import Drawable, Figure, still
 from headbook.charts.render import svg_of
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
@@ -28,12 +28,14 @@ GRADIENT = 180  # pixels of a scale of colours in a column, at most
 SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
 RESOURCES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # entries of a PDF's dictionary
 NUMBER = re.compile(rb"\b\d+(?= 0 (?:R|obj)\b)")  # of an object of a PDF
-ROOM = re.compile(r"room(\d+)")  # the name of a layer that needs cells or a plot so wide, pixels
+NEEDED_SIZE = re.compile(
+    r"room(\d+)"
+)  # the name of a layer that needs cells or a plot so wide, pixels
 
 Spec = dict[str, Any]
 
 
-def files(picture: Picture, *, columns: bool = True) -> dict[str, bytes]:
+def files(picture: Drawable, *, columns: bool = True) -> dict[str, bytes]:
     """A picture in black on white by the ending of its name: SVG and PDF.
 
     Drawings keep their layout and are there once, as wide as the narrower one that holds them.
@@ -219,5 +221,5 @@ def _scaled(spec: Spec, factor: float) -> Spec:
 
 
 def _has_room(layer: Spec, size: float) -> bool:
-    needed = ROOM.match(layer.get("name", ""))
+    needed = NEEDED_SIZE.match(layer.get("name", ""))
     return needed is None or size >= int(needed[1])

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import INKS, LAYER_NAMES, Chart, drawn, finished, on_demand, spread
+from headbook.charts.figure import INKS, LAYER_NAMES, ChartSpec, drawn, finished, on_demand, spread
 
 HEIGHT = 200
 LINE = 13  # pixels between names
 
 
 @on_demand
-def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
+def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
     """A line for each occurrence, its name at the end.
 
     Args:

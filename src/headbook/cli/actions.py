@@ -17,20 +17,20 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from headbook.cli.terminal import Display, Patient
+from headbook.cli.terminal import Display, LossyStream
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
 from headbook.output_folder import OutputKind, check_output_folder, reserve
-from headbook.progress import Progress, Silent
-from headbook.run.arguments import ModelAt, checkpoints
-from headbook.schema import Heads
+from headbook.progress import NoProgress, Progress
+from headbook.run.arguments import ModelCheckpoint, checkpoints
+from headbook.schema import HeadCorrespondence
 from headbook.study.manifest import Manifest
 
 if TYPE_CHECKING:
     from headbook.comparison.comparison import Comparison
     from headbook.comparison.film import Film
-    from headbook.run.models import Collected
-    from headbook.site.writer import Summary
+    from headbook.run.models import CollectedPair
+    from headbook.site.writer import WrittenSite
     from headbook.study.study import Study
 
 
@@ -104,8 +104,8 @@ def _check_apart(out: Path, inputs: Sequence[str]) -> None:
 def progress_of(config: Config) -> AbstractContextManager[Progress]:
     """Return a context in which the progress of a command is shown, unless ``--quiet`` is set."""
     if config.quiet:
-        return nullcontext(Silent())
-    return Display(Console(file=cast("IO[str]", Patient(sys.stderr))), verbose=config.verbose)
+        return nullcontext(NoProgress())
+    return Display(Console(file=cast("IO[str]", LossyStream(sys.stderr))), verbose=config.verbose)
 
 
 def collect(
@@ -151,7 +151,7 @@ def collect_pair(
     *,
     trained: bool,
     floor: bool = True,
-) -> "Collected":
+) -> "CollectedPair":
     """Both studies, and what tells how much their differences mean."""
     _check(inputs, config, *models)
     _load_torch(config)
@@ -165,8 +165,8 @@ def collect_pair(
 
 
 def compare(
-    given: "Sequence[Any]", heads: Heads, config: Config, *, floor: bool = True
-) -> "Summary":
+    given: "Sequence[Any]", heads: HeadCorrespondence, config: Config, *, floor: bool = True
+) -> "WrittenSite":
     """Compare, and draw the site; see `compared`."""
     from headbook.site.sites import render_comparison  # noqa: PLC0415 - see above
 
@@ -178,11 +178,13 @@ def compare(
         )
 
 
-def compared(given: "Sequence[Any]", heads: Heads, *, floor: bool = True) -> "Comparison":
+def compared(
+    given: "Sequence[Any]", heads: HeadCorrespondence, *, floor: bool = True
+) -> "Comparison":
     """Compare two models.
 
     Args:
-        given: what `Collected` holds; studies or their folders.
+        given: what `CollectedPair` holds; studies or their folders.
         floor: whether the first model in another number format gives rounding floors.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
@@ -210,7 +212,7 @@ def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for `compared`
     from headbook.comparison import film as films  # noqa: PLC0415 - see above
 
-    return films.film([films.Shot(name, make) for name, make in studies.items()])
+    return films.film([films.FilmedCheckpoint(name, make) for name, make in studies.items()])
 
 
 def collect_film(
@@ -228,7 +230,7 @@ def collect_film(
     _load_torch(config)
     from headbook.run.models import study_at  # noqa: PLC0415 - see above
 
-    def made(at: ModelAt, place: int) -> "Study":
+    def made(at: ModelCheckpoint, place: int) -> "Study":
         with progress_of(config) as progress:
             progress.say(f"{at.name} ({place} of {len(found)})")
             return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
@@ -236,7 +238,7 @@ def collect_film(
     return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
 
 
-def render_film(film: "Film", config: Config, title: str) -> "Summary":
+def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
     """Draw the site of a training.
 
     Args:
@@ -252,7 +254,7 @@ def render_film(film: "Film", config: Config, title: str) -> "Summary":
         )  # fmt: skip
 
 
-def render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
+def render(study: "Study | Path", config: Config, progress: Progress) -> "WrittenSite":
     """Draw the site of a study, which may still lie in its folder."""
     from headbook.site.sites import render as draw  # noqa: PLC0415 - see above
 

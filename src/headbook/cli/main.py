@@ -62,15 +62,15 @@ from headbook.cli.terminal import (
     is_closed_pipe,
 )
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, today
-from headbook.errors import CheckError, ConfigError, MissingError
+from headbook.errors import CheckError, ConfigError, PartialResultError
 from headbook.memory import check_room
 from headbook.output_folder import OutputKind, is_site, store_folder
 from headbook.resources import folder
-from headbook.schema import Heads
+from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
-    from headbook.site.writer import Summary
+    from headbook.site.writer import WrittenSite
     from headbook.study.study import Study
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
@@ -208,7 +208,7 @@ def figures_command(
         if len(studies) == 1:
             names = figures.write_figures(studies[0], out, progress=progress, **given)
         else:
-            found = actions.compared((*studies, rounded, None, None, None), Heads.AUTO)
+            found = actions.compared((*studies, rounded, None, None, None), HeadCorrespondence.AUTO)
             names = figures.write_comparison_figures(found, out, progress=progress, **given)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
@@ -343,7 +343,7 @@ def _judge(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> Non
     """
     _judge_checks(config, failed)
     if lacking:
-        raise MissingError(f"{'; '.join(lacking)}; all else is written, which says so")
+        raise PartialResultError(f"{'; '.join(lacking)}; all else is written, which says so")
 
 
 def _judge_checks(config: Config, failed: Sequence[str]) -> None:
@@ -376,7 +376,7 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **given)
 
 
-def _finish(config: Config, summary: "Summary", start: float) -> None:
+def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     """Say last what was written, and open it."""
     from headbook.report.wording import written  # noqa: PLC0415
     from headbook.site.archive import LIMITS  # noqa: PLC0415 - see steps
@@ -406,7 +406,7 @@ def main() -> None:
         with interruptible():
             stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
             sys.stdout and sys.stdout.flush()
-    except (CheckError, MissingError) as error:
+    except (CheckError, PartialResultError) as error:
         _leave(str(error), CHECKED)
     except TyperException as error:
         _leave(f"{_message(error).rstrip('.')}; see --help", WRONG)

@@ -13,7 +13,7 @@ from headbook.cli.actions import check_outside
 from headbook.config import DTYPES, Config, flag
 from headbook.errors import ConfigError, StudyError
 from headbook.output_folder import MANIFEST
-from headbook.schema import Heads
+from headbook.schema import HeadCorrespondence
 
 # The options of the command render, and of figures and pack.
 RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
@@ -267,15 +267,17 @@ def floor_of(name: str) -> bool:
     return name == "on"
 
 
-def heads_of(name: str) -> Heads:
+def heads_of(name: str) -> HeadCorrespondence:
     """Which heads are held against each other.
 
     Raises:
         ConfigError: it is not known.
     """
-    if name not in {*Heads}:
-        raise ConfigError(f"--heads: {name!r} came; expected one of {', '.join(Heads)}")
-    return Heads(name)
+    if name not in {*HeadCorrespondence}:
+        raise ConfigError(
+            f"--heads: {name!r} came; expected one of {', '.join(HeadCorrespondence)}"
+        )
+    return HeadCorrespondence(name)
 
 
 NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUMING

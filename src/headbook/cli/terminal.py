@@ -133,7 +133,7 @@ def forgive_letters() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-class Patient:
+class LossyStream:
     """A stream that drops what it cannot print: progress is no reason to stop."""
 
     def __init__(self, stream: TextIO | None) -> None:

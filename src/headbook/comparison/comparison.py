@@ -13,7 +13,7 @@ import pandas as pd
 
 from headbook.analysis.arrays import Ints
 from headbook.analysis.head_matching import NONE
-from headbook.analysis.paired import ClusterSums, Differences, Medians, differences, medians
+from headbook.analysis.paired import ClusterSums, Medians, PairedDifferences, differences, medians
 from headbook.comparison.differences import (
     ComparedColumn,
     HeadDifferences,
@@ -28,17 +28,17 @@ from headbook.comparison.differences import (
 )
 from headbook.comparison.drift import ModelDrift, drifts, floor
 from headbook.comparison.matching import MatchedHeads, matched_heads
-from headbook.comparison.study_pair import Sides, StackPair, sides
+from headbook.comparison.study_pair import StackPair, StudyPair, sides
 from headbook.metrics import all_metrics
-from headbook.schema import Heads, Target
-from headbook.study.ablation import Removals
+from headbook.schema import AblationTarget, HeadCorrespondence
+from headbook.study.ablation import AblationResults
 from headbook.study.study import Study
 from headbook.study.tables import METRIC, PLACE, Table
 
 DepthMedians = Mapping[ComparedColumn, Medians]
 
 
-def depth_medians(sides: Sides, pair: StackPair) -> DepthMedians:
+def depth_medians(sides: StudyPair, pair: StackPair) -> DepthMedians:
     """All numbers that both models have.
 
     Labels of those of tokens are as in ``layers.csv``, without a view.
@@ -46,7 +46,7 @@ def depth_medians(sides: Sides, pair: StackPair) -> DepthMedians:
     return dict(_medians(sides, pair))
 
 
-def _medians(sides: Sides, pair: StackPair) -> Iterator[tuple[ComparedColumn, Medians]]:
+def _medians(sides: StudyPair, pair: StackPair) -> Iterator[tuple[ComparedColumn, Medians]]:
     for each in head_sums(sides, pair):
         for place, column in enumerate(each.columns):
             yield column, _of(column, *(_cells(sums, place) for sums in (each.a, each.b)))
@@ -78,15 +78,17 @@ class Losses:
         sentences: how many.
     """
 
-    bits: Differences
-    nats: Differences
+    bits: PairedDifferences
+    nats: PairedDifferences
     sentences: int
 
 
-def losses(sides: Sides) -> Losses | None:
+def losses(sides: StudyPair) -> Losses | None:
     """Both models' losses; None where one of them predicts no text from left to right."""
     parts = [study.corpus_sums.removals for study in (sides.a, sides.b)]
-    known = [part for part in parts if part and Target.LOSS in part.full and len(part.text_hash)]
+    known = [
+        part for part in parts if part and AblationTarget.LOSS in part.full and len(part.text_hash)
+    ]
     if len(known) < len(parts):
         return None
     _, *rows = np.intersect1d(known[0].text_hash, known[1].text_hash, return_indices=True)
@@ -97,13 +99,13 @@ def losses(sides: Sides) -> Losses | None:
     return Losses(bits, nats, len(rows[0]))
 
 
-def _sums(part: Removals, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
+def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
     """Bits with characters, and nats with tokens, of each sentence."""
-    loss = part.full[Target.LOSS][rows]
+    loss = part.full[AblationTarget.LOSS][rows]
     characters = part.characters[rows].astype(np.float64)
     return (
         ClusterSums(np.where(characters > 0, loss, 0) / log(2), characters),
-        ClusterSums(loss, part.counts[Target.LOSS][rows]),
+        ClusterSums(loss, part.counts[AblationTarget.LOSS][rows]),
     )
 
 
@@ -140,7 +142,7 @@ class Comparison:
         floor_sentences: sentences that rounding floors were measured on; 0 if they were not.
     """
 
-    sides: Sides
+    sides: StudyPair
     heads: Mapping[str, HeadDifferences] = field(default_factory=dict)
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
     losses: Losses | None = None
@@ -189,7 +191,7 @@ class Comparison:
 def compare(
     a: Study,
     b: Study,
-    heads: Heads = Heads.AUTO,
+    heads: HeadCorrespondence = HeadCorrespondence.AUTO,
     *,
     names: tuple[str, str] = ("", ""),
     rounded: Study | None = None,
@@ -223,9 +225,9 @@ def compare(
         depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
         missing = tuple(_token_states(both))
         return Comparison(both, {}, matched, losses(both), missing, depths=depths)
-    below = sides(a, rounded, Heads.SAME) if rounded is not None else None
+    below = sides(a, rounded, HeadCorrespondence.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
-    formats = sides(*twice, Heads.SAME) if twice is not None else None
+    formats = sides(*twice, HeadCorrespondence.SAME) if twice is not None else None
     found, layers = {}, {}
     for pair in both.stacks:
         heads_found = HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
@@ -245,7 +247,7 @@ def compare(
     )
 
 
-def _own_targets(both: Sides) -> Iterator[str]:
+def _own_targets(both: StudyPair) -> Iterator[str]:
     """What cannot be compared where each model wrote its own target texts."""
     if any(text.generated for one, _ in both.mapped() for text in one.texts.values()):
         yield (
@@ -254,7 +256,7 @@ def _own_targets(both: Sides) -> Iterator[str]:
         )
 
 
-def _token_states(both: Sides) -> Iterator[str]:
+def _token_states(both: StudyPair) -> Iterator[str]:
     """What studies of earlier versions lack."""
     studies = both.a, both.b
     if all(each.corpus_sums.tokens for each in studies) and not all(
@@ -266,7 +268,7 @@ def _token_states(both: Sides) -> Iterator[str]:
         )
 
 
-def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDifferences]:
+def _heads(both: StudyPair, pair: StackPair, below: StudyPair | None) -> Iterator[HeadDifferences]:
     """What studies alone say of the heads of a stack."""
     yield head_differences(both, pair)
     yield from drifts(both, pair)

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.intervals import ANYTHING
-from headbook.analysis.multiple_testing import LEVEL
+from headbook.analysis.intervals import UNBOUNDED
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.analysis.paired import ClusterSums, differences, family_wise
-from headbook.comparison.study_pair import Sides, StackPair
+from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
-from headbook.schema import HeadColumn, Spread, TokenColumn, View
-from headbook.study.ablation import Removals, RemovedSet, SetKind
+from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
+from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.buckets import BucketSums
 from headbook.study.corpus_sums import SampleSums
@@ -30,7 +30,7 @@ from headbook.study.sampled_metrics import ABOUT, statistics
 from headbook.study.study import Study
 
 FLOOR = 2.0  # of the largest difference by rounding, which other sentences may exceed
-Column = TypeVar("Column", HeadColumn, TokenColumn)
+Column = TypeVar("Column", HeadKey, TokenKey)
 
 
 class ComparedColumn(NamedTuple):
@@ -86,9 +86,9 @@ class ModelDifferences:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether the models differ: family-wise p below `LEVEL`, interval beyond the floor."""
+        """Whether the models differ: family-wise p below `ALPHA`, interval beyond the floor."""
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = (self.p < LEVEL) & self.beyond
+            found: NDArray[np.bool_] = (self.p < ALPHA) & self.beyond
         return found
 
     def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
@@ -121,8 +121,8 @@ class ModelDifferences:
             a, b: *Shape:* ``(cluster, *cells, column)``.
         """
         known = all_metrics().get(columns[0].metric)
-        spread = [known.spread(c.label) if known else Spread.USUAL for c in columns]
-        limits = known.limits if known else ANYTHING
+        spread = [known.spread(c.label) if known else IntervalRule.USUAL for c in columns]
+        limits = known.limits if known else UNBOUNDED
         found = differences(a, b, np.array(spread), limits)
         p = family_wise(a, b, found)
         values = found.a, found.b, found.value, found.low, found.high
@@ -171,9 +171,9 @@ def paired_buckets(
         yield some, sums[0], sums[1]
 
 
-def _family(column: Column) -> tuple[str, View | None]:
+def _family(column: Column) -> tuple[str, SinkView | None]:
     """What is tested together: labels; of tokens all states, spaces and classes."""
-    return column.metric, column.view if isinstance(column, HeadColumn) else None
+    return column.metric, column.view if isinstance(column, HeadKey) else None
 
 
 def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
@@ -202,10 +202,10 @@ class PairedSums(NamedTuple):
     columns: Sequence[ComparedColumn]
     a: ClusterSums
     b: ClusterSums
-    counted: Sequence[HeadColumn] = ()
+    counted: Sequence[HeadKey] = ()
 
 
-def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
+def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
     """All numbers that both studies have, for models whose heads correspond."""
     parts = []
     for each in head_sums(sides, pair):
@@ -219,7 +219,7 @@ def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
     return HeadDifferences.beside(parts)
 
 
-def head_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float]:
     """Return the rounding floors of the numbers of heads.
 
     Args:
@@ -229,13 +229,13 @@ def head_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
     return rounding_floors(each[:3] for each in found)
 
 
-def head_sums(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+def head_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """All metrics that both studies have of the heads of a stack, of whatever shape."""
     yield from _of_buckets(sides, pair)
     yield from _of_samples(sides, pair)
 
 
-def _of_buckets(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+def _of_buckets(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on all sentences, on random sequences, or on what heads write."""
     theirs = sides.b.corpus_sums.buckets.get(pair.b.name, ())
     for mine in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
@@ -245,7 +245,7 @@ def _of_buckets(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
                 yield PairedSums(names, one, another, columns)
 
 
-def _n_sentences_of_heads(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
+def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKey]) -> Ints:
     """Sentences behind the numbers of every head. *Shape:* ``(layer, head, column)``."""
     found = []
     for study in (sides.a, sides.b):
@@ -255,7 +255,7 @@ def _n_sentences_of_heads(sides: Sides, stack: str, columns: Sequence[HeadColumn
     return np.minimum(*found)
 
 
-def _of_samples(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+def _of_samples(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on a sample, sentence by sentence."""
     mine = sides.a.corpus_sums.sampled.get(pair.a.name)
     theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
@@ -303,13 +303,13 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
     return None
 
 
-def _of_removals(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+def _of_removals(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """What each model loses without a head, where both were asked."""
     mine, theirs = (s.corpus_sums.removals for s in (sides.a, sides.b))
     if mine is None or theirs is None:
         return
     rows = _shared(mine.content_hash, theirs.content_hash)
-    names = {(s.name, s.replacement) for s in mine.sets if s.kind is SetKind.HEAD}
+    names = {(s.name, s.replacement) for s in mine.sets if s.kind is HeadSetKind.HEAD}
     for replacement in sorted({replacement for _, replacement in names}):
         for target in (t for t in mine.changes if t in theirs.changes):
             one, another = (
@@ -320,7 +320,7 @@ def _of_removals(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
 
 
 def _effects(
-    removals: Removals, rows: Ints, pair: StackPair, replacement: str, target: str
+    removals: AblationResults, rows: Ints, pair: StackPair, replacement: str, target: str
 ) -> ClusterSums:
     """Changes of a target without each head; 0 over 0 where a head was not taken away alone."""
     stack = pair.a
@@ -339,8 +339,8 @@ def _effects(
     return ClusterSums(n, d)
 
 
-def _alone(removed: RemovedSet, replacement: str) -> bool:
-    return removed.kind is SetKind.HEAD and removed.replacement == replacement
+def _alone(removed: HeadSet, replacement: str) -> bool:
+    return removed.kind is HeadSetKind.HEAD and removed.replacement == replacement
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,7 +348,7 @@ class LayerDifferences(ModelDifferences):
     """Numbers of the tokens of one stack in both models; cells are ``(layer,)``."""
 
 
-def layer_differences(sides: Sides, pair: StackPair) -> LayerDifferences | None:
+def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | None:
     """All numbers of tokens that both studies have by groups of sentences; None without any.
 
     Studies of earlier versions have none.
@@ -360,7 +360,7 @@ def layer_differences(sides: Sides, pair: StackPair) -> LayerDifferences | None:
     return LayerDifferences.beside(parts) if parts else None
 
 
-def layer_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+def layer_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float]:
     """Return the rounding floors of the numbers of tokens.
 
     Args:
@@ -369,13 +369,13 @@ def layer_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
     return rounding_floors((_names(columns), a, b) for columns, a, b in token_sums(twice, pair))
 
 
-def _names(columns: Sequence[TokenColumn]) -> list[ComparedColumn]:
+def _names(columns: Sequence[TokenKey]) -> list[ComparedColumn]:
     return [ComparedColumn(c.metric, "", c.words) for c in columns]
 
 
 def token_sums(
-    sides: Sides, pair: StackPair
-) -> Iterator[tuple[Sequence[TokenColumn], ClusterSums, ClusterSums]]:
+    sides: StudyPair, pair: StackPair
+) -> Iterator[tuple[Sequence[TokenKey], ClusterSums, ClusterSums]]:
     """All metrics of tokens that both studies have, by metric.
 
     *Shape* of sums: ``(cluster, layer, column)``, layers those of each model.
@@ -386,13 +386,13 @@ def token_sums(
             yield from paired_buckets(mine, other, mine.columns, other.columns)
 
 
-def _n_sentences_of_layers(sides: Sides, pair: StackPair, columns: Sequence[TokenColumn]) -> Ints:
+def _n_sentences_of_layers(sides: StudyPair, pair: StackPair, columns: Sequence[TokenKey]) -> Ints:
     """Sentences behind the numbers of every layer. *Shape:* ``(layer, column)``."""
     both = ((sides.a, pair.a.name), (sides.b, pair.b.name))
     return np.minimum(*(_of_study(study, stack, columns) for study, stack in both))
 
 
-def _of_study(study: Study, stack: str, columns: Sequence[TokenColumn]) -> Ints:
+def _of_study(study: Study, stack: str, columns: Sequence[TokenKey]) -> Ints:
     sums = study.corpus_sums
     for table in (sums.tokens, sums.lookups, sums.flows):
         there = table[stack].columns if stack in table else ()

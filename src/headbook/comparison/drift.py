@@ -16,14 +16,14 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Estimates, Ratios
+from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.attention_divergence import Drift, pattern_drift
+from headbook.analysis.attention_divergence import DivergenceSums, pattern_drift
 from headbook.analysis.paired import ClusterSums
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.matching import token_rows
-from headbook.comparison.study_pair import Sides, StackPair, same_ids
-from headbook.schema import View
+from headbook.comparison.study_pair import StackPair, StudyPair, same_ids
+from headbook.schema import SinkView
 from headbook.study.sentence_data import MappedSentence
 
 PATTERN_DRIFT = "pattern_drift"
@@ -32,7 +32,7 @@ ROUNDED = "bfloat16"
 LIMITS = (0.0, log(2))
 
 
-def drifts(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
+def drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
     """Divergence of corresponding heads in all views, and the ceiling, for models of one shape."""
     asked = {pair.a.queries, pair.a.keys}
     sentences = [(one, other) for one, other in sides.mapped() if same_ids(one, other, asked)]
@@ -41,12 +41,12 @@ def drifts(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
     for label, shift in (("", 0), (SHUFFLED, 1)):
         if shift and pair.a.n_heads == 1:
             continue
-        for view in View:
+        for view in SinkView:
             found = [_drift(one, other, pair, view, shift) for one, other in sentences]
             yield _numbers(ComparedColumn(PATTERN_DRIFT, str(view), label), found, pair)
 
 
-def floor(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
+def floor(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
     """The same of the first model and itself with rounded weights.
 
     Args:
@@ -59,8 +59,8 @@ def floor(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
 
 
 def _drift(
-    one: MappedSentence, other: MappedSentence, pair: StackPair, view: View, shift: int
-) -> Drift:
+    one: MappedSentence, other: MappedSentence, pair: StackPair, view: SinkView, shift: int
+) -> DivergenceSums:
     """Of one sentence; of heads that do not correspond, where they are shifted."""
     mine, theirs = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
     if shift:
@@ -70,14 +70,16 @@ def _drift(
     return pattern_drift(mine, theirs)
 
 
-def _numbers(column: ComparedColumn, found: list[Drift], pair: StackPair) -> HeadDifferences:
+def _numbers(
+    column: ComparedColumn, found: list[DivergenceSums], pair: StackPair
+) -> HeadDifferences:
     """Means over queries with intervals clustered by sentence, of heads that there are."""
     shape = (len(found), pair.a.n_layers, pair.a.n_heads, 1)
     n, d = (np.stack(parts).reshape(shape) for parts in zip(*found, strict=True))
     there = np.zeros((pair.a.n_layers, 1, 1), bool)
     there[[*pair.a.attention_layers]] = True
     d = np.where(there, d, 0)
-    numbers = Estimates.of(Ratios.of(n, d, d, np.zeros(len(n), np.int64)), LIMITS)
+    numbers = Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), LIMITS)
     nothing: Floats = np.full(shape[1:], np.nan)
     values = numbers.value, numbers.low, numbers.high
     return HeadDifferences((column,), nothing, nothing, *values, nothing, numbers.sentences)
@@ -161,7 +163,7 @@ def by_layer(values: Floats) -> Floats:
     return found
 
 
-def drift_summary(found: HeadDifferences, view: View = View.RAW) -> DriftSummary | None:
+def drift_summary(found: HeadDifferences, view: SinkView = SinkView.RAW) -> DriftSummary | None:
     """What is known of a stack; None where no attention was compared."""
     places = [found.column(PATTERN_DRIFT, str(view), x) for x in ("", ROUNDED, SHUFFLED)]
     column, floor, ceiling = places
@@ -220,7 +222,7 @@ class ModelDrift:
             yield HeadDifferences((column,), *numbers, sentences)
         if stack in self.outputs:
             n, d = (np.asarray(part, np.float64) for part in self.outputs[stack])
-            ratios = Ratios.of(n, d, d, np.zeros(len(n), np.int64))
+            ratios = RatioSums.of(n, d, d, np.zeros(len(n), np.int64))
             found = Estimates.of(ratios, (0.0, 2.0))
             nothing = np.full(found.value.shape, np.nan)
             numbers = (nothing, nothing, found.value, found.low, found.high, nothing)

@@ -15,10 +15,17 @@ import pandas as pd
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.half_rise import HalfRise, half_rises, leaders, shares
-from headbook.comparison.film_steps import FilmColumn, Frame, FrameValues, Sums, check_alike, frame
+from headbook.comparison.film_steps import (
+    BucketRatios,
+    FilmColumn,
+    FilmStep,
+    FrameValues,
+    check_alike,
+    frame,
+)
 from headbook.errors import StudyError
 from headbook.report.head_types import Place
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 from headbook.study.study import Study
 from headbook.study.tables import METRIC, PLACE, Table
 
@@ -34,7 +41,7 @@ HALF_RISE = (
 TYPES = ("step", "checkpoint", "stack", "layer", "head", "family", "type")
 
 
-class Shot(NamedTuple):
+class FilmedCheckpoint(NamedTuple):
     """A checkpoint that is yet to be looked at.
 
     Attributes:
@@ -46,7 +53,7 @@ class Shot(NamedTuple):
     study: Callable[[], Study]
 
 
-class Leader(NamedTuple):
+class BestHead(NamedTuple):
     """The head that does something most at one step.
 
     Attributes:
@@ -70,12 +77,12 @@ class Film:
         named: whether steps are numbers of the checkpoints' names; else they are counted.
     """
 
-    frames: tuple[Frame, ...]
+    frames: tuple[FilmStep, ...]
     steps: Ints
     named: bool
 
     @property
-    def stacks(self) -> tuple[Stack, ...]:
+    def stacks(self) -> tuple[AttentionStack, ...]:
         """Kinds of attention."""
         return self.frames[0].manifest.stacks
 
@@ -109,7 +116,7 @@ class Film:
         """The step at a place among them."""
         return int(self.steps[int(place)])
 
-    def leaders(self, stack: str, column: FilmColumn) -> list[Leader]:
+    def leaders(self, stack: str, column: FilmColumn) -> list[BestHead]:
         """The head with the highest value at each step."""
         numbers = self.numbers(stack, column)
         size = len(self.frames), -1
@@ -168,7 +175,9 @@ class Film:
         ]
         return pd.DataFrame(rows, columns=[*TYPES])
 
-    def _half_rise(self, stack: Stack, column: FilmColumn, found: HalfRise) -> pd.DataFrame:
+    def _half_rise(
+        self, stack: AttentionStack, column: FilmColumn, found: HalfRise
+    ) -> pd.DataFrame:
         layers, change = [*stack.attention_layers], found.change
         steps = [self._steps(each) for each in (found.step, found.low, found.high)]
         parts = (change.a, change.b, change.value, change.low, change.high, *steps, change.clusters)
@@ -191,7 +200,7 @@ class Film:
         yield np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
 
 
-def film(shots: Sequence[Shot]) -> Film:
+def film(shots: Sequence[FilmedCheckpoint]) -> Film:
     """The film of checkpoints, one study in memory at a time.
 
     Args:
@@ -204,7 +213,7 @@ def film(shots: Sequence[Shot]) -> Film:
     if len(shots) < 2:
         raise StudyError(f"film: {len(shots)} checkpoint came; expected two or more")
     steps = steps_of([shot.name for shot in shots])
-    frames: list[Frame] = []
+    frames: list[FilmStep] = []
     for shot in shots:
         each = frame(shot.name, shot.study())
         if frames:
@@ -226,20 +235,20 @@ def steps_of(names: Sequence[str]) -> list[int] | None:
     return steps if len({*steps}) == len(names) else None
 
 
-def _leader(numbers: FrameValues, cell: int) -> Leader:
+def _leader(numbers: FrameValues, cell: int) -> BestHead:
     if cell < 0:
-        return Leader(None, NO_ESTIMATE, np.nan)
+        return BestHead(None, NO_ESTIMATE, np.nan)
     layer, head = np.unravel_index(cell, numbers.choice.shape)
     place = int(layer), int(head)
-    return Leader(place, numbers.report.at(*place), float(numbers.uniform[place[0]]))
+    return BestHead(place, numbers.report.at(*place), float(numbers.uniform[place[0]]))
 
 
-def _families(of: Frame, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
+def _families(of: FilmStep, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
     types = of.stacks[stack].types
     return np.array([found.family if found else "" for found in types.values()], np.str_)
 
 
-def _spread(sums: Sums, keys: Ints) -> tuple[Floats, Floats]:
+def _spread(sums: BucketRatios, keys: Ints) -> tuple[Floats, Floats]:
     """Numerators and denominators of each head in all buckets; 0 in those of other steps."""
     place = np.searchsorted(keys, sums.keys)
     n = np.zeros((len(keys), *sums.n.shape[1:]), np.float32)
@@ -248,7 +257,7 @@ def _spread(sums: Sums, keys: Ints) -> tuple[Floats, Floats]:
     return n, d
 
 
-def _rows(step: int, each: Frame, stack: Stack, column: FilmColumn) -> pd.DataFrame:
+def _rows(step: int, each: FilmStep, stack: AttentionStack, column: FilmColumn) -> pd.DataFrame:
     heads = each.stacks[stack.name].numbers[column].heads
     layers = [*stack.attention_layers]
     values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
@@ -256,7 +265,7 @@ def _rows(step: int, each: Frame, stack: Stack, column: FilmColumn) -> pd.DataFr
 
 
 def _table(
-    names: Sequence[str], stack: Stack, column: FilmColumn, values: Mapping[str, object]
+    names: Sequence[str], stack: AttentionStack, column: FilmColumn, values: Mapping[str, object]
 ) -> pd.DataFrame:
     """A row for each head, from columns or what all rows have."""
     layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates, Ratios
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.comparison.study_pair import StackPair, check_same_sentences, same_vocabulary
 from headbook.errors import StudyError
@@ -17,7 +17,7 @@ from headbook.report.head_types import HeadType, Place, head_types
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, results
 from headbook.report.roles import sink_words
-from headbook.schema import HeadColumn, Stack, Target, View
+from headbook.schema import AblationTarget, AttentionStack, HeadKey, SinkView
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import SentenceData
@@ -26,7 +26,7 @@ from headbook.study.study import Study
 INDUCTION = 0.4  # score from which on a head is called an induction head, a convention
 
 
-class Headline(NamedTuple):
+class FilmMetric(NamedTuple):
     """A number of every head.
 
     Attributes:
@@ -48,42 +48,42 @@ class Headline(NamedTuple):
 
 RELATIONS = ("det", "amod", "case", "nsubj", "obj")
 HEADLINES = (
-    Headline(
+    FilmMetric(
         ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
     ),
-    Headline(
+    FilmMetric(
         ids.ATTENTION_TO, "previous", "Attention to the previous token",
         "attends to the previous token",
     ),
-    Headline(
+    FilmMetric(
         ids.DUPLICATE_SCORE, "", "Duplicate-token score",
         "attends to a token's earlier occurrence (duplicates)",
     ),
-    Headline(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
-    Headline(ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"),
-    Headline(
+    FilmMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
+    FilmMetric(ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"),
+    FilmMetric(
         ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself"
     ),
-    Headline(
+    FilmMetric(
         ids.ATTENTION_TO, "same_token", "Attention to other occurrences of the token",
         "attends to other occurrences of the token",
     ),
-    Headline(
+    FilmMetric(
         ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation"
     ),
-    Headline(
+    FilmMetric(
         ids.RARE_WORD_FOCUS, "", "Attention to the rarest word", "attends to the rarest word"
     ),
     *(
-        Headline(
+        FilmMetric(
             ids.RELATION_ACCURACY, f"{name}:to_head",
             f"Relation accuracy, {relation_words(f'{name}:to_head')}",
             f"attends {relation_words(f'{name}:to_head')}",
         )
         for name in RELATIONS
     ),
-    Headline(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
-    Headline(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
+    FilmMetric(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
+    FilmMetric(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
 )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class FilmColumn(NamedTuple):
     """
 
     metric: str
-    view: View
+    view: SinkView
     label: str
     name: str
     does: str
@@ -118,11 +118,11 @@ def columns(results: StackResults) -> tuple[FilmColumn, ...]:
     return tuple(found)
 
 
-LOSSES = (Target.LOSS, Target.MASKED_LOSS)
+LOSSES = (AblationTarget.LOSS, AblationTarget.MASKED_LOSS)
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class BucketRatios:
     """Sums over buckets of sentences of one number.
 
     Attributes:
@@ -154,7 +154,7 @@ class FrameValues:
     choice: Floats
     report: Estimates
     uniform: Floats
-    sums: Sums | None
+    sums: BucketRatios | None
     random: bool
 
 
@@ -169,14 +169,14 @@ class StackFrame:
             ``(layer, head, query, key)``.
     """
 
-    stack: Stack
+    stack: AttentionStack
     numbers: Mapping[FilmColumn, FrameValues]
     types: Mapping[Place, HeadType | None]
     maps: NDArray[np.float16]
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class FilmStep:
     """One checkpoint.
 
     Attributes:
@@ -196,10 +196,10 @@ class Frame:
     sentences: Study
 
 
-def frame(name: str, study: Study) -> Frame:
+def frame(name: str, study: Study) -> FilmStep:
     """What a film keeps of a study."""
     target, loss = _loss(study)
-    return Frame(
+    return FilmStep(
         name,
         study.manifest,
         {stack: _stack(each) for stack, each in results(study).items()},
@@ -209,7 +209,7 @@ def frame(name: str, study: Study) -> Frame:
     )
 
 
-def check_alike(first: Frame, other: Frame) -> None:
+def check_alike(first: FilmStep, other: FilmStep) -> None:
     """Refuse frames that are not of one model's checkpoints on the same sentences.
 
     Raises:
@@ -237,7 +237,7 @@ def check_alike(first: Frame, other: Frame) -> None:
         )
 
 
-def _size(stack: Stack) -> str:
+def _size(stack: AttentionStack) -> str:
     return f"{stack.n_layers} × {stack.n_heads} heads ({stack.name})"
 
 
@@ -261,20 +261,20 @@ def _numbers(of: StackResults, column: FilmColumn) -> FrameValues:
     known = of.by_id[column.metric]
     return FrameValues(
         of.heads(*asked),
-        of.half(CHOICE, *asked).trusted,
-        of.half(REPORT, *asked),
+        of.half(SELECTION, *asked).trusted,
+        of.half(HELD_OUT, *asked),
         of.uniform(*asked).value,
-        _sums(of, HeadColumn(*asked)),
+        _sums(of, HeadKey(*asked)),
         known.source is Source.RANDOM,
     )
 
 
-def _sums(of: StackResults, column: HeadColumn) -> Sums | None:
+def _sums(of: StackResults, column: HeadKey) -> BucketRatios | None:
     for part in of.study.corpus_sums.buckets.get(of.stack.name, ()):
         if column in part.columns:
             at = part.columns.index(column)
             n, d = (np.ascontiguousarray(a[..., at], np.float32) for a in (part.n, part.d))
-            return Sums(part.keys, n, d)
+            return BucketRatios(part.keys, n, d)
     return None
 
 
@@ -285,6 +285,6 @@ def _loss(study: Study) -> tuple[str, Estimate]:
         for target in LOSSES:
             if target in removals.full:
                 counts = removals.counts[target]
-                found = Ratios.of(removals.full[target], counts, counts, removals.half)
+                found = RatioSums.of(removals.full[target], counts, counts, removals.half)
                 return str(target), Estimates.of(found, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.attention_divergence import Rows, pattern_drift
+from headbook.analysis.attention_divergence import AttentionRows, pattern_drift
 from headbook.analysis.head_matching import NONE
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.matching import MatchedHeads, Span, shared_words, token_rows, word_rows
-from headbook.comparison.study_pair import Sides, StackPair
+from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.report.results import StackResults, results
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import (
     UINT8_STEPS,
     HeadName,
@@ -112,7 +112,7 @@ class PairedStack:
             rows = self._rows(both)
             places = [self._places(side, there) for side in (0, 1)]
             some = [
-                Rows(each.weights[at], each.counted[at])
+                AttentionRows(each.weights[at], each.counted[at])
                 for each, at in zip(rows, places, strict=True)
             ]
             found[there] = divide(*pattern_drift(*some))
@@ -150,11 +150,11 @@ class PairedStack:
         texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
         return all(same_tokens(one, other) for one, other in texts)
 
-    def _rows(self, both: Both) -> tuple[Rows, Rows]:
+    def _rows(self, both: Both) -> tuple[AttentionRows, AttentionRows]:
         """Rows of all heads, layer by layer."""
         a, b = self.stack.a, self.stack.b
         if not self.words:
-            return token_rows(both[0], a, View.RAW), token_rows(both[1], b, View.RAW)
+            return token_rows(both[0], a, SinkView.RAW), token_rows(both[1], b, SinkView.RAW)
         words = shared_words(*both, a.keys, (a.causal, b.causal))
         one, other = (
             word_rows(sentence, stack, words, causal=self.cut)
@@ -261,7 +261,7 @@ Stored = tuple[StoredSentence, StoredSentence]
 
 
 @dataclass(frozen=True, eq=False)
-class ListedSentence:
+class SharedSentence:
     """A sentence of two models.
 
     Attributes:
@@ -287,7 +287,7 @@ class ListedSentence:
         return float(values.mean()) if len(values) else float("nan")
 
 
-def listed_sentences(sides: Sides, stacks: Sequence[PairedStack]) -> tuple[ListedSentence, ...]:
+def listed_sentences(sides: StudyPair, stacks: Sequence[PairedStack]) -> tuple[SharedSentence, ...]:
     """The sentences that both studies list or keep the maps of, in the first one's order."""
     both_list = {pair[0].index: pair for pair in _both_list(sides)}
     both_map = {pair[0].index: pair for pair in _both_map(sides)}
@@ -295,11 +295,11 @@ def listed_sentences(sides: Sides, stacks: Sequence[PairedStack]) -> tuple[Liste
     for index, pair in sorted({**both_map, **both_list}.items()):
         maps, coarse = maps_of(sides, pair)
         drift = {each.stack.name: each.apart(maps) for each in stacks if each.can_compare(maps)}
-        found.append(ListedSentence(*pair, drift, coarse, followed=index in both_list))
+        found.append(SharedSentence(*pair, drift, coarse, followed=index in both_list))
     return tuple(found)
 
 
-def _both_list(sides: Sides) -> Iterator[Stored]:
+def _both_list(sides: StudyPair) -> Iterator[Stored]:
     """What both list, by what was read; of equal sentences the first with the first."""
     theirs = defaultdict[tuple[str, ...], list[StoredSentence]](list)
     for each in sides.b.sentence_data.listed:
@@ -315,7 +315,7 @@ def _read(sentence: StoredSentence) -> tuple[str, ...]:
     return texts if any(texts) else (str(sentence.number),)
 
 
-def _both_map(sides: Sides) -> Iterator[Stored]:
+def _both_map(sides: StudyPair) -> Iterator[Stored]:
     """What both keep the maps of."""
     for one, other in sides.mapped():
         yield _stored(sides.a, one), _stored(sides.b, other)
@@ -326,7 +326,7 @@ def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
     return known or StoredSentence(mapped.index, "", {}, mapped.texts, listed=False)
 
 
-def maps_of(sides: Sides, pair: Stored) -> tuple[Both, bool]:
+def maps_of(sides: StudyPair, pair: Stored) -> tuple[Both, bool]:
     """The maps of a sentence in both studies, and whether they are in steps of 1/255.
 
     Kinds of attention without maps are missing in them.

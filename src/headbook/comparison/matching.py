@@ -12,25 +12,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.arrays import Floats
-from headbook.analysis.attention_divergence import Rows, between_words, in_view
+from headbook.analysis.attention_divergence import AttentionRows, between_words, in_view
 from headbook.analysis.head_matching import (
     NONE,
-    Matching,
-    Similarities,
+    HeadMatching,
+    SimilaritySums,
     found_again,
     match,
     null_threshold,
 )
-from headbook.comparison.study_pair import Sides, StackPair
-from headbook.schema import Side, Stack, View
+from headbook.comparison.study_pair import StackPair, StudyPair
+from headbook.schema import AttentionStack, Side, SinkView
 from headbook.study.sentence_data import HeadName, MappedSentence, StoredText, heads_of
 
 Span = tuple[int, int]
 
 
-def token_rows(sentence: MappedSentence, stack: Stack, view: View) -> Rows:
+def token_rows(sentence: MappedSentence, stack: AttentionStack, view: SinkView) -> AttentionRows:
     """Rows of all heads, layer by layer; heads of layers without attention are all 0.
 
     *Shape:* ``(layer * head, query, key)``.
@@ -92,8 +92,8 @@ def word_tokens(text: StoredText) -> dict[Span, list[int]]:
 
 
 def word_rows(
-    sentence: MappedSentence, stack: Stack, words: SharedWords, *, causal: bool = False
-) -> Rows:
+    sentence: MappedSentence, stack: AttentionStack, words: SharedWords, *, causal: bool = False
+) -> AttentionRows:
     """Renormalised rows between shared words: to a word the sum, from a word the mean.
 
     Args:
@@ -130,7 +130,7 @@ class MatchedHeads:
     a: tuple[HeadName, ...]
     b: tuple[HeadName, ...]
     similarity: Floats
-    matching: Matching
+    matching: HeadMatching
     stability: float
     sentences: int
     tested: bool
@@ -143,7 +143,7 @@ class MatchedHeads:
         return self.b[matched.partner[place]] if there else None
 
 
-def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> MatchedHeads:
+def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = None) -> MatchedHeads:
     """Match the heads of two stacks.
 
     Args:
@@ -153,7 +153,7 @@ def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> M
     below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
     halves = [
         _matched(sums.half(number), below and below.half(number), LEAST // 2)
-        for number in (CHOICE, REPORT)
+        for number in (SELECTION, HELD_OUT)
     ]
     return MatchedHeads(
         tuple(heads_of(pair.a)),
@@ -167,15 +167,15 @@ def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> M
     )
 
 
-def _matched(sums: Similarities, below: Similarities | None, least: int) -> Matching:
+def _matched(sums: SimilaritySums, below: SimilaritySums | None, least: int) -> HeadMatching:
     """One to one; every pair is a counterpart where no model without training was compared."""
     threshold = null_threshold(below.value(least)) if below is not None else 0.0
     return match(sums.value(least), threshold)
 
 
-def similarities(sides: Sides, pair: StackPair) -> Similarities:
+def similarities(sides: StudyPair, pair: StackPair) -> SimilaritySums:
     """Sums over the sentences whose maps both studies keep."""
-    zero = Similarities.zero(len(heads_of(pair.a)), len(heads_of(pair.b)))
+    zero = SimilaritySums.zero(len(heads_of(pair.a)), len(heads_of(pair.b)))
     cut = pair.a.causal != pair.b.causal
     parts = []
     keys = sorted(sides.a.map_sample.sentences.keys() & sides.b.map_sample.sentences.keys())
@@ -192,11 +192,11 @@ def similarities(sides: Sides, pair: StackPair) -> Similarities:
             type(each)(each.weights[there], each.counted[there])
             for each, there in zip(rows, kept, strict=True)
         ]
-        parts.append(Similarities.of(some[0], some[1], key & 1))
+        parts.append(SimilaritySums.of(some[0], some[1], key & 1))
     return reduce(add, parts, zero)
 
 
-def _present(stack: Stack) -> NDArray[np.bool_]:
+def _present(stack: AttentionStack) -> NDArray[np.bool_]:
     """Which heads, layer by layer, are in layers with attention."""
     there = np.zeros((stack.n_layers, stack.n_heads), bool)
     there[[*stack.attention_layers]] = True

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.errors import StudyError
-from headbook.schema import Heads, Side, Stack
-from headbook.study.buckets import NAMED, Texts
+from headbook.schema import AttentionStack, HeadCorrespondence, Side
+from headbook.study.buckets import NAMED, SentenceSet
 from headbook.study.manifest import ModelFacts
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
@@ -23,8 +23,8 @@ FEW = 5  # sentences that differ which are named
 class StackPair:
     """One kind of attention in both models."""
 
-    a: Stack
-    b: Stack
+    a: AttentionStack
+    b: AttentionStack
 
     @property
     def same_shape(self) -> bool:
@@ -39,7 +39,7 @@ class StackPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class StudyPair:
     """Two studies of the same sentences.
 
     Attributes:
@@ -72,8 +72,11 @@ class Sides:
 
 
 def sides(
-    a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")
-) -> Sides:
+    a: Study,
+    b: Study,
+    heads: HeadCorrespondence = HeadCorrespondence.AUTO,
+    names: tuple[str, str] = ("", ""),
+) -> StudyPair:
     """Two studies ready to be compared.
 
     Args:
@@ -84,11 +87,15 @@ def sides(
         StudyError: they are of different sentences, or heads do not correspond although asked to.
     """
     check_same_sentences(a, b)
-    apart = "" if heads is not Heads.MATCHED else "matching was asked for (--heads matched)"
+    apart = (
+        ""
+        if heads is not HeadCorrespondence.MATCHED
+        else "matching was asked for (--heads matched)"
+    )
     reason = _apart(a, b)
-    if heads is Heads.SAME and reason:
+    if heads is HeadCorrespondence.SAME and reason:
         raise StudyError(f"--heads same: {reason}; --heads matched finds those that attend alike")
-    return Sides(a, b, _names(a, b, names), tuple(_stacks(a, b)), apart or reason)
+    return StudyPair(a, b, _names(a, b, names), tuple(_stacks(a, b)), apart or reason)
 
 
 def check_same_sentences(a: Study, b: Study) -> None:
@@ -119,7 +126,7 @@ def check_same_sentences(a: Study, b: Study) -> None:
     )
 
 
-def _only(mine: Texts, theirs: Texts, study: Study, which: str) -> str:
+def _only(mine: SentenceSet, theirs: SentenceSet, study: Study, which: str) -> str:
     """The sentences that one study alone has, as far as they are known one by one."""
     known, other = mine.smallest, theirs.smallest
     full = len(other.content_hash) == NAMED
@@ -193,11 +200,11 @@ def _stacks(a: Study, b: Study) -> Iterator[StackPair]:
         yield StackPair(one, next(stack for stack in theirs if not stack.crosses))
 
 
-def _list(names: dict[str, Stack]) -> str:
+def _list(names: dict[str, AttentionStack]) -> str:
     return " and ".join(names)
 
 
-def _size(stack: Stack) -> str:
+def _size(stack: AttentionStack) -> str:
     return f"{stack.n_layers} layers of {stack.n_heads} heads{' (causal)' * stack.causal}"
 
 

@@ -5,14 +5,14 @@
 """
 
 from headbook.inputs.corpus import Corpus, InputFile, open_corpus
-from headbook.inputs.records import NO_HEAD, Layout, Selection, Sentence, Word, joined_words
+from headbook.inputs.records import NO_HEAD, InputLayout, Selection, Sentence, Word, joined_words
 from headbook.inputs.sources import ending
 
 __all__ = [
     "NO_HEAD",
     "Corpus",
     "InputFile",
-    "Layout",
+    "InputLayout",
     "Selection",
     "Sentence",
     "Word",

@@ -20,7 +20,7 @@ FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SurfaceToken:
     """A stretch of surface text and the syntactic words it stands for, by their ids."""
 
     form: str
@@ -45,7 +45,7 @@ def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
 def _record(block: list[tuple[int, str]], file_name: str) -> Record:
     comments: dict[str, str] = {}
     tokens: dict[int, dict[str, Any]] = {}
-    units: list[Unit] = []
+    units: list[SurfaceToken] = []
     for number, line in block:
         if line.startswith("#"):
             comments.update((key, value or "") for key, value in parse_comment_line(line))
@@ -105,21 +105,25 @@ def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
     return token | {"line": number}
 
 
-def _add(token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[Unit]) -> None:
+def _add(
+    token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[SurfaceToken]
+) -> None:
     """File a token as a syntactic word, a surface unit or, for an empty node, not at all."""
     number, space = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
     match token["id"]:
         case int(i):
             tokens[i] = token
             if not (units and i in units[-1].members):
-                units.append(Unit(token["form"], (i,), space, number))
+                units.append(SurfaceToken(token["form"], (i,), space, number))
         case (int(first), "-", int(last)):
-            units.append(Unit(token["form"], tuple(range(first, last + 1)), space, number))
+            units.append(SurfaceToken(token["form"], tuple(range(first, last + 1)), space, number))
         case _:  # an empty node has no place in the text
             pass
 
 
-def _check_ids(tokens: dict[int, dict[str, Any]], units: list[Unit], file_name: str) -> None:
+def _check_ids(
+    tokens: dict[int, dict[str, Any]], units: list[SurfaceToken], file_name: str
+) -> None:
     """Words count from 1, and each stands in one place of the text."""
     for index, (i, token) in enumerate(tokens.items(), start=1):
         if i != index:
@@ -161,7 +165,7 @@ def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
     return depth
 
 
-def _spans(text: str, units: list[Unit], file_name: str) -> list[tuple[int, int]]:
+def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[int, int]]:
     """Where each unit stands in the sentence's own text."""
     spans, at = [], 0
     for unit in units:
@@ -178,7 +182,7 @@ def _spans(text: str, units: list[Unit], file_name: str) -> list[tuple[int, int]
     return spans
 
 
-def _spell(units: list[Unit]) -> tuple[str, list[tuple[int, int]]]:
+def _spell(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
     """The text, where the file does not give it."""
     text, spans = "", []
     for unit in units:
@@ -188,7 +192,7 @@ def _spell(units: list[Unit]) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _words(
-    units: list[Unit], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
+    units: list[SurfaceToken], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
 ) -> tuple[Word, ...]:
     placed: list[tuple[int, int, int]] = []  # start, end, id of the word that speaks for it
     index: dict[int, int] = {}

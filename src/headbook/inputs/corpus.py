@@ -9,18 +9,26 @@ from pathlib import Path
 from typing import Self
 
 from headbook.errors import ConfigError, InputError
-from headbook.inputs.records import NO_HEAD, Blank, Layout, Record, Selection, Sentence, Smallest
+from headbook.inputs.records import (
+    NO_HEAD,
+    BlankLine,
+    InputLayout,
+    Record,
+    Selection,
+    Sentence,
+    SmallestHashes,
+)
 from headbook.inputs.sources import (
     TABLES,
     TREEBANK,
     WITH_HEADER,
-    Source,
+    InputSource,
     line_of,
     source_of,
     spooled,
     unreadable,
 )
-from headbook.schema import RELATIONS, UPOS, Scheme, known_relation
+from headbook.schema import RELATIONS, UPOS, AnnotationScheme, known_relation
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class InputFile:
             `RELATIONS`, with how often they occur.
     """
 
-    source: Source
+    source: InputSource
     sha256: str
     sentences: int
     blank: int
@@ -59,7 +67,7 @@ class InputFile:
 
     def sampled(self, records: Iterable[Record]) -> "InputFile":
         """The same where only these of its sentences are taken."""
-        seen = _Seen()
+        seen = _InputCounts()
         for record in records:
             seen.add(record)
         taken = seen.kinds[Record]
@@ -73,7 +81,9 @@ class InputFile:
         )
 
 
-def checked(source: Source, room: int | None, sample: Smallest | None, number: int) -> InputFile:
+def checked(
+    source: InputSource, room: int | None, sample: SmallestHashes | None, number: int
+) -> InputFile:
     """Read an input.
 
     Args:
@@ -84,7 +94,7 @@ def checked(source: Source, room: int | None, sample: Smallest | None, number: i
     Raises:
         InputError: a fault in it, or it cannot be read.
     """
-    seen = _Seen()
+    seen = _InputCounts()
     try:
         own = None if room == 0 else source.sha256()
         digest = hashlib.sha256()
@@ -107,21 +117,21 @@ def checked(source: Source, room: int | None, sample: Smallest | None, number: i
         source,
         sha256=own or (digest.hexdigest() if seen.kinds else ""),
         sentences=seen.kinds[Record],
-        blank=seen.kinds[Blank],
+        blank=seen.kinds[BlankLine],
         left=left,
         foreign_tags=tags,
         foreign_relations=relations,
     )
 
 
-def _left(source: Source, seen: "_Seen") -> int | None:
+def _left(source: InputSource, seen: "_InputCounts") -> int | None:
     """How many rows stand behind those that were read."""
     rows = source.rows()
     left = 0 if rows is None else rows - seen.kinds.total()
     return left if left > 0 else None  # there are more, whatever it says
 
 
-class _Seen:
+class _InputCounts:
     """What the records of an input are, and how their words are annotated."""
 
     def __init__(self) -> None:
@@ -130,7 +140,7 @@ class _Seen:
         self._tags: Counter[str] = Counter()
         self._relations: Counter[str] = Counter()
 
-    def add(self, record: Record | Blank) -> None:
+    def add(self, record: Record | BlankLine) -> None:
         self.kinds[type(record)] += 1
         for word in (isinstance(record, Record) and record.words) or ():
             self._tags[word.upos] += 1
@@ -208,13 +218,13 @@ class Corpus:
         self._keep.close()
 
     @property
-    def scheme(self) -> Scheme:
+    def scheme(self) -> AnnotationScheme:
         """The names of its own annotation; the same in whatever order files and sentences come."""
         tags, relations = Counter[str](), Counter[str]()
         for file in self.files:
             tags.update(file.foreign_tags)
             relations.update(file.foreign_relations)
-        return Scheme.of(tags, relations)
+        return AnnotationScheme.of(tags, relations)
 
     @property
     def pairs(self) -> bool:
@@ -225,7 +235,7 @@ class Corpus:
 def open_corpus(
     inputs: Sequence[str | Path],
     selection: Selection | None = None,
-    layout: Layout | None = None,
+    layout: InputLayout | None = None,
 ) -> Corpus:
     """Check inputs and open them as one corpus.
 
@@ -240,7 +250,7 @@ def open_corpus(
         ConfigError: the layout says something of inputs that are not there.
         OutputError: there is no room to keep what is read only once.
     """
-    selection, layout = selection or Selection(), layout or Layout()
+    selection, layout = selection or Selection(), layout or InputLayout()
     with ExitStack() as keep:
         sources = [source_of(str(name), layout, keep, selection.limit) for name in inputs]
         _check_layout(layout, sources)
@@ -259,10 +269,10 @@ def open_corpus(
 
 
 def _check_all(
-    sources: Sequence[Source], selection: Selection, keep: ExitStack
+    sources: Sequence[InputSource], selection: Selection, keep: ExitStack
 ) -> tuple[list[InputFile], list[tuple[int, Record]] | None]:
     """The inputs, and the sample if there is one."""
-    smallest = None if selection.sample is None else Smallest(selection.sample)
+    smallest = None if selection.sample is None else SmallestHashes(selection.sample)
     room, files = selection.limit, list[InputFile]()
     for number, source in enumerate(sources):
         if smallest is None and room != 0:
@@ -279,7 +289,7 @@ def _check_all(
     return [f.sampled(records) for f, records in zip(files, of_file, strict=True)], sample
 
 
-def _check_layout(layout: Layout, sources: Sequence[Source]) -> None:
+def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
     """Nothing is said in vain."""
     datasets = any(not source.kind for source in sources)
     tables = datasets or any(source.kind in TABLES for source in sources)

@@ -14,7 +14,7 @@ from typing import Any
 
 from headbook.errors import InputError
 from headbook.inputs.readers import record_of
-from headbook.inputs.records import Blank, Layout, Records
+from headbook.inputs.records import BlankLine, InputLayout, Records
 
 ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 TRAIN = "train"
@@ -47,7 +47,7 @@ class DatasetSource:
     remote: bool
 
     @classmethod
-    def of(cls, name: str, layout: Layout) -> "DatasetSource":
+    def of(cls, name: str, layout: InputLayout) -> "DatasetSource":
         """Open a dataset.
 
         Raises:
@@ -84,7 +84,7 @@ class DatasetSource:
                 return
             number += 1
             blank = self._text(row) in {None, ""}
-            yield Blank(number) if blank else record_of(row, number, self.name, self.column)
+            yield BlankLine(number) if blank else record_of(row, number, self.name, self.column)
 
     def _text(self, row: Mapping[str, Any]) -> Any:
         """The text of a row without what surrounds it; None where it is empty."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
-from headbook.inputs.records import Blank, Record, Records, decoded_lines, kind_of
+from headbook.inputs.records import BlankLine, Record, Records, decoded_lines, kind_of
 
 TEXT, SOURCE, TARGET, ID = "text", "source", "target", "id"
 USUAL = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes another"
@@ -17,14 +17,14 @@ def read_text(path: Path, file_name: str) -> Records:
     """A sentence or passage a line."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         text = line.strip()
-        yield Record(number, text) if text else Blank(number)
+        yield Record(number, text) if text else BlankLine(number)
 
 
 def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records:
     """A JSON object a line; ``column`` is the key of its text, where it is not a usual one."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if not line.strip():
-            yield Blank(number)
+            yield BlankLine(number)
             continue
         try:
             row = json.loads(line)
@@ -48,7 +48,7 @@ def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
         check_header(header, file_name, column)
         for row in rows:
             if not any(cell.strip() for cell in row):
-                yield Blank(rows.line_num)
+                yield BlankLine(rows.line_num)
             elif len(row) != len(header):
                 raise InputError(
                     file_name,
@@ -165,7 +165,9 @@ def read_parquet(path: Path, file_name: str, column: str | None = None) -> Recor
                 for row in _rows(batch, number, file_name):
                     number += 1
                     empty = not any(str(value or "").strip() for value in row.values())
-                    yield (Blank(number) if empty else record_of(row, number, file_name, column))
+                    yield (
+                        BlankLine(number) if empty else record_of(row, number, file_name, column)
+                    )
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(
             file_name,

@@ -145,17 +145,17 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Blank:
+class BlankLine:
     """A blank line, skipped and counted."""
 
     line: int
 
 
-Records = Iterator[Record | Blank]
+Records = Iterator[Record | BlankLine]
 
 
 @dataclass(frozen=True)
-class Layout:
+class InputLayout:
     """Where texts stand, in inputs that leave a choice.
 
     Attributes:
@@ -169,7 +169,7 @@ class Layout:
     split: str | None = None
 
     @classmethod
-    def of(cls, config: Config) -> "Layout":
+    def of(cls, config: Config) -> "InputLayout":
         """What the options say."""
         return cls(config.text_column, config.subset, config.split)
 
@@ -258,7 +258,7 @@ def content_hash(record: Record) -> int:
     return _hash(record.text if record.target is None else f"{record.text}\0{record.target}")
 
 
-class Smallest:
+class SmallestHashes:
     """The records with the smallest hashes of a stream; no more are kept at any time.
 
     Equal ones have equal hashes. Where not all of them fit, what else is known of them decides,

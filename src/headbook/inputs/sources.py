@@ -17,7 +17,15 @@ from headbook.errors import InputError, OutputError
 from headbook.inputs.conllu import read_conllu
 from headbook.inputs.huggingface import DatasetSource, is_id
 from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text, rows_of
-from headbook.inputs.records import PACKED, Blank, Layout, Record, Records, is_packed, kind_of
+from headbook.inputs.records import (
+    PACKED,
+    BlankLine,
+    InputLayout,
+    Record,
+    Records,
+    is_packed,
+    kind_of,
+)
 from headbook.output_folder import temporary_folder
 from headbook.resources import sha256
 
@@ -37,7 +45,7 @@ KINDS = (*LINES, *TABLES)
 WITH_HEADER = {".csv", ".tsv"}
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """Something that sentences are read from, as often as asked.
 
     Attributes:
@@ -98,7 +106,9 @@ class FileSource:
         return sha256(self.path)
 
 
-def source_of(name: str, layout: Layout, keep: ExitStack, room: int | None = None) -> Source:
+def source_of(
+    name: str, layout: InputLayout, keep: ExitStack, room: int | None = None
+) -> InputSource:
     """Find out what an input is.
 
     Args:
@@ -227,7 +237,7 @@ def _stdin_fault(came: str) -> InputError:
 
 
 @dataclass(frozen=True)
-class Spooled:
+class SpooledDataset:
     """Rows of a dataset that came over the network."""
 
     origin: DatasetSource
@@ -253,7 +263,7 @@ class Spooled:
         with self.path.open("rb") as stream:
             for line in stream:
                 number, *fields = json.loads(line)
-                yield Record(number, *fields) if fields else Blank(number)
+                yield Record(number, *fields) if fields else BlankLine(number)
 
     def rows(self) -> int | None:
         """How many the dataset says that it has, not only those kept."""
@@ -263,7 +273,7 @@ class Spooled:
         """None: rows are hashed as those of other datasets are."""
 
 
-def spooled(source: Source, room: int | None, keep: ExitStack) -> Source:
+def spooled(source: InputSource, room: int | None, keep: ExitStack) -> InputSource:
     """Keep an input that comes over the network; any other is given back.
 
     Args:
@@ -281,10 +291,10 @@ def spooled(source: Source, room: int | None, keep: ExitStack) -> Source:
             file.writelines(map(line_of, lines))
     except OSError as error:
         raise no_room(source.label, error) from error
-    return Spooled(source, path)
+    return SpooledDataset(source, path)
 
 
-def _first(records: Records, room: int | None) -> Iterator[Record | Blank]:
+def _first(records: Records, room: int | None) -> Iterator[Record | BlankLine]:
     taken = 0
     for record in records:
         yield record
@@ -293,7 +303,7 @@ def _first(records: Records, room: int | None) -> Iterator[Record | Blank]:
             return
 
 
-def line_of(record: Record | Blank) -> bytes:
+def line_of(record: Record | BlankLine) -> bytes:
     """A row as a line of JSON."""
     fields = (
         [record.line, record.text, record.target, record.id, None, dict(record.metadata)]

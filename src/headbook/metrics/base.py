@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from headbook.schema import Scheme, Space, Spread, Stack, State, View
+from headbook.schema import (
+    AnnotationScheme,
+    AttentionStack,
+    EmbeddingSpace,
+    IntervalRule,
+    ResidualPoint,
+    SinkView,
+)
 
 if TYPE_CHECKING:
     import torch
 
     from headbook.analysis.arrays import Floats
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
     from headbook.attention.flow import LayerFlow
     from headbook.attention.head_outputs import HeadOutputs
-    from headbook.attention.masks import Frame, Pairs, Scope
+    from headbook.attention.masks import BatchMask, QueryKeyPairs, ViewMask
     from headbook.attention.token_states import TokenStates
     from headbook.attention.views import LayerAttention
 
@@ -39,7 +46,7 @@ class Section(StrEnum):
     CONTRIBUTES = "Contributions of heads"
 
 
-class Chart(StrEnum):
+class ChartKind(StrEnum):
     """How a metric is drawn on its page and on the pages of heads."""
 
     HEATMAP = "one number a head: heat map over layers and heads"
@@ -151,11 +158,11 @@ class Metric:
     reference: str
     bounds: Bounds
     section: Section
-    chart: Chart
+    chart: ChartKind
     labels: tuple[str, ...] = ("",)
     headline: str = ""
-    named: Callable[[Scheme], tuple[str, ...]] | None = None
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
+    named: Callable[[AnnotationScheme], tuple[str, ...]] | None = None
+    spreads: Mapping[str, IntervalRule] = field(default_factory=dict)
     measure: Callable[..., object]
 
     @property
@@ -163,7 +170,7 @@ class Metric:
         """The file's name, which is the metric's name in tables and addresses."""
         return self.measure.__module__.rpartition(".")[2]
 
-    def under(self, scheme: Scheme) -> Self:
+    def under(self, scheme: AnnotationScheme) -> Self:
         """The same with the labels of a corpus."""
         return self if self.named is None else replace(self, labels=self.named(scheme))
 
@@ -177,9 +184,9 @@ class Metric:
         """The first line of the prose."""
         return self.prose.partition("\n")[0]
 
-    def spread(self, label: str) -> Spread:
+    def spread(self, label: str) -> IntervalRule:
         """How the values of a label vary from sentence to sentence."""
-        return self.spreads.get(label, Spread.USUAL)
+        return self.spreads.get(label, IntervalRule.USUAL)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -206,11 +213,11 @@ class HeadMetric(Metric):
             pages do not list them.
     """
 
-    views: tuple[View, ...] = tuple(View)
+    views: tuple[SinkView, ...] = tuple(SinkView)
     needs: frozenset[Need] = frozenset()
     source: Source = Source.ALL
-    chance: "Callable[[Scope], Ratio] | None" = None
-    pairs: "Callable[[Frame], Pairs] | None" = None
+    chance: "Callable[[ViewMask], Ratio] | None" = None
+    pairs: "Callable[[BatchMask], QueryKeyPairs] | None" = None
     examples: Examples = field(default_factory=dict)
     layerwide: bool = True
     headline_compared: bool = False
@@ -224,12 +231,12 @@ class HeadMetric(Metric):
     @property
     def compared(self) -> tuple[str, ...]:
         """The labels that two models are compared by: not every offset, nor every distance."""
-        if self.chart is Chart.PROFILE:
+        if self.chart is ChartKind.PROFILE:
             return ()
-        one = self.headline_compared or self.chart is Chart.DISTANCES
+        one = self.headline_compared or self.chart is ChartKind.DISTANCES
         return (self.headline,) if one else self.listed
 
-    def applies(self, stack: Stack) -> bool:
+    def applies(self, stack: AttentionStack) -> bool:
         """Whether the metric makes sense for a stack."""
         crosses = Need.ONE_TEXT in self.needs and stack.crosses
         return not (crosses or (Need.CAUSAL in self.needs and not stack.causal))
@@ -246,7 +253,7 @@ class AttentionMetric(HeadMetric):
     measure: "Callable[[LayerAttention], Ratio]"
 
 
-class Finished(NamedTuple):
+class FinishedRatios(NamedTuple):
     """What a sampled metric makes of its statistics, by sentence; see `Ratio`.
 
     Attributes:
@@ -258,7 +265,7 @@ class Finished(NamedTuple):
     events: "Floats"
 
     @classmethod
-    def over_last(cls, stats: "Floats") -> "Finished":
+    def over_last(cls, stats: "Floats") -> "FinishedRatios":
         """Every statistic but the last over the last, which counts the observations, too."""
         last = np.broadcast_to(stats[..., -1:], stats[..., :-1].shape)
         return cls(stats[..., :-1], last, last)
@@ -281,8 +288,8 @@ class SampledMetric(HeadMetric):
     """
 
     measure: "Callable[[LayerAttention], torch.Tensor]"
-    about: "Callable[[Scope], torch.Tensor] | None" = None
-    finish: "Callable[[Floats, Floats], Finished]"
+    about: "Callable[[ViewMask], torch.Tensor] | None" = None
+    finish: "Callable[[Floats, Floats], FinishedRatios]"
     expected_at: int | None = None
     source: Source = Source.SAMPLE
 
@@ -298,7 +305,7 @@ class ContextMetric(HeadMetric):
 
     measure: "Callable[[HeadOutputs], Ratio]"
     layer: "Callable[[HeadOutputs], Ratio] | None" = None
-    views: tuple[View, ...] = (View.RAW, View.NOSINK)
+    views: tuple[SinkView, ...] = (SinkView.RAW, SinkView.NOSINK)
     source: Source = Source.CONTEXT
 
 
@@ -314,7 +321,7 @@ class AnchorMetric(Metric):
     """
 
     measure: "Callable[[HeadOutputs], torch.Tensor | None]"
-    views: tuple[View, ...] = (View.RAW, View.NOSINK)
+    views: tuple[SinkView, ...] = (SinkView.RAW, SinkView.NOSINK)
     needs: frozenset[Need] = frozenset({Need.OUTPUTS})
 
 
@@ -335,7 +342,7 @@ class PairMetric(Metric):
     measure: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
     some: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
     alike: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
-    views: tuple[View, ...]
+    views: tuple[SinkView, ...]
 
 
 class Averaged(NamedTuple):
@@ -361,14 +368,14 @@ class LayerwiseMetric(Metric):
         constant: whether the number is the same for all tokens by construction.
     """
 
-    states: tuple[State, ...] = (State.MID, State.OUT)
-    spaces: tuple[Space, ...] = ()
+    states: tuple[ResidualPoint, ...] = (ResidualPoint.MID, ResidualPoint.OUT)
+    spaces: tuple[EmbeddingSpace, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
     constant: bool = False
 
-    def spread(self, label: str) -> Spread:
+    def spread(self, label: str) -> IntervalRule:
         """Averages are taken over classes of tokens."""
-        return Spread.CONSTANT if self.constant else Spread.CLASSES
+        return IntervalRule.CONSTANT if self.constant else IntervalRule.CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,7 +389,7 @@ class TokenMetric(LayerwiseMetric):
         beside: metrics that its charts and tables set it against.
     """
 
-    measure: "Callable[[TokenStates, Space | None], torch.Tensor]"
+    measure: "Callable[[TokenStates, EmbeddingSpace | None], torch.Tensor]"
     needs: frozenset[Need] = frozenset()
     beside: tuple[str, ...] = ()
 
@@ -415,11 +422,11 @@ class LayerMetric(Metric):
         measure: by label, in the order of ``labels``.
     """
 
-    measure: "Callable[[Cloud], Mapping[str, Estimate]]"
+    measure: "Callable[[StateVectors], Mapping[str, Jackknife]]"
 
-    def spread(self, label: str) -> Spread:
+    def spread(self, label: str) -> IntervalRule:
         """How a label varies without each sentence in turn: by a little, if at all."""
-        return Spread.CONTINUOUS
+        return IntervalRule.CONTINUOUS
 
 
 @dataclass(frozen=True, kw_only=True)

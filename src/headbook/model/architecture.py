@@ -15,10 +15,10 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook, matrix_products
-from headbook.model.block_search import Ends, find_ends
+from headbook.model.block_search import AttentionBlocks, find_ends
 from headbook.model.load import Model
 from headbook.model.probe import LENGTHS, is_chain, own_code, passed_in, run, varied
-from headbook.schema import Kind, Side, Stack
+from headbook.schema import AttentionStack, ModelKind, Side
 
 STACKS = {
     "self": (Side.SOURCE, Side.SOURCE),
@@ -35,7 +35,7 @@ FIELDS = {  # where `output_attentions` puts each stack's weights
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbedAttention:
     """One attention call of the probe, by the name of the module that made it."""
 
     stack: str
@@ -46,7 +46,7 @@ class Seen:
     causal: bool
 
 
-def attention_calls(model: Model, instead: str) -> tuple[list[Seen], str, bool]:
+def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], str, bool]:
     """The attention calls, why they do not come through the hook, and whether by products.
 
     The reason is empty where they do.
@@ -74,20 +74,20 @@ def attention_calls(model: Model, instead: str) -> tuple[list[Seen], str, bool]:
     )
 
 
-def _watch(model: Model) -> list[Seen]:
+def _watch(model: Model) -> list[ProbedAttention]:
     """The attention calls that come through the hook; none where the model does not use it."""
     names = {module: name for name, module in model.body.named_modules()}
-    seen: list[Seen] = []
-    last: list[attention_hook.Attention] = []
+    seen: list[ProbedAttention] = []
+    last: list[attention_hook.AttentionCall] = []
 
-    def watcher(call: attention_hook.Attention) -> None:
+    def watcher(call: attention_hook.AttentionCall) -> None:
         assert call.module is not None
         assert call.query is not None
         assert call.key is not None
         _check_once(model, call, last)
         last[:] = [call]
         seen.append(
-            Seen(
+            ProbedAttention(
                 stack=_stack_of(model, call.weights),
                 name=names[call.module],
                 n_heads=call.query.shape[1],
@@ -105,14 +105,14 @@ def _watch(model: Model) -> list[Seen]:
     return seen
 
 
-def _own_products(model: Model, asked: list[Seen]) -> list[Seen]:
+def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAttention]:
     """The attention calls of a model that computes attention by itself, in its own products.
 
     None where there are not as many as it returns weights, or where weights do not follow from
     queries and keys; whether they are the weights that it returns is seen before a run.
     """
     factors: dict[torch.nn.Module, float] = {}
-    calls: list[attention_hook.Attention] = []
+    calls: list[attention_hook.AttentionCall] = []
     handles = matrix_products.install(model.network, model.body, factors)
     with attention_hook.watching(calls.append), own_code(model), torch.inference_mode():
         model.body(**varied(model))
@@ -127,7 +127,7 @@ def _own_products(model: Model, asked: list[Seen]) -> list[Seen]:
 
 
 def _check_once(
-    model: Model, call: attention_hook.Attention, last: list[attention_hook.Attention]
+    model: Model, call: attention_hook.AttentionCall, last: list[attention_hook.AttentionCall]
 ) -> None:
     """A layer has one map a head.
 
@@ -145,7 +145,7 @@ def _check_once(
             )
 
 
-def _ask(model: Model) -> list[Seen]:
+def _ask(model: Model) -> list[ProbedAttention]:
     """The attention calls of a model that returns its weights but does not use the hook."""
     output = run(model, output_attentions=True)
     seen = []
@@ -155,7 +155,7 @@ def _ask(model: Model) -> list[Seen]:
             continue
         home = _list_of(model, stack, len(weights))
         seen += [
-            Seen(
+            ProbedAttention(
                 stack=stack,
                 name=f"{home}.{layer}" if home else "",
                 n_heads=weight.shape[1],
@@ -225,7 +225,7 @@ FIRST_NUMBER = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
 
 
 @dataclass(frozen=True)
-class Call:
+class AttentionPlace:
     """The place of one attention call: which stack, which layer."""
 
     stack: str
@@ -251,15 +251,15 @@ class Architecture:
         padded: whether texts of different length may share a batch: padding changes nothing.
     """
 
-    kind: Kind
-    stacks: dict[str, Stack]
-    calls: tuple[Call, ...]
+    kind: ModelKind
+    stacks: dict[str, AttentionStack]
+    calls: tuple[AttentionPlace, ...]
     layers: dict[str, tuple[torch.nn.Module, ...]]
     hooked: bool
     unhooked: str = ""
     products: bool = False
     padded: bool = True
-    ends: Ends = field(default_factory=Ends)
+    ends: AttentionBlocks = field(default_factory=AttentionBlocks)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def examine(model: Model, instead: str = "") -> Architecture:
     stacks = {name: _stack(name, group, homes[name]) for name, group in groups.items()}
     place = {name: iter(home.called) for name, home in homes.items()}
     own = {name: home.layers for name, home in homes.items() if name != "cross"}
-    calls = tuple(Call(s.stack, next(place[s.stack])) for s in seen)
+    calls = tuple(AttentionPlace(s.stack, next(place[s.stack])) for s in seen)
     layers = own if _hands_on_states(model, own) else {}
     places = [(call.stack, call.layer) for call in calls]
     return Architecture(
@@ -321,9 +321,9 @@ def _home(body: torch.nn.Module, names: list[str]) -> _Home:
     return _Home(elements, tuple(i for _, i in places))
 
 
-def _stack(name: str, seen: list[Seen], home: _Home) -> Stack:
+def _stack(name: str, seen: list[ProbedAttention], home: _Home) -> AttentionStack:
     queries, keys = STACKS[name]
-    return Stack(
+    return AttentionStack(
         name=name,
         n_layers=max(len(home.layers), len(home.called)),
         attention_layers=tuple(sorted(home.called)),
@@ -336,10 +336,10 @@ def _stack(name: str, seen: list[Seen], home: _Home) -> Stack:
     )
 
 
-def _kind(stacks: dict[str, Stack]) -> Kind:
+def _kind(stacks: dict[str, AttentionStack]) -> ModelKind:
     if "self" not in stacks:
-        return Kind.ENCODER_DECODER
-    return Kind.DECODER if stacks["self"].causal else Kind.ENCODER
+        return ModelKind.ENCODER_DECODER
+    return ModelKind.DECODER if stacks["self"].causal else ModelKind.ENCODER
 
 
 def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, ...]]) -> bool:

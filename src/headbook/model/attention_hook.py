@@ -16,14 +16,14 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from headbook.model.output_projection import Projection
+from headbook.model.output_projection import OutputProjection
 
 NAME = "headbook"
 LOWEST = torch.finfo(torch.float32).min
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionCall:
     """One call of the attention function: one layer of one stack over a batch.
 
     Attributes:
@@ -47,7 +47,7 @@ class Attention:
     mask: torch.Tensor | None
     weights: torch.Tensor
     output: torch.Tensor | None
-    projection: Projection | None = None
+    projection: OutputProjection | None = None
     scaling: float | None = None
     factor: torch.Tensor | None = None
 
@@ -66,21 +66,21 @@ class NoEagerAttention(Exception):  # noqa: N818 - it reports, it does not fail
     """The model uses the attention interface without an eager function of its own."""
 
 
-Watcher = Callable[[Attention], torch.Tensor | None]
-_watcher: ContextVar[Watcher | None] = ContextVar("headbook_watcher", default=None)
+Observer = Callable[[AttentionCall], torch.Tensor | None]
+_observer: ContextVar[Observer | None] = ContextVar("headbook_watcher", default=None)
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
+def watching(watcher: Observer) -> Iterator[None]:
     """Show every attention call inside the block to ``watcher``.
 
     What it returns, other than None, takes the place of the heads' outputs.
     """
-    token = _watcher.set(watcher)
+    token = _observer.set(watcher)
     try:
         yield
     finally:
-        _watcher.reset(token)
+        _observer.reset(token)
 
 
 def attend(
@@ -106,19 +106,19 @@ def attend(
     if is_watched():
         scaling = options.get("scaling")
         seen = (module, query, key, value, attention_mask, weights, output)
-        instead = instead_of(Attention(*seen, scaling=scaling))
+        instead = instead_of(AttentionCall(*seen, scaling=scaling))
         output = output if instead is None else instead
     return output, weights
 
 
 def is_watched() -> bool:
     """Whether somebody watches."""
-    return _watcher.get() is not None
+    return _observer.get() is not None
 
 
-def instead_of(attention: Attention) -> torch.Tensor | None:
+def instead_of(attention: AttentionCall) -> torch.Tensor | None:
     """Show a call to who watches; gives what takes the place of the heads' outputs, if anything."""
-    watcher = _watcher.get()
+    watcher = _observer.get()
     return None if watcher is None else watcher(attention)
 
 

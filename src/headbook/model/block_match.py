@@ -16,7 +16,7 @@ import torch
 
 
 @dataclass(eq=False)
-class Ran:
+class ModuleCall:
     """One call of a module.
 
     Attributes:
@@ -35,13 +35,13 @@ class Ran:
 
 
 @dataclass(eq=False)
-class Attended:
+class RecordedAttention:
     """One call of attention.
 
     Attributes:
         path: of the module that made it.
         tick: when it was seen.
-        given: what the heads gave, or their module; as in `Ran`.
+        given: what the heads gave, or their module; as in `ModuleCall`.
         whole: whether it was seen when that module had ended.
     """
 
@@ -62,19 +62,19 @@ class LayerRun:
 
     eps: float
     width: int
-    ran: list[Ran] = field(default_factory=list)
-    attended: list[Attended] = field(default_factory=list)
+    ran: list[ModuleCall] = field(default_factory=list)
+    attended: list[RecordedAttention] = field(default_factory=list)
 
     @property
-    def layer(self) -> Ran:
+    def layer(self) -> ModuleCall:
         """The call of the layer itself."""
         return self.ran[0]
 
-    def before(self, tick: int) -> Iterator[Ran]:
+    def before(self, tick: int) -> Iterator[ModuleCall]:
         """Calls that ended before, in their order."""
         yield from sorted((r for r in self.ran if 0 <= r.end < tick), key=lambda r: r.end)
 
-    def between(self, first: int, last: int) -> Sequence[Ran]:
+    def between(self, first: int, last: int) -> Sequence[ModuleCall]:
         """Calls that began inside, in their order."""
         return [r for r in self.ran if first < r.start < last]
 
@@ -201,7 +201,7 @@ def fit_weights(
 
 
 @dataclass(frozen=True)
-class Site:
+class ResidualAddition:
     """Where one attention block of a layer ends; all paths lead from the layer.
 
     Attributes:
@@ -251,7 +251,7 @@ _Flat = torch.Tensor
 
 
 class _Added(NamedTuple):
-    """How a sum is made; see `Site`."""
+    """How a sum is made; see `ResidualAddition`."""
 
     scale: float
     weights: SumWeights | None = None
@@ -260,7 +260,7 @@ class _Added(NamedTuple):
 _Fit = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
 
 
-def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None:
+def find_site(run: LayerRun, number: int, projection: str | None) -> ResidualAddition | None:
     """Where the attention block of a layer ends, or None where nothing adds up.
 
     Args:
@@ -278,9 +278,9 @@ def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None
     return found or read(fits=(_weighed,))  # last what takes the most numbers to fit
 
 
-def _derived(run: LayerRun, call: Attended) -> list[Ran]:
+def _derived(run: LayerRun, call: RecordedAttention) -> list[ModuleCall]:
     """Calls that give what comes of the heads, each tensor once, in the order in which they end."""
-    found: list[Ran] = []
+    found: list[ModuleCall] = []
     known = [] if call.given is None else [call.given]
     for ran in sorted(run.ran[1:], key=lambda r: r.end):
         if ran.given is None or not _comes_of(ran, call, known):
@@ -291,7 +291,7 @@ def _derived(run: LayerRun, call: Attended) -> list[Ran]:
     return found
 
 
-def _comes_of(ran: Ran, call: Attended, known: list[torch.Tensor]) -> bool:
+def _comes_of(ran: ModuleCall, call: RecordedAttention, known: list[torch.Tensor]) -> bool:
     """Whether a module holds attention, stands in it, or takes what is known to come of it."""
     inside = ran.path.startswith(f"{call.path}.")
     if ran.end < call.tick:
@@ -308,7 +308,7 @@ def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is not None and other is not None and torch.equal(one, other)
 
 
-def _residuals(run: LayerRun, call: Attended) -> list[_Vector]:
+def _residuals(run: LayerRun, call: RecordedAttention) -> list[_Vector]:
     """What the block's output may be added to: the layer's input first, then what came of it."""
     found: list[_Vector] = []
     own = run.layer.taken
@@ -343,13 +343,13 @@ def _weighed(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Add
 
 def _read(
     run: LayerRun,
-    call: Attended,
-    blocks: list[Ran],
+    call: RecordedAttention,
+    blocks: list[ModuleCall],
     *,
     end: int,
     projection: str | None,
     fits: Sequence[_Fit],
-) -> Site | None:
+) -> ResidualAddition | None:
     """The first sum that a module reads.
 
     Args:
@@ -366,7 +366,7 @@ def _read(
             after = added and _reader(run, total, call.tick, end)
             if not added or not after:
                 continue
-            return Site(
+            return ResidualAddition(
                 block.path, after.path, residual.path, residual.enters, scale=added.scale,
                 closed=_closed(run, after, weighed=added.weights is not None),
                 straight=_straight(run, block, projection),
@@ -376,8 +376,8 @@ def _read(
 
 
 def _triples(
-    total: torch.Tensor | None, residuals: list[_Vector], blocks: list[Ran]
-) -> Iterator[tuple[torch.Tensor, _Vector, Ran]]:
+    total: torch.Tensor | None, residuals: list[_Vector], blocks: list[ModuleCall]
+) -> Iterator[tuple[torch.Tensor, _Vector, ModuleCall]]:
     """Sums to try: of one size."""
     for residual in residuals:
         for block in blocks:
@@ -385,12 +385,12 @@ def _triples(
                 yield total, residual, block
 
 
-def _given(ran: Ran) -> torch.Tensor:
+def _given(ran: ModuleCall) -> torch.Tensor:
     assert ran.given is not None
     return ran.given
 
 
-def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> Ran | None:
+def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleCall | None:
     """The module that reads a sum, and does something to it; a simple one if there is one."""
     readers = [
         r
@@ -401,8 +401,8 @@ def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> Ran | N
 
 
 def _unread(
-    run: LayerRun, call: Attended, blocks: list[Ran], projection: str | None
-) -> Site | None:
+    run: LayerRun, call: RecordedAttention, blocks: list[ModuleCall], projection: str | None
+) -> ResidualAddition | None:
     """A sum that no module reads: in what the layer gives, alone or with what runs beside it."""
     left, own = run.layer.given, run.layer.taken
     assert own is not None
@@ -418,22 +418,22 @@ def _unread(
         straight = _straight(run, block, projection)
         scale = factor(total, own, _given(block), run.eps, fitted=True)
         if scale:
-            return Site(block.path, None, scale=scale, straight=straight)
+            return ResidualAddition(block.path, None, scale=scale, straight=straight)
         for other in beside:
             parts = own, _given(block), _given(other)
             if run.once(other.path) and adds_up(total, *parts, eps=run.eps):
-                return Site(block.path, None, parallel=other.path, straight=straight)
+                return ResidualAddition(block.path, None, parallel=other.path, straight=straight)
     return None
 
 
-def _straight(run: LayerRun, block: Ran, projection: str | None) -> bool:
+def _straight(run: LayerRun, block: ModuleCall, projection: str | None) -> bool:
     """Whether a block is the output projection, or takes what that gives."""
     if block.path == projection:
         return True
     return any(r.path == projection and _same(r.given, block.taken) for r in run.ran)
 
 
-def _closed(run: LayerRun, after: Ran, *, weighed: bool) -> bool | None:
+def _closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | None:
     """Whether what goes on is what a module makes of the sum, not the sum itself.
 
     Args:

@@ -12,9 +12,16 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.block_match import Attended, LayerRun, Ran, Site, find_site, flat
+from headbook.model.block_match import (
+    LayerRun,
+    ModuleCall,
+    RecordedAttention,
+    ResidualAddition,
+    find_site,
+    flat,
+)
 from headbook.model.load import Model
-from headbook.model.output_projection import Projection, is_factor, is_linear, otherwise
+from headbook.model.output_projection import OutputProjection, is_factor, is_linear, otherwise
 from headbook.model.probe import first, own_code, varied
 
 Place = tuple[str, int]  # stack and layer
@@ -23,7 +30,7 @@ MAP = 4  # dimensions of weights of attention
 
 
 @dataclass
-class Ends:
+class AttentionBlocks:
     """Where attention blocks end, by stack and layer.
 
     Attributes:
@@ -32,14 +39,14 @@ class Ends:
         failed: why the search ended before its end; empty where it did not.
     """
 
-    sites: dict[Place, Site] = field(default_factory=dict)
-    projections: dict[Place, Projection] = field(default_factory=dict)
+    sites: dict[Place, ResidualAddition] = field(default_factory=dict)
+    projections: dict[Place, OutputProjection] = field(default_factory=dict)
     failed: str = ""
 
 
 def find_ends(
     model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool, gates: bool = False
-) -> Ends:
+) -> AttentionBlocks:
     """Run the search. Where it fails, nothing of it is taken, and ``failed`` says why.
 
     Args:
@@ -51,7 +58,7 @@ def find_ends(
     try:
         ends = _find(model, layers, places, {}, hooked=hooked)
     except ModelError as error:
-        return Ends(failed=str(error))
+        return AttentionBlocks(failed=str(error))
     missing = [place for place in places if place not in ends.projections]
     with suppress(ModelError):  # heads that give something else may be too much for a model
         if gated := _find_gated(model, places, missing) if gates and missing else {}:
@@ -63,16 +70,16 @@ def _find(
     model: Model,
     layers: Layers,
     places: Sequence[Place],
-    known: Mapping[Place, Projection],
+    known: Mapping[Place, OutputProjection],
     *,
     hooked: bool,
-) -> Ends:
+) -> AttentionBlocks:
     """One pass of the search.
 
     Args:
         known: projections that were found before.
     """
-    watch = _Watch(model, layers, places, hooked=hooked)
+    watch = _BlockObserver(model, layers, places, hooked=hooked)
     watch.ends.projections.update(known)
     with ExitStack() as around:
         for handle in watch.handles():
@@ -87,7 +94,7 @@ def _find(
 
 def _find_gated(
     model: Model, places: Sequence[Place], missing: Sequence[Place]
-) -> dict[Place, Projection]:
+) -> dict[Place, OutputProjection]:
     """What takes the outputs of heads times factors that do not depend on them.
 
     One pass over copies of a text: in each, the heads of another of the missing places give
@@ -95,11 +102,11 @@ def _find_gated(
     """
     copies = {name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied(model).items()}
     calls = iter(places)
-    found: dict[Place, Projection] = {}
-    known: dict[torch.nn.Module, Projection] = {}
+    found: dict[Place, OutputProjection] = {}
+    known: dict[torch.nn.Module, OutputProjection] = {}
     waiting: list[tuple[Place, torch.Tensor]] = []
 
-    def attention(call: attention_hook.Attention) -> torch.Tensor | None:
+    def attention(call: attention_hook.AttentionCall) -> torch.Tensor | None:
         place = next(calls, None)
         waiting.clear()
         if place is None or place not in missing or call.output is None:
@@ -115,7 +122,7 @@ def _find_gated(
             return
         place, heads = waiting[0]
         taken, row = args[0].reshape(heads.shape), 1 + missing.index(place)
-        projection = known.setdefault(module, Projection(module, gated=True))
+        projection = known.setdefault(module, OutputProjection(module, gated=True))
         if is_factor(heads[[0, row]], taken[[0, row]]) and projection.adds_up(taken, first(given)):
             found[place] = projection
             waiting.clear()
@@ -131,13 +138,13 @@ def _find_gated(
     return found
 
 
-class _Watch:
+class _BlockObserver:
     """The hooks of the pass. Each layer is searched when it has run, and what it gave let go."""
 
     def __init__(
         self, model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool
     ) -> None:
-        self.ends, self._hooked = Ends(), hooked
+        self.ends, self._hooked = AttentionBlocks(), hooked
         self._model = model
         self._paths = {  # of each module in each layer
             layer: {module: path for path, module in layer.named_modules()}
@@ -145,14 +152,16 @@ class _Watch:
             for layer in each
         }
         self._names = {module: name for name, module in model.body.named_modules()}
-        self._known: dict[torch.nn.Module, Projection] = {}  # several layers may share a module
+        self._known: dict[
+            torch.nn.Module, OutputProjection
+        ] = {}  # several layers may share a module
         self._calls = iter(places)
         self._order = {
             layer: iter([(name, number) for number, m in enumerate(each) if m is layer])
             for name, each in layers.items()
             for layer in each
         }
-        self._open: list[tuple[torch.nn.Module, Ran]] = []
+        self._open: list[tuple[torch.nn.Module, ModuleCall]] = []
         self._run: LayerRun | None = None
         self._layer: torch.nn.Module | None = None
         self._tick = 0
@@ -173,7 +182,7 @@ class _Watch:
                 found.append(module.register_forward_hook(self._leave))
         return found
 
-    def attention(self, call: attention_hook.Attention) -> None:
+    def attention(self, call: attention_hook.AttentionCall) -> None:
         """Note an attention call that the hook sees."""
         assert call.output is not None
         assert call.module is not None
@@ -181,7 +190,7 @@ class _Watch:
         self._waiting = place, call.output.detach().clone()
         if self._run is not None and self._layer is not None:
             path = self._paths[self._layer].get(call.module, "")
-            self._run.attended.append(Attended(path, self._next(), flat(call.output)))
+            self._run.attended.append(RecordedAttention(path, self._next(), flat(call.output)))
             self._places.append(place)
 
     def _expected(self, places: Iterator[Place]) -> Place:
@@ -210,7 +219,7 @@ class _Watch:
             return
         leaf = next(module.children(), None) is None
         path = self._paths[self._layer][module]
-        ran = Ran(path, leaf, self._next(), flat((args, kwargs)))
+        ran = ModuleCall(path, leaf, self._next(), flat((args, kwargs)))
         self._run.ran.append(ran)
         self._open.append((module, ran))
 
@@ -221,7 +230,7 @@ class _Watch:
         ran.given, ran.end = flat(output), self._next()
         assert self._run is not None
         if not self._hooked and self._gives_weights(output):
-            self._run.attended.append(Attended(ran.path, ran.end, ran.given, whole=True))
+            self._run.attended.append(RecordedAttention(ran.path, ran.end, ran.given, whole=True))
         if module is not self._layer:
             return
         self._search(self._run, self._expected(self._order[module]))
@@ -245,7 +254,7 @@ class _Watch:
         if taken.numel() != heads.numel() or not torch.equal(taken.flatten(), heads.flatten()):
             return
         self._waiting = None
-        projection = self._known.setdefault(module, Projection(module))
+        projection = self._known.setdefault(module, OutputProjection(module))
         if projection.adds_up(heads, first(given)):
             self.ends.projections[place] = projection
 

@@ -91,7 +91,7 @@ FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ModelFiles:
     """Files of a model.
 
     Attributes:
@@ -107,7 +107,7 @@ class Checkpoint:
     gguf: Gguf | None = None
 
 
-def find(name: str, revision: str | None) -> Checkpoint:
+def find(name: str, revision: str | None) -> ModelFiles:
     """The files of a model.
 
     Args:
@@ -120,24 +120,24 @@ def find(name: str, revision: str | None) -> Checkpoint:
     check_name(name)
     path = Path(name)
     if name == DEMO:
-        return Checkpoint(demo_model(), "all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}")
+        return ModelFiles(demo_model(), "all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}")
     if name == DEMO_CAUSAL:
         gguf = read_gguf(demo_causal())
         known = f"sha256:{DEMO_CAUSAL_SHA256}"
-        return Checkpoint(gguf.path.parent, "SmolLM2-135M-Instruct", known, gguf)
+        return ModelFiles(gguf.path.parent, "SmolLM2-135M-Instruct", known, gguf)
     if path.is_dir():
         return _of_folder(path)
     if path.is_file():
         return _of_file(path)
     downloaded = _downloaded(name, revision)
-    return Checkpoint(downloaded, name, downloaded.name)
+    return ModelFiles(downloaded, name, downloaded.name)
 
 
-def _of_folder(folder: Path) -> Checkpoint:
+def _of_folder(folder: Path) -> ModelFiles:
     weights, files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", GGUF))
     if weights or not files:
         digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
-        return Checkpoint(folder, folder.resolve().name, f"sha256:{digest}")
+        return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
     if len(files) > 1:
         raise ModelError(
             f"model '{folder.name}': {len(files)} GGUF files; expected one, or the path of one "
@@ -146,9 +146,9 @@ def _of_folder(folder: Path) -> Checkpoint:
     return _of_file(files[0])
 
 
-def _of_file(path: Path) -> Checkpoint:
+def _of_file(path: Path) -> ModelFiles:
     gguf = read_gguf(path)
-    return Checkpoint(path.parent, path.stem, f"sha256:{sha256(path)}", gguf)
+    return ModelFiles(path.parent, path.stem, f"sha256:{sha256(path)}", gguf)
 
 
 def _downloaded(name: str, revision: str | None) -> Path:

@@ -87,7 +87,7 @@ def gpu_number(device: torch.device) -> int:
 OFF, AUTO, DISK = "off", "auto", "disk"
 
 
-class Aside(NamedTuple):
+class OffloadPlace(NamedTuple):
     """Where weights go that the device does not hold.
 
     Attributes:
@@ -100,7 +100,7 @@ class Aside(NamedTuple):
 
 
 @contextmanager
-def set_aside(offload: str) -> Iterator[Aside | None]:
+def set_aside(offload: str) -> Iterator[OffloadPlace | None]:
     """A place for weights that the device does not hold, gone at the end; None for ``off``.
 
     Raises:
@@ -114,11 +114,11 @@ def set_aside(offload: str) -> Iterator[Aside | None]:
             f"--offload {offload}: needs the package accelerate; run: pip install 'headbook[large]'"
         )
     with TemporaryDirectory(prefix="headbook-offload-") as folder:
-        yield Aside(offload, Path(folder))
+        yield OffloadPlace(offload, Path(folder))
 
 
 def device_map(
-    aside: Aside, name: str, loader: Any, config: Any, place: torch.device
+    aside: OffloadPlace, name: str, loader: Any, config: Any, place: torch.device
 ) -> dict[str, Any]:
     """What transformers is told about where weights go.
 

@@ -14,13 +14,13 @@ from headbook.model.architecture import Architecture
 from headbook.model.devices import parameter, weight_of
 from headbook.model.forward import forward, tapped
 from headbook.model.load import Model, text_config, word_embedding
-from headbook.model.vocabulary import Linear, Norm, Vocabulary
-from headbook.schema import Side, State
+from headbook.model.vocabulary import LayerNormWeights, LinearWeights, VocabularyEmbeddings
+from headbook.schema import ResidualPoint, Side
 from headbook.text.batch import Batch
 
 
 @dataclass(frozen=True)
-class Family:
+class EmbeddingLayout:
     """One architecture.
 
     Attributes:
@@ -38,9 +38,9 @@ class Family:
     through: str = ""
 
 
-def _one(types: str, norm: str = "", through: str = "") -> Family:
+def _one(types: str, norm: str = "", through: str = "") -> EmbeddingLayout:
     norms = {Side.SOURCE: norm} if norm else {}
-    return Family(frozenset(types.split()), norms, through=through)
+    return EmbeddingLayout(frozenset(types.split()), norms, through=through)
 
 
 _PAIR = {
@@ -57,12 +57,12 @@ FAMILIES = (
     _one("albert", norm="embeddings.LayerNorm", through="encoder.embedding_hidden_mapping_in"),
     _one("modernbert", norm="embeddings.norm"),
     _one("gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gemma gpt_oss gemma2 gemma3_text"),
-    Family(frozenset({"bart"}), _PAIR, "shared.embed_scale"),
-    Family(frozenset({"marian"}), scale="encoder.embed_scale"),
+    EmbeddingLayout(frozenset({"bart"}), _PAIR, "shared.embed_scale"),
+    EmbeddingLayout(frozenset({"marian"}), scale="encoder.embed_scale"),
 )
 
 
-def family_of(config: Any) -> Family | None:
+def family_of(config: Any) -> EmbeddingLayout | None:
     """The family of a model's configuration, or None where the table has none.
 
     A model that sees has that of its text part; paths that lead from the body would not fit there.
@@ -89,7 +89,7 @@ class Embedding:
         missing: why a space does not apply, in a sentence; empty where both do.
     """
 
-    vocabulary: Vocabulary | None
+    vocabulary: VocabularyEmbeddings | None
     missing: str = ""
 
 
@@ -114,8 +114,8 @@ def read_embedding(
     stack = next(n for n, s in architecture.stacks.items() if s.queries is s.keys is side)
     inside: dict[str, torch.Tensor] = {}
 
-    def keep(name: str, _: int, state: State, vectors: torch.Tensor) -> None:
-        if name == stack and state is State.INPUT:
+    def keep(name: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+        if name == stack and state is ResidualPoint.INPUT:
             inside["input"] = vectors
 
     family = family_of(model.config)
@@ -136,7 +136,7 @@ def read_embedding(
     words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
     if family is None:
         return Embedding(
-            Vocabulary(words, coarse=coarse),
+            VocabularyEmbeddings(words, coarse=coarse),
             "where this architecture adds positions is not in the table",
         )
     scale = _scale(model, family.scale)
@@ -144,12 +144,12 @@ def read_embedding(
     added = before.to(words.dtype) - scale * words[ids[0]]
     if through is None and _only_scaled(before, words[ids[0]]):
         return Embedding(
-            Vocabulary(words, coarse=coarse), "the model adds no positions at its input"
+            VocabularyEmbeddings(words, coarse=coarse), "the model adds no positions at its input"
         )
     closing = _norm(norm, words) if norm else None
-    through = through and Linear(*(part.to(words.dtype) for part in through))
+    through = through and LinearWeights(*(part.to(words.dtype) for part in through))
     missing = "" if through is None else _elsewhere(inside["input"], words)
-    return Embedding(Vocabulary(words, scale, added, closing, through, coarse), missing)
+    return Embedding(VocabularyEmbeddings(words, scale, added, closing, through, coarse), missing)
 
 
 def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
@@ -176,7 +176,7 @@ def _scale(model: Model, path: str) -> float:
     return float(found) if path else 1.0
 
 
-def _through(model: Model, family: Family | None) -> Linear | None:
+def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | None:
     """The map between the embedding block's norm and the first layer, where there is one."""
     path = family.through if family else ""
     module: Any = dict(model.body.named_modules()).get(path) if path else None
@@ -184,13 +184,13 @@ def _through(model: Model, family: Family | None) -> Linear | None:
         return None
     bias = parameter(module, "bias")
     assert bias is not None
-    return Linear(weight_of(module), bias)
+    return LinearWeights(weight_of(module), bias)
 
 
-def _norm(module: Any, like: torch.Tensor) -> Norm:
+def _norm(module: Any, like: torch.Tensor) -> LayerNormWeights:
     gain, bias = weight_of(module).to(like.dtype), parameter(module, "bias")
     bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
-    return Norm(gain, bias, float(module.eps))
+    return LayerNormWeights(gain, bias, float(module.eps))
 
 
 def _elsewhere(states: torch.Tensor | None, words: torch.Tensor) -> str:

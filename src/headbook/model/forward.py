@@ -12,16 +12,16 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.architecture import FIELDS, Architecture, Call
-from headbook.model.block_match import Site, first_states
+from headbook.model.architecture import FIELDS, Architecture, AttentionPlace
+from headbook.model.block_match import ResidualAddition, first_states
 from headbook.model.load import Model
 from headbook.model.output_projection import ratio
 from headbook.model.probe import first, own_code
-from headbook.schema import Side, Stack, State
+from headbook.schema import AttentionStack, ResidualPoint, Side
 from headbook.text.batch import Batch
 
-OnAttention = Callable[[Call, attention_hook.Attention], torch.Tensor | None]
-OnState = Callable[[str, int, State, torch.Tensor], None]
+OnAttention = Callable[[AttentionPlace, attention_hook.AttentionCall], torch.Tensor | None]
+OnState = Callable[[str, int, ResidualPoint, torch.Tensor], None]
 
 
 def forward(
@@ -30,7 +30,7 @@ def forward(
     batch: Batch,
     on_attention: OnAttention | None = None,
     *,
-    calls: Iterable[Call] | None = None,
+    calls: Iterable[AttentionPlace] | None = None,
     replacing: bool = False,
 ) -> Any:
     """Run the model over a batch.
@@ -53,7 +53,7 @@ def forward(
         if architecture.hooked:
             later = _Gated(on_attention, model)
 
-            def watcher(attention: attention_hook.Attention) -> torch.Tensor | None:
+            def watcher(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
                 call = next(places, None)
                 if call is None:
                     raise ModelError(
@@ -79,7 +79,7 @@ def forward(
             weights = next(by_stack[call.stack])
             check_shape(model, architecture.stacks[call.stack], call, weights, batch)
             on_attention(
-                call, attention_hook.Attention(None, None, None, None, None, weights, None)
+                call, attention_hook.AttentionCall(None, None, None, None, None, weights, None)
             )
         return output
 
@@ -89,7 +89,7 @@ class _Gated:
 
     def __init__(self, on_attention: OnAttention, model: Model) -> None:
         self._on_attention, self._model = on_attention, model
-        self._waiting: tuple[Call, attention_hook.Attention] | None = None
+        self._waiting: tuple[AttentionPlace, attention_hook.AttentionCall] | None = None
 
     @contextmanager
     def watching(self, architecture: Architecture) -> Iterator[None]:
@@ -101,7 +101,7 @@ class _Gated:
             yield
         self._check()
 
-    def tell(self, call: Call, attention: attention_hook.Attention) -> None:
+    def tell(self, call: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
         """Hand on a call, or wait with it."""
         self._check()
         if attention.projection is None or not attention.projection.gated:
@@ -132,7 +132,9 @@ class _Gated:
             )
 
 
-def check_shape(model: Model, stack: Stack, place: Call, weights: Any, batch: Batch) -> None:
+def check_shape(
+    model: Model, stack: AttentionStack, place: AttentionPlace, weights: Any, batch: Batch
+) -> None:
     """Longer texts may be attended to in another way than short ones.
 
     Raises:
@@ -220,15 +222,15 @@ class _Tap:
         if self._layer == 0:
             known = {name for name, _ in self._sites}
             for stack in (self._stack, *(s for s in self._stacks[1:] if s in known)):
-                self._on_state(stack, 0, State.INPUT, self._input)
+                self._on_state(stack, 0, ResidualPoint.INPUT, self._input)
 
     def _leave(self, _: Any, __: Any, output: Any) -> None:
         if self._mid is not None:
-            self._on_state(self._stack, self._layer, State.MID, self._mid)
+            self._on_state(self._stack, self._layer, ResidualPoint.MID, self._mid)
             self._mid = None
-        self._on_state(self._stack, self._layer, State.OUT, first(output))
+        self._on_state(self._stack, self._layer, ResidualPoint.OUT, first(output))
 
-    def _beside(self, site: Site) -> Callable[[Any, Any, Any], None]:
+    def _beside(self, site: ResidualAddition) -> Callable[[Any, Any, Any], None]:
         def keep(_: Any, __: Any, output: Any) -> None:
             self._mid = site.total(self._input, first(output))
 
@@ -239,6 +241,6 @@ class _Tap:
             # Some layers flatten sentences and tokens before their second half.
             states = first_states((args, kwargs))
             assert states is not None
-            self._on_state(stack, self._layer, State.MID, states.reshape(self._input.shape))
+            self._on_state(stack, self._layer, ResidualPoint.MID, states.reshape(self._input.shape))
 
         return see

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
 from headbook.model.output_projection import is_linear, matrix
 from headbook.model.probe import first, own_code, varied
@@ -41,7 +41,7 @@ NO_OUTPUT = "what heads give does not go into a linear map as it is"
 NOT_STATES = "they are not linear maps of the same states"
 
 
-class Part(NamedTuple):
+class WeightRows(NamedTuple):
     """Some rows of a linear map's weight.
 
     Attributes:
@@ -62,8 +62,8 @@ class HeadWeights:
         value_output: where W_V is, and the name of the module of W_O; or why that is not known.
     """
 
-    query_key: tuple[Part, Part] | str
-    value_output: tuple[Part, str] | str
+    query_key: tuple[WeightRows, WeightRows] | str
+    value_output: tuple[WeightRows, str] | str
 
 
 class _Ran(NamedTuple):
@@ -79,7 +79,9 @@ def straight(module: Any) -> torch.Tensor:
     return matrix(module).cpu().double()
 
 
-def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, HeadWeights]:
+def find_head_weights(
+    model: Model, architecture: Architecture
+) -> dict[AttentionPlace, HeadWeights]:
     """The weights of all heads, by attention call.
 
     Raises:
@@ -88,7 +90,9 @@ def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, He
     if not architecture.hooked:
         nothing = HeadWeights(architecture.unhooked, architecture.unhooked)
         return dict.fromkeys(architecture.calls, nothing)
-    watch = _Watch(model, [architecture.stacks[call.stack].crosses for call in architecture.calls])
+    watch = _WeightObserver(
+        model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
+    )
     with ExitStack() as around:
         for name, module in model.body.named_modules():
             if is_linear(module):
@@ -100,14 +104,14 @@ def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, He
     return dict(zip(architecture.calls, watch.found(), strict=True))
 
 
-class _Watch:
+class _WeightObserver:
     """Attention calls and the linear maps between them, in the order in which they run."""
 
     def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
         self._crosses = iter(crosses)
         self._names = {module: name for name, module in model.body.named_modules()}
         self._ran: list[_Ran] = []
-        self._calls: list[tuple[tuple[Part, Part] | str, Part | str]] = []
+        self._calls: list[tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]] = []
         self._outputs: list[str] = []
         self._given: torch.Tensor | None = None
 
@@ -127,7 +131,7 @@ class _Watch:
 
         return keep
 
-    def attention(self, call: attention_hook.Attention) -> None:
+    def attention(self, call: attention_hook.AttentionCall) -> None:
         """Note one attention call."""
         assert call.module is not None
         assert call.output is not None
@@ -147,8 +151,8 @@ class _Watch:
 
 
 def _parts(
-    call: attention_hook.Attention, ran: list[_Ran], *, crosses: bool
-) -> tuple[tuple[Part, Part] | str, Part | str]:
+    call: attention_hook.AttentionCall, ran: list[_Ran], *, crosses: bool
+) -> tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]:
     """Where the weights of queries, keys and values are, or why that is not known."""
     assert call.query is not None
     assert call.key is not None
@@ -162,10 +166,10 @@ def _parts(
         query, key = _left_over(call, [each for each in ran if each.name != value.name])
     taken = {each.name: each.taken for each in ran}
 
-    def same(one: Part, other: Part) -> bool:
+    def same(one: WeightRows, other: WeightRows) -> bool:
         return crosses or torch.equal(taken[one.name], taken[other.name])
 
-    of_keys: tuple[Part, Part] | str = NO_MAP
+    of_keys: tuple[WeightRows, WeightRows] | str = NO_MAP
     if query is not None and key is not None:
         of_keys = (query, key) if same(query, key) else NOT_STATES
     if value is None:
@@ -173,7 +177,9 @@ def _parts(
     return of_keys, value if query is None or same(query, value) else NOT_STATES
 
 
-def _matching(target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int) -> Part | None:
+def _matching(
+    target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int
+) -> WeightRows | None:
     """The rows of a linear map that gave what attention took; vectors may differ in length.
 
     Scaling does that, and norms without weights.
@@ -188,7 +194,7 @@ def _matching(target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int)
             continue
         for rows in _layouts(each.given.shape[-1], wanted.shape[2], width, heads, key_heads):
             if (normalize(each.given[..., rows], dim=-1) - aims).abs().max() <= SAME:
-                return Part(each.name, rows)
+                return WeightRows(each.name, rows)
     return None
 
 
@@ -209,7 +215,9 @@ def _layouts(
             yield (3 * torch.arange(heads)[:, None] + member) * width + within
 
 
-def _left_over(call: attention_hook.Attention, rest: list[_Ran]) -> tuple[Part | None, Part | None]:
+def _left_over(
+    call: attention_hook.AttentionCall, rest: list[_Ran]
+) -> tuple[WeightRows | None, WeightRows | None]:
     """Queries and keys by the widths of the only two maps that are left."""
     assert call.query is not None
     assert call.key is not None
@@ -219,7 +227,7 @@ def _left_over(call: attention_hook.Attention, rest: list[_Ran]) -> tuple[Part |
         return None, None
     ordered = rest if rest[0].given.shape[-1] == sizes[0] else rest[::-1]
     query, key = (
-        Part(each.name, torch.arange(heads * width).view(heads, width))
+        WeightRows(each.name, torch.arange(heads * width).view(heads, width))
         for each, (heads, width) in zip(ordered, shapes, strict=True)
     )
     return query, key
@@ -243,7 +251,7 @@ class StackDrift(NamedTuple):
     value_output: Floats
 
 
-class Missing(NamedTuple):
+class UncomparedWeights(NamedTuple):
     """Weights that are not compared, and why.
 
     Attributes:
@@ -267,7 +275,7 @@ class WeightDrift:
     """
 
     stacks: Mapping[str, StackDrift]
-    missing: tuple[Missing, ...]
+    missing: tuple[UncomparedWeights, ...]
 
 
 def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
@@ -296,7 +304,9 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
                 missing.setdefault((what, call.stack, each), []).append(call.layer)
             else:
                 table[call.layer, : len(each)] = each
-    noted = (Missing(what, stack, tuple(n), why) for (what, stack, why), n in missing.items())
+    noted = (
+        UncomparedWeights(what, stack, tuple(n), why) for (what, stack, why), n in missing.items()
+    )
     return WeightDrift(found, tuple(noted))
 
 

@@ -14,14 +14,14 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.forward import forward, inputs
 from headbook.model.load import Model
 from headbook.model.probe import first, run
 from headbook.text.batch import Batch
 
 
-class Slot(NamedTuple):
+class LayerSlot(NamedTuple):
     """A layer's place in the network, and what it returns.
 
     Attributes:
@@ -37,7 +37,7 @@ class Slot(NamedTuple):
     width: int
 
 
-def slots_of(model: Model, architecture: Architecture) -> dict[str, list[Slot]]:
+def slots_of(model: Model, architecture: Architecture) -> dict[str, list[LayerSlot]]:
     """The places of all layers, by stack; what they return is seen in one pass."""
     seen: dict[torch.nn.Module, tuple[int, int]] = {}
 
@@ -52,12 +52,12 @@ def slots_of(model: Model, architecture: Architecture) -> dict[str, list[Slot]]:
     finally:
         for handle in handles:
             handle.remove()
-    slots: dict[str, list[Slot]] = {name: [] for name in architecture.layers}
+    slots: dict[str, list[LayerSlot]] = {name: [] for name in architecture.layers}
     for path, layer in model.network.named_modules(remove_duplicate=False):
         if layer in layers:
             holder, _, key = path.rpartition(".")
             parent = model.network.get_submodule(holder)
-            slots[layers[layer]].append(Slot(parent, key, layer, *seen[layer]))
+            slots[layers[layer]].append(LayerSlot(parent, key, layer, *seen[layer]))
     return slots
 
 
@@ -67,7 +67,7 @@ class _HandsOn(torch.nn.Module):
     Hooks of the layer stay with the layer: nobody who watches it sees this pass.
     """
 
-    def __init__(self, slot: Slot, states: torch.Tensor | None) -> None:
+    def __init__(self, slot: LayerSlot, states: torch.Tensor | None) -> None:
         super().__init__()
         self.slot, self.states = slot, states
 
@@ -84,7 +84,7 @@ class _HandsOn(torch.nn.Module):
 
 
 @contextmanager
-def handing_on(slots: Sequence[Slot], states: torch.Tensor | None = None) -> Iterator[None]:
+def handing_on(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -> Iterator[None]:
     """Let layers hand on ``states``, or what they take."""
     for slot in slots:
         setattr(slot.parent, slot.key, _HandsOn(slot, states))
@@ -102,11 +102,11 @@ def width_of(model: Model, architecture: Architecture) -> int:
 
 SAME = 1e-4  # of the largest value: a pass that begins later gives what the whole one gives
 
-Replacement = Callable[[Call, attention_hook.Attention], torch.Tensor]
+ReplaceOutput = Callable[[AttentionPlace, attention_hook.AttentionCall], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Ablation:
+class HeadAblation:
     """Heads whose outputs are replaced.
 
     Attributes:
@@ -114,10 +114,12 @@ class Ablation:
         replacement: makes what stands instead. *Shape:* ``(row, query, head, width)``.
     """
 
-    heads: Mapping[Call, torch.Tensor]
-    replacement: Replacement
+    heads: Mapping[AttentionPlace, torch.Tensor]
+    replacement: ReplaceOutput
 
-    def output(self, place: Call, attention: attention_hook.Attention) -> torch.Tensor | None:
+    def output(
+        self, place: AttentionPlace, attention: attention_hook.AttentionCall
+    ) -> torch.Tensor | None:
         """The outputs of a layer's heads; None where they stay as they are."""
         chosen = self.heads.get(place)
         if chosen is None:
@@ -128,7 +130,7 @@ class Ablation:
 
 
 @dataclass(frozen=True, eq=False)
-class Intervened:
+class PatchableModel:
     """A model whose heads can be replaced.
 
     Attributes:
@@ -138,14 +140,16 @@ class Intervened:
 
     model: Model
     architecture: Architecture
-    slots: Mapping[str, Sequence[Slot]]
+    slots: Mapping[str, Sequence[LayerSlot]]
 
     @property
     def read(self) -> str:
         """The stack whose last states are the model's."""
         return "decoder" if "decoder" in self.architecture.layers else "self"
 
-    def run(self, batch: Batch, ablation: Ablation, states: "States | None" = None) -> torch.Tensor:
+    def run(
+        self, batch: Batch, ablation: HeadAblation, states: "LayerStates | None" = None
+    ) -> torch.Tensor:
         """What leaves the last layer. *Shape:* ``(row, token, width)``.
 
         Args:
@@ -166,7 +170,7 @@ class Intervened:
             )
         return left[-1]
 
-    def states(self, batch: Batch) -> "States":
+    def states(self, batch: Batch) -> "LayerStates":
         """What leaves every layer, in a pass without ablation."""
         found = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
         with ExitStack() as hooks, torch.inference_mode():
@@ -175,10 +179,12 @@ class Intervened:
                     keep = _keeper(found[name])
                     hooks.callback(layer.register_forward_hook(keep).remove)
             self.model.body(**inputs(batch))
-        return States(found)
+        return LayerStates(found)
 
     @contextmanager
-    def _later(self, ablation: Ablation, states: "States") -> Iterator[tuple[Call, ...]]:
+    def _later(
+        self, ablation: HeadAblation, states: "LayerStates"
+    ) -> Iterator[tuple[AttentionPlace, ...]]:
         """Hand on states in place of all layers below the first that is ablated.
 
         Yields the attention calls that remain.
@@ -195,7 +201,7 @@ class Intervened:
                 if call.layer >= skipped["decoder" if call.stack == "cross" else call.stack]
             )
 
-    def _skipped(self, ablation: Ablation) -> dict[str, int]:
+    def _skipped(self, ablation: HeadAblation) -> dict[str, int]:
         """How many layers of each stack come before the first that is ablated."""
         lowest = {name: len(slots) for name, slots in self.slots.items()}
         for head in ablation.heads:
@@ -207,7 +213,7 @@ class Intervened:
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class LayerStates:
     """What left the layers of a pass.
 
     Attributes:
@@ -216,12 +222,14 @@ class States:
 
     after: Mapping[str, Sequence[torch.Tensor]]
 
-    def repeated(self, times: int) -> "States":
+    def repeated(self, times: int) -> "LayerStates":
         """For a batch that is repeated."""
-        return States({n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()})
+        return LayerStates(
+            {n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()}
+        )
 
 
-def intervened(model: Model, architecture: Architecture, batch: Batch) -> Intervened:
+def intervened(model: Model, architecture: Architecture, batch: Batch) -> PatchableModel:
     """Make a model's heads replaceable.
 
     Args:
@@ -246,8 +254,8 @@ def intervened(model: Model, architecture: Architecture, batch: Batch) -> Interv
             "be replaced"
         )
     shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
-    whole = Intervened(model, architecture, {})
-    later = Intervened(model, architecture, {} if shared else slots_of(model, architecture))
+    whole = PatchableModel(model, architecture, {})
+    later = PatchableModel(model, architecture, {} if shared else slots_of(model, architecture))
     return later if not shared and _agree(whole, later, batch) else whole
 
 
@@ -263,13 +271,13 @@ def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
     return len(found) > len(architecture.stacks)
 
 
-def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:
+def _agree(whole: PatchableModel, later: PatchableModel, batch: Batch) -> bool:
     """Whether passes that begin at any layer give what the whole pass gives."""
     states = whole.states(batch)
     expected = states.after[whole.read][-1]
     for call in whole.architecture.calls:
         none = torch.zeros(len(expected), 1, dtype=torch.bool, device=expected.device)
-        itself = Ablation({call: none}, lambda _, attention: _output(attention))
+        itself = HeadAblation({call: none}, lambda _, attention: _output(attention))
         try:
             found = later.run(batch, itself, states)
         except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
@@ -280,7 +288,7 @@ def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:
     return True
 
 
-def _output(attention: attention_hook.Attention) -> torch.Tensor:
+def _output(attention: attention_hook.AttentionCall) -> torch.Tensor:
     assert attention.output is not None
     return attention.output
 

@@ -16,15 +16,15 @@ from transformers.utils import logging
 
 from headbook.errors import ModelError, ResourceError, out_of_memory
 from headbook.model import attention_hook
-from headbook.model.checkpoint import Checkpoint, find, read_pooling
-from headbook.model.devices import Aside, own_randomness, parameter, pick_device
+from headbook.model.checkpoint import ModelFiles, find, read_pooling
+from headbook.model.devices import OffloadPlace, own_randomness, parameter, pick_device
 from headbook.model.weights import check_folder, with_head
 
 MARKS = ("\u2581", "\u0120")  # what tokenizers write for a space before a word
 REPLACEMENT = "\ufffd"  # what decoding part of a character gives
 
 
-class Names(dict[int, str]):
+class TokenStrings(dict[int, str]):
     """Names by vocabulary entry, each made when it is first asked for.
 
     Entries are printed as text, with ``␣`` where a piece begins a word; those that are no text of
@@ -64,7 +64,7 @@ WEIGHTS = ("missing", "unexpected")  # what transformers reports of loading
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightFacts:
     """How a checkpoint stores weights, and what it and the architecture do not have in common.
 
     Attributes:
@@ -104,7 +104,7 @@ class Model:
     tokenizer: Any
     limit: int
     device: torch.device
-    weights: Weights
+    weights: WeightFacts
     headless: str = ""
     pooling: str = ""
     positions: int | None = None
@@ -115,9 +115,9 @@ class Model:
         return self.network.base_model
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> TokenStrings:
         """How vocabulary entries are printed."""
-        return Names(self.tokenizer)
+        return TokenStrings(self.tokenizer)
 
     @property
     def config(self) -> Any:
@@ -142,7 +142,7 @@ def load_model(
     dtype: str = "float32",
     tokenizer: str | None = None,
     verbose: bool = False,
-    offload: Aside | None = None,
+    offload: OffloadPlace | None = None,
 ) -> Model:
     """Load a model for reading its attention.
 
@@ -190,22 +190,22 @@ def load_model(
     )
 
 
-def _tokenizer(found: Checkpoint, other: str | None) -> Any:
+def _tokenizer(found: ModelFiles, other: str | None) -> Any:
     if found.gguf is not None and other is None:
         return found.gguf.tokenizer()
     return AutoTokenizer.from_pretrained(other or found.folder, trust_remote_code=False)
 
 
 def _network(
-    found: Checkpoint, dtype: torch.dtype, place: torch.device, aside: Aside | None
-) -> tuple[Any, Weights, str]:
+    found: ModelFiles, dtype: torch.dtype, place: torch.device, aside: OffloadPlace | None
+) -> tuple[Any, WeightFacts, str]:
     """Network, what it and its checkpoint did not have in common, and why there is no head."""
     gguf = found.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
         network, report, headless = with_head(found.folder, config, dtype, place=place, aside=aside)
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
-        return network, Weights(missing, unexpected), headless
+        return network, WeightFacts(missing, unexpected), headless
     if aside is not None:
         raise ModelError(f"model '{found.name}': GGUF files are read whole; use --offload off")
     network, report, headless = with_head(found.folder, gguf.configuration(), dtype, gguf.path.name)
@@ -218,7 +218,7 @@ def _network(
     gguf.check(network)
     unread = gguf.unread(network)
     unused = (f"{unread:,} numbers that transformers does not read",) if unread else ()
-    return network, Weights((), unused, gguf.stored, gguf.bits), headless
+    return network, WeightFacts((), unused, gguf.stored, gguf.bits), headless
 
 
 def _check_ids(name: str, network: Any, tokenizer: Any) -> None:

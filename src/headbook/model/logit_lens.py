@@ -15,17 +15,17 @@ import torch
 
 from headbook.model.architecture import Architecture
 from headbook.model.forward import inputs
-from headbook.model.intervention import Slot, handing_on, slots_of
+from headbook.model.intervention import LayerSlot, handing_on, slots_of
 from headbook.model.load import Model
 from headbook.model.probe import first, run, some_token
-from headbook.text.batch import Batch, Texts
+from headbook.text.batch import Batch, PaddedTexts
 
 BLOCK = 1 << 22  # logits held at a time
 NEAR = 0.1  # of the largest logit: another way to the logits, not rounding; that is checked later
 
 
-class Readings(NamedTuple):
-    """What the lens shows of states; see `Lens.read`.
+class LensReadings(NamedTuple):
+    """What the lens shows of states; see `LogitLens.read`.
 
     Attributes:
         ranks: entries with a strictly higher logit than the true token. *Shape:*
@@ -44,7 +44,7 @@ class Readings(NamedTuple):
     shares: torch.Tensor
 
     @classmethod
-    def empty(cls, states: torch.Tensor, k: int) -> "Readings":
+    def empty(cls, states: torch.Tensor, k: int) -> "LensReadings":
         """Nothing read yet."""
         one = states.new_full(states.shape[:3], torch.nan)
         many = states.new_full((*states.shape[:3], k), torch.nan)
@@ -52,7 +52,7 @@ class Readings(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Lens:
+class LogitLens:
     """The language-model head of a model, ready for states of any layer.
 
     Attributes:
@@ -64,7 +64,7 @@ class Lens:
     model: Model
     architecture: Architecture
     stack: str
-    slots: Mapping[str, Sequence[Slot]]
+    slots: Mapping[str, Sequence[LayerSlot]]
     size: int = 0
 
     @property
@@ -72,7 +72,7 @@ class Lens:
         """Whether the true token is the next one, not the token itself."""
         return self.architecture.stacks[self.stack].causal
 
-    def targets(self, texts: Texts) -> torch.Tensor:
+    def targets(self, texts: PaddedTexts) -> torch.Tensor:
         """The token that the head should name at each place; -1 where there is none.
 
         *Shape:* ``(sentence, token)``.
@@ -122,7 +122,9 @@ class Lens:
             logits: torch.Tensor = model.network(**sequences).logits
         return logits[:, 0].to(states.dtype)
 
-    def read(self, states: torch.Tensor, final: torch.Tensor, texts: Texts, k: int) -> Readings:
+    def read(
+        self, states: torch.Tensor, final: torch.Tensor, texts: PaddedTexts, k: int
+    ) -> LensReadings:
         """Logits of every state against the true token and the model's last word.
 
         Args:
@@ -130,7 +132,7 @@ class Lens:
             final: what leaves the last layer. *Shape:* ``(sentence, token, width)``.
             k: how many of the largest logits to keep.
         """
-        readings, n_states = Readings.empty(states, k), len(states)
+        readings, n_states = LensReadings.empty(states, k), len(states)
         rows, true = states[:, texts.valid], self.targets(texts)[texts.valid]
         size = max(1, BLOCK // self.size // (n_states + 1))
         blocks = zip(
@@ -143,7 +145,7 @@ class Lens:
 
     def _read(
         self, rows: torch.Tensor, final: torch.Tensor, true: torch.Tensor, k: int
-    ) -> Readings:
+    ) -> LensReadings:
         """The same for a block. *Shapes:* ``(state, row, width)``, ``(row, width)``, ``(row,)``."""
         both = torch.cat([rows, final[None].to(rows)])
         logits = self.logits(both.flatten(0, 1)).unflatten(0, both.shape[:2])
@@ -153,7 +155,7 @@ class Lens:
         place = true.clamp(min=0).expand(len(logits), -1)[..., None]
         ranks = (logits > logits.gather(-1, place)).sum(-1)
         known = true >= 0
-        return Readings(
+        return LensReadings(
             ranks.to(logs).masked_fill(~known, torch.nan),
             logs.gather(-1, place).squeeze(-1).exp().masked_fill(~known, torch.nan),
             (last.exp() * (last - logs)).sum(-1).clamp(min=0),
@@ -162,37 +164,41 @@ class Lens:
         )
 
 
-class NoLens(NamedTuple):
+class NoLogitLens(NamedTuple):
     """Why there is no logit lens."""
 
     why: str
 
 
-def read_lens(model: Model, architecture: Architecture) -> Lens | NoLens:
+def read_lens(model: Model, architecture: Architecture) -> LogitLens | NoLogitLens:
     """The lens of a model, tried on one state; or why it has none."""
     if model.headless:
-        return NoLens(model.headless)
+        return NoLogitLens(model.headless)
     if not architecture.layers:
-        return NoLens("the layers of this architecture do not hand on one vector a token")
+        return NoLogitLens("the layers of this architecture do not hand on one vector a token")
     stack = "decoder" if "decoder" in architecture.layers else "self"
-    lens = Lens(model, architecture, stack, slots_of(model, architecture))
+    lens = LogitLens(model, architecture, stack, slots_of(model, architecture))
     width = lens.slots[stack][-1].width
     try:
         logits = lens.logits(torch.zeros(1, width, device=model.device))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first_line = str(error).partition("\n")[0]
-        return NoLens(f"the head of '{model.config.model_type}' does not run alone ({first_line})")
+        return NoLogitLens(
+            f"the head of '{model.config.model_type}' does not run alone ({first_line})"
+        )
     if not _reads_last_layer(lens):
         if not logits.isfinite().all():
-            return NoLens(
+            return NoLogitLens(
                 f"the head of '{model.config.model_type}' gives infinite or missing numbers: see "
                 "that its weights are whole"
             )
-        return NoLens(f"the head of '{model.config.model_type}' reads more than its last layer")
+        return NoLogitLens(
+            f"the head of '{model.config.model_type}' reads more than its last layer"
+        )
     return replace(lens, size=logits.shape[-1])
 
 
-def _reads_last_layer(lens: Lens) -> bool:
+def _reads_last_layer(lens: LogitLens) -> bool:
     """Whether the states of the last layer are all that the logits come from, on a few tokens.
 
     They are others than those under which the lens puts states through the head.

@@ -94,7 +94,7 @@ class _Products(TorchFunctionMode):
         inside = self._inside[-1]
         seen = (inside, query, key, value, None, weights, output.transpose(1, 2))
         instead = attention_hook.instead_of(
-            attention_hook.Attention(*seen, scaling=self._factors.get(inside))
+            attention_hook.AttentionCall(*seen, scaling=self._factors.get(inside))
         )
         given = product.given
         return given if instead is None else instead.transpose(1, 2).reshape(given.shape)
@@ -139,7 +139,7 @@ def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -
     return handles
 
 
-def factor_of(call: attention_hook.Attention) -> float | None:
+def factor_of(call: attention_hook.AttentionCall) -> float | None:
     """What products of queries and keys are multiplied by in the softmax that gave the weights.
 
     None where weights are not what such a softmax gives.
@@ -174,7 +174,7 @@ def factor_of(call: attention_hook.Attention) -> float | None:
     return factor if factor > 0 and far <= EXACT * found.abs().max() else None
 
 
-def _applied(call: attention_hook.Attention) -> bool:
+def _applied(call: attention_hook.AttentionCall) -> bool:
     """Whether outputs are still weights times values: a model may go on to change them in place."""
     assert call.value is not None
     assert call.output is not None

@@ -107,7 +107,7 @@ def is_linear(module: torch.nn.Module) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class OutputProjection:
     """The output projection of one attention block.
 
     Attributes:

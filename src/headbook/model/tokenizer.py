@@ -20,8 +20,16 @@ from headbook.inputs import Sentence, Word
 from headbook.model.load import Model, text_config
 from headbook.model.probe import own_code
 from headbook.schema import Side
-from headbook.text.annotate import Annotator, Rarity
-from headbook.text.tokens import NO_WORD, Encoded, Tokens, align, is_punctuation, spell, trim
+from headbook.text.annotate import Annotator, WordFrequencies
+from headbook.text.tokens import (
+    NO_WORD,
+    TokenizedSentence,
+    TokenizedText,
+    align,
+    is_punctuation,
+    spell,
+    trim,
+)
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
 GENERATED = 64  # most tokens of a generated target
@@ -31,7 +39,7 @@ SPARE = 64  # tokens behind those that are read
 
 
 @dataclass(frozen=True)
-class Encoder:
+class SentenceTokenizer:
     """Turns sentences into tokens.
 
     Attributes:
@@ -43,9 +51,9 @@ class Encoder:
     model: Model
     limit: int
     targets: Annotator
-    rarities: Mapping[Side, Rarity] = field(default_factory=dict)
+    rarities: Mapping[Side, WordFrequencies] = field(default_factory=dict)
 
-    def encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
+    def encode(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         """Tokenise lazily and in order.
 
         A model that takes one text reads the source of a pair; its target stays as metadata.
@@ -58,11 +66,11 @@ class Encoder:
             sources = self._sources(chunk)
             if not self.model.config.is_encoder_decoder:
                 for s, source in zip(chunk, sources, strict=True):
-                    yield Encoded(_alone(s), {Side.SOURCE: source})
+                    yield TokenizedSentence(_alone(s), {Side.SOURCE: source})
                 continue
             targets = self._targets(chunk, sources)
             for s, source, target in zip(chunk, sources, targets, strict=True):
-                yield Encoded(s, {Side.SOURCE: source, Side.TARGET: target})
+                yield TokenizedSentence(s, {Side.SOURCE: source, Side.TARGET: target})
 
     def lengths(self, sentences: Iterable[Sentence]) -> Iterator[dict[Side, int]]:
         """Tokens of each sentence by side; a target that is not there counts like its source."""
@@ -73,7 +81,7 @@ class Encoder:
             ids = {side: self.model.tokenizer(text, verbose=False) for side, text in texts.items()}
             yield {side: min(len(each["input_ids"]), self.limit) for side, each in ids.items()}
 
-    def of_ids(self, ids: list[int]) -> Tokens:
+    def of_ids(self, ids: list[int]) -> TokenizedText:
         """Tokens that stand for no text."""
         return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)
 
@@ -87,7 +95,7 @@ class Encoder:
         """Ids of special tokens that end a sentence."""
         return frozenset(_ids(self.model.tokenizer, "sep", "eos"))
 
-    def _sources(self, chunk: list[Sentence]) -> list[Tokens]:
+    def _sources(self, chunk: list[Sentence]) -> list[TokenizedText]:
         rows = self._tokenise([s.text for s in chunk], target=False)
         sources = [
             replace(
@@ -108,7 +116,7 @@ class Encoder:
                 )
         return sources
 
-    def _targets(self, chunk: list[Sentence], sources: list[Tokens]) -> list[Tokens]:
+    def _targets(self, chunk: list[Sentence], sources: list[TokenizedText]) -> list[TokenizedText]:
         given = [s.target for s in chunk if s.target is not None]
         rows = iter(self._tokenise(given, target=True))
         missing = [t for s, t in zip(chunk, sources, strict=True) if s.target is None]
@@ -136,7 +144,7 @@ class Encoder:
         """Decoder input for a target: the start token, then all but the last."""
         return [start_token(self.model), *ids[:-1]]
 
-    def _generate(self, sources: list[Tokens]) -> list[list[int]]:
+    def _generate(self, sources: list[TokenizedText]) -> list[list[int]]:
         """Greedy targets as decoder input: with the start token, without the closing one."""
         if not sources:
             return []
@@ -206,7 +214,7 @@ class Encoder:
         *,
         side: Side,
         generated: bool = False,
-    ) -> Tokens:
+    ) -> TokenizedText:
         # Python's sets and lists throughout: NumPy takes longer to begin than a text has tokens.
         special = [token in self._special for token in ids]
         trimmed = [
@@ -217,7 +225,7 @@ class Encoder:
         name = self.model.tokenizer.convert_ids_to_tokens
         names = [name(token) if s == e else "" for token, (s, e) in zip(ids, trimmed, strict=True)]
         word = align(text, trimmed, words)
-        return Tokens(
+        return TokenizedText(
             text=text,
             pieces=spell(text, trimmed, names),
             ids=np.asarray(ids, dtype=np.int64),
@@ -354,7 +362,7 @@ PROBES = (1, 4, 11, 30, 30, 30)  # tokens of the texts on which the reading of a
 OTHER = re.compile(r"(image|video|vision|audio)\w*_(id|index)$")
 
 
-def random_sequences(encoder: Encoder, seed: int) -> Iterator[Encoded]:
+def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[TokenizedSentence]:
     """Seeded sequences of ordinary tokens, no token twice, each repeated once.
 
     What the tokenizer puts around a text stands around the whole. Where the model takes fewer
@@ -369,10 +377,10 @@ def random_sequences(encoder: Encoder, seed: int) -> Iterator[Encoded]:
         tokens = {Side.SOURCE: encoder.of_ids([*before, *drawn[0], *after])}
         if encoder.model.config.is_encoder_decoder:
             tokens[Side.TARGET] = encoder.of_ids([start_token(encoder.model), *drawn[1]])
-        yield Encoded(Sentence(index, id="", text=""), tokens)
+        yield TokenizedSentence(Sentence(index, id="", text=""), tokens)
 
 
-def probes(encoder: Encoder) -> list[Encoded]:
+def probes(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """Random texts of several lengths, the last three of one length, on both sides of a pair."""
     draw = np.random.default_rng(0)
     ordinary, before, after = _around(encoder.model)
@@ -384,7 +392,7 @@ def probes(encoder: Encoder) -> list[Encoded]:
         tokens = {Side.SOURCE: encoder.of_ids([*before, *drawn[0], *after])}
         if encoder.model.config.is_encoder_decoder:
             tokens[Side.TARGET] = encoder.of_ids([start_token(encoder.model), *drawn[1]])
-        found.append(Encoded(Sentence(index, id="", text=""), tokens))
+        found.append(TokenizedSentence(Sentence(index, id="", text=""), tokens))
     return found
 
 

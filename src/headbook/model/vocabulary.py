@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import torch
 
-from headbook.schema import Space
-from headbook.text.batch import Texts
+from headbook.schema import EmbeddingSpace
+from headbook.text.batch import PaddedTexts
 
 
-class Comparison(NamedTuple):
+class VocabularyComparison(NamedTuple):
     """States compared with the original encodings of the vocabulary.
 
     Attributes:
@@ -39,14 +39,14 @@ class Comparison(NamedTuple):
     cosines: torch.Tensor
 
     @classmethod
-    def empty(cls, states: torch.Tensor, k: int) -> "Comparison":
+    def empty(cls, states: torch.Tensor, k: int) -> "VocabularyComparison":
         """Nothing compared yet."""
         cosines = states.new_full((*states.shape[:3], k), torch.nan)
         ranks = states.new_full(states.shape[:3], torch.nan)
         return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
 
 
-def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
+def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> VocabularyComparison:
     """Find the rank of each row's own entry and the row's k nearest entries.
 
     Args:
@@ -57,7 +57,7 @@ def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
     nearer = scores > scores.gather(1, own.unsqueeze(1))
     # Counted as int32: the default int64 takes three times as long.
     ranks = nearer.sum(1, dtype=torch.int32).to(scores.dtype)
-    return Comparison(ranks, nearest.indices, nearest.values)
+    return VocabularyComparison(ranks, nearest.indices, nearest.values)
 
 
 BLOCK = 1 << 22  # scores held at a time
@@ -66,7 +66,7 @@ FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all
 POSITIONS = 16  # positions whose sums are made at a time
 
 
-class Norm(NamedTuple):
+class LayerNormWeights(NamedTuple):
     """A layer norm: gain and bias, both ``(width,)``, and epsilon."""
 
     gain: torch.Tensor
@@ -74,14 +74,14 @@ class Norm(NamedTuple):
     epsilon: float
 
 
-class Linear(NamedTuple):
+class LinearWeights(NamedTuple):
     """A linear map after the norm: weight ``(width of states, width)`` and bias."""
 
     weight: torch.Tensor
     bias: torch.Tensor
 
 
-class Factors(NamedTuple):
+class CosineFactors(NamedTuple):
     """What turns products into cosines at one position, each ``(entry,)``, or at several.
 
     Attributes:
@@ -94,7 +94,7 @@ class Factors(NamedTuple):
 
 
 @dataclass(eq=False)
-class Vocabulary:
+class VocabularyEmbeddings:
     """The original encodings of one side of a model.
 
     Attributes:
@@ -110,31 +110,37 @@ class Vocabulary:
     embedding: torch.Tensor
     scale: float = 1.0
     positions: torch.Tensor | None = None
-    norm: Norm | None = None
-    through: Linear | None = None
+    norm: LayerNormWeights | None = None
+    through: LinearWeights | None = None
     coarse: torch.dtype | None = None
-    _factors: dict[int, Factors] = field(default_factory=dict)  # by the first of `POSITIONS`
+    _factors: dict[int, CosineFactors] = field(default_factory=dict)  # by the first of `POSITIONS`
 
     @property
-    def spaces(self) -> tuple[Space, ...]:
+    def spaces(self) -> tuple[EmbeddingSpace, ...]:
         """The spaces that apply, the default one first."""
         if self.through is not None:  # word embeddings are no vectors of the states' space
-            return (Space.POSITIONAL,)
-        return (Space.RAW,) if self.positions is None else (Space.POSITIONAL, Space.RAW)
+            return (EmbeddingSpace.POSITIONAL,)
+        return (
+            (EmbeddingSpace.RAW,)
+            if self.positions is None
+            else (EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW)
+        )
 
-    def compare(self, states: torch.Tensor, texts: Texts, space: Space, k: int) -> Comparison:
+    def compare(
+        self, states: torch.Tensor, texts: PaddedTexts, space: EmbeddingSpace, k: int
+    ) -> VocabularyComparison:
         """Every state with every entry's original encoding.
 
         Args:
             states: *Shape:* ``(state, sentence, token, width)``.
             k: how many of the nearest entries to keep.
         """
-        comparison = Comparison.empty(states, k)
+        comparison = VocabularyComparison.empty(states, k)
         for tokens, position in self._groups(texts, space):
             rows = states[:, tokens].flatten(0, 1)
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
-            room = Comparison.empty(rows[None, None], k)
+            room = VocabularyComparison.empty(rows[None, None], k)
             # What is kept has its place before there are scores, which then leave no gaps behind.
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
@@ -164,9 +170,11 @@ class Vocabulary:
             sums = torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
         return sums if self.through is None else torch.nn.functional.linear(sums, *self.through)
 
-    def _groups(self, texts: Texts, space: Space) -> Iterator[tuple[torch.Tensor, int | None]]:
+    def _groups(
+        self, texts: PaddedTexts, space: EmbeddingSpace
+    ) -> Iterator[tuple[torch.Tensor, int | None]]:
         """Tokens that are compared with the same encodings, and their position."""
-        if space is Space.RAW:
+        if space is EmbeddingSpace.RAW:
             yield texts.valid, None
             return
         here = torch.arange(texts.n_tokens, device=texts.ids.device)
@@ -208,7 +216,7 @@ class Vocabulary:
         """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
         return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
-    def factors(self, place: int | None) -> Factors:
+    def factors(self, place: int | None) -> CosineFactors:
         """Standard deviations and lengths of all encodings at a position, inverted."""
         if place is None:
             return self._raw_factors
@@ -218,15 +226,15 @@ class Vocabulary:
             if len(self._factors) * POSITIONS * len(self.embedding) > FACTORS:
                 self._factors.clear()
             self._factors[start] = self._factors_from(start)
-        return Factors(*(numbers[row] for numbers in self._factors[start]))
+        return CosineFactors(*(numbers[row] for numbers in self._factors[start]))
 
     @cached_property
-    def _raw_factors(self) -> Factors:
+    def _raw_factors(self) -> CosineFactors:
         """Those of the word embeddings alone."""
         length = self.embedding.norm(dim=1)
         return _inverted(torch.ones_like(length), length)
 
-    def _factors_from(self, start: int) -> Factors:
+    def _factors_from(self, start: int) -> CosineFactors:
         """Those at `POSITIONS` positions, or as many as there are. *Shape:* ``(position, entry)``.
 
         All are kept in two pieces: small ones would lie among what is freed here, and keep it from
@@ -234,7 +242,7 @@ class Vocabulary:
         """
         assert self.positions is not None
         sizes = len(self.positions[start : start + POSITIONS]), len(self.embedding)
-        factors = Factors(self.embedding.new_empty(sizes), self.embedding.new_empty(sizes))
+        factors = CosineFactors(self.embedding.new_empty(sizes), self.embedding.new_empty(sizes))
         for first in range(0, len(self.embedding), ENTRIES):
             entries = slice(first, first + ENTRIES)
             std, length = self._sums(self.embedding[entries], start)
@@ -271,7 +279,7 @@ class Vocabulary:
         return variance.sqrt(), norm2.sqrt()
 
     def _sums_through(
-        self, e: torch.Tensor, p: torch.Tensor, length2: torch.Tensor, through: Linear
+        self, e: torch.Tensor, p: torch.Tensor, length2: torch.Tensor, through: LinearWeights
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The same with a linear map behind the norm, W LN(u) + c.
 
@@ -294,7 +302,7 @@ class Vocabulary:
         return std, (centred / std**2 + 2 * mixed / std + d @ d).sqrt()
 
 
-def _inverted(std: torch.Tensor, length: torch.Tensor) -> Factors:
+def _inverted(std: torch.Tensor, length: torch.Tensor) -> CosineFactors:
     tiny = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
     inverse_norm = length.clamp(min=tiny).reciprocal()
-    return Factors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)
+    return CosineFactors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)

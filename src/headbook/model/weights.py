@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from headbook.errors import ModelError
-from headbook.model.devices import Aside, device_map
+from headbook.model.devices import OffloadPlace, device_map
 
 CONFIG = "config.json"
 LAYERS = {
@@ -144,7 +144,7 @@ def with_head(
     gguf: str | None = None,
     *,
     place: torch.device | None = None,
-    aside: Aside | None = None,
+    aside: OffloadPlace | None = None,
 ) -> tuple[Any, dict[str, Any], str]:
     """The network with its head, or without one that the checkpoint does not have.
 

@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import images
 from headbook.charts.theme import ink
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import Page, across
-from headbook.pages.parts.rollout import Label
-from headbook.pages.parts.table import Cell, Mark, Row, Table, words
+from headbook.pages.parts.rollout import TokenLabel
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
 from headbook.report.alignment import NO_SOURCE, Alignments, Links, alignments, f1, links
 from headbook.report.findings.finding import head_link, metric_link
 from headbook.report.results import StackResults
@@ -31,7 +31,7 @@ from headbook.report.wording import (
     stored_weight,
     visible,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
 
 MOST_TOKENS = 32  # of a text in pictures
@@ -44,7 +44,7 @@ COLOURS = 64  # a picture carries its palette
 
 
 @dataclass(frozen=True)
-class Stroke:
+class AlignmentLine:
     """A line from a target token to its strongest source.
 
     Attributes:
@@ -60,7 +60,7 @@ class Stroke:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnAlignment:
     """A head in a sentence: source and target side by side, and the map.
 
     Attributes:
@@ -82,9 +82,9 @@ class Drawn:
     left: int
     right: int
     height: int
-    sources: tuple[Label, ...]
-    targets: tuple[Label, ...]
-    strokes: tuple[Stroke, ...]
+    sources: tuple[TokenLabel, ...]
+    targets: tuple[TokenLabel, ...]
+    strokes: tuple[AlignmentLine, ...]
     image: str
     width: int
     tall: int
@@ -104,8 +104,8 @@ class AlignedSentence:
 
     name: str
     href: str
-    heads: tuple[Drawn, ...]
-    table: Table
+    heads: tuple[DrawnAlignment, ...]
+    table: PageTable
     cut: int
 
 
@@ -122,7 +122,7 @@ def aligned_sentence(
         name=f"Sentence {sentence.number}",
         href=sentence_page(sentence.number),
         heads=tuple(_drawn(results, sentence, made, h) for h in heads),
-        table=Table(
+        table=PageTable(
             ("Target", *map(head_name, heads)),
             tuple(
                 Row(
@@ -159,7 +159,9 @@ def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str
     return f"{name} {stored_weight(int(made.weight[head.layer, head.head, row]))}"
 
 
-def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: HeadName) -> Drawn:
+def _drawn(
+    results: StackResults, sentence: StoredSentence, made: Links, head: HeadName
+) -> DrawnAlignment:
     sources, targets = _names(results, sentence, made)
     maps = results.study.sentence_data.maps[results.stack.name, sentence.index]
     rows, columns = made.targets[:MOST_TOKENS], made.sources[:MOST_TOKENS]
@@ -167,7 +169,7 @@ def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: H
     most = max(int(cells.max()), 1)
     labels = [tuple(_labels(names)) for names in (sources, targets)]
     left, right = (max(WIDTH * len(label.text) for label in each) for each in labels)
-    return Drawn(
+    return DrawnAlignment(
         name=head_name(head),
         href=head_page(head),
         view=f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={head.layer}.{head.head}",
@@ -186,14 +188,14 @@ def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: H
     )
 
 
-def _labels(names: Sequence[str]) -> Iterator[Label]:
+def _labels(names: Sequence[str]) -> Iterator[TokenLabel]:
     for row, name in enumerate(names):
-        yield Label(LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS))
+        yield TokenLabel(LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS))
 
 
 def _strokes(
     made: Links, head: HeadName, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[Stroke]:
+) -> Iterator[AlignmentLine]:
     for row, name in enumerate(targets):
         position = int(made.best[head.layer, head.head, row])
         if position == NO_SOURCE or position >= len(sources):
@@ -201,7 +203,9 @@ def _strokes(
         steps = int(made.weight[head.layer, head.head, row])
         weight = steps / UINT8_STEPS
         note = f"“{name}” attends to “{sources[position]}”: {stored_weight(steps)}"
-        yield Stroke(LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)
+        yield AlignmentLine(
+            LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note
+        )
 
 
 PEAKED = (ids.CONFIDENCE, ids.RELATIVE_ENTROPY)  # metrics of how peaked rows are
@@ -212,7 +216,7 @@ MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences that are linked, and what 
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedAlignment:
     """A sentence in the list of all: its page at the first heads, and how it begins."""
 
     number: int
@@ -238,9 +242,9 @@ class AlignmentPage(Page):
     template: ClassVar[str] = "alignment.html"
     behind: str
     gold: int
-    table: Table
+    table: PageTable
     sentences: tuple[AlignedSentence, ...]
-    listed: tuple[Listed, ...]
+    listed: tuple[ListedAlignment, ...]
     more: int
     choices: tuple[tuple[str, str], ...]
 
@@ -285,8 +289,8 @@ def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
     yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
 
 
-def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> Listed:
-    return Listed(
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> ListedAlignment:
+    return ListedAlignment(
         sentence.number,
         f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
         shortened(sentence.texts[results.stack.keys].text, MAX_ENTRY_LETTERS),
@@ -301,16 +305,16 @@ def _order(results: StackResults, found: Alignments) -> list[HeadName]:
     )
 
 
-def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
+def _peaked(results: StackResults) -> Iterator[tuple[str, SinkView]]:
     """Metrics of how peaked rows are, among keys that are not special."""
     for name in PEAKED:
-        if results.has(name, View.RENORM, ""):
-            yield name, View.RENORM
+        if results.has(name, SinkView.RENORM, ""):
+            yield name, SinkView.RENORM
 
 
-def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> Table:
+def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> PageTable:
     peaked = (
-        words(metric_link(name, all_metrics()[name].title), " ", Mark(VIEWS[view], "small"))
+        words(metric_link(name, all_metrics()[name].title), " ", MarkedText(VIEWS[view], "small"))
         for name, view in _peaked(results)
     )
     columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
@@ -319,13 +323,13 @@ def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) 
     even = Row("every source equally often (baseline)", tuple(_even(results, found)))
     rows = (_row(results, found, head) for head in order[:MOST_ROWS])
     caption = f"Heads with the {which} first{more}."
-    return Table(("Head", *columns), (even, *rows), caption, "numbers aligned")
+    return PageTable(("Head", *columns), (even, *rows), caption, "numbers aligned")
 
 
 def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
     cell = head.layer, head.head
     cells = [
-        Cell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
+        NumberCell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
         for name, view in _peaked(results)
     ]
     cells.append(_cell(found.monotone.at(*cell), share=False))
@@ -333,11 +337,13 @@ def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
     if found.error and found.precision and found.recall:
         precision, recall = found.precision.at(*cell), found.recall.at(*cell)
         cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
-        cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
+        cells.append(
+            NumberCell(number(f1(precision.value, recall.value), share=True), "", "", False)
+        )
     return Row(head_link(head), tuple(cells))
 
 
-def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
+def _even(results: StackResults, found: Alignments) -> Iterator[NumberCell | None]:
     """Numbers of even choice; metrics have theirs of uniform attention on their own pages."""
     yield from (None for _ in _peaked(results))
     yield None
@@ -346,12 +352,12 @@ def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
     yield from (None for _ in range(4 if found.error else 0))
 
 
-def _cell(value: Estimate, *, share: bool = True) -> Cell:
+def _cell(value: Estimate, *, share: bool = True) -> NumberCell:
     """A number as pages print it; of correlations each sentence is one observation."""
     unit = "observations" if share else "sentences with a correlation"
-    return Cell(
+    return NumberCell(
         number(value.value, share=share),
         interval(value.low, value.high, share=share),
         f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
-        thin=share and 0 < value.effective < FEW,
+        thin=share and 0 < value.effective < MIN_EFFECTIVE,
     )

@@ -7,12 +7,21 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import CHOICE, NO_ESTIMATE, REPORT
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION
 from headbook.analysis.arrays import divide
 from headbook.charts import Figure, layer_curve
 from headbook.metrics.outputs.segmentation import MEASURES
 from headbook.pages.parts.page import ANALYSES, Page, StackSection, across, gap_text
-from headbook.pages.parts.table import DASH, Cell, Mark, Row, Table, Words, layer_table, words
+from headbook.pages.parts.table import (
+    DASH,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    WordsCell,
+    layer_table,
+    words,
+)
 from headbook.report.findings.finding import head_link, metric, metric_link
 from headbook.report.findings.states import (
     ANCHOR_COLUMNS,
@@ -29,10 +38,10 @@ from headbook.report.findings.states import (
 )
 from headbook.report.results import StackResults, descending, study_of
 from headbook.report.wording import MISSING, STACKS, VIEWS, is_share, label_name, number, unbroken
-from headbook.schema import HEAD_RULES, RULES, View
-from headbook.study.manifest import Lack
+from headbook.schema import HEAD_RULES, SEGMENTATION_RULES, SinkView
+from headbook.study.manifest import MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
-from headbook.study.token_sums import TRUE, Anchors, Best
+from headbook.study.token_sums import TRUE, Anchors, TopAnchor
 
 MOST_HEADS = 150  # that are listed
 
@@ -45,7 +54,7 @@ TITLES = (
 )
 
 
-def anchors_by_layer(results: StackResults) -> Table | None:
+def anchors_by_layer(results: StackResults) -> PageTable | None:
     """The numbers of anchors; None where none were counted."""
     layers = results.once(anchor_layers)
     rows = (
@@ -53,16 +62,16 @@ def anchors_by_layer(results: StackResults) -> Table | None:
         for layer, counts in layers.items()
     )
     caption = "Different anchors in a layer."
-    return Table(("Layer", *TITLES), tuple(rows), caption) if layers else None
+    return PageTable(("Layer", *TITLES), tuple(rows), caption) if layers else None
 
 
-def _number(n_heads: int, own: int, mixed: int, heads: int) -> Words:
+def _number(n_heads: int, own: int, mixed: int, heads: int) -> WordsCell:
     some = f" ({heads} heads)" if heads < n_heads else ""
-    counted = (f"{own} ", Mark(f"shuffled {mixed}{some}", "small")) if heads else (MISSING,)
+    counted = (f"{own} ", MarkedText(f"shuffled {mixed}{some}", "small")) if heads else (MISSING,)
     return words(*counted, style="number")
 
 
-def anchors_by_head(results: StackResults) -> Table | None:
+def anchors_by_head(results: StackResults) -> PageTable | None:
     """Heads with their anchors, layer by layer: those whose last one has the largest share."""
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
@@ -72,7 +81,7 @@ def anchors_by_head(results: StackResults) -> Table | None:
     heads = heads_of(results.stack)
     kept = sorted(heads, key=lambda name: -share[name.layer, name.head])[:MOST_HEADS]
     which = "; heads with the largest shares" if len(kept) == MOST_HEADS else ""
-    return Table(
+    return PageTable(
         ("Head", *TITLES),
         tuple(
             Row(head_link(name), tuple(_anchor(anchors, each, name[1:]) for each in best))
@@ -82,14 +91,16 @@ def anchors_by_head(results: StackResults) -> Table | None:
     )
 
 
-def _anchor(anchors: Anchors, best: Best, cell: tuple[int, int]) -> Words:
+def _anchor(anchors: Anchors, best: TopAnchor, cell: tuple[int, int]) -> WordsCell:
     if not best.total[cell]:
         return DASH
     share = number(best.ends[cell] / best.total[cell], share=True)
-    return words(Mark(anchors.names[str(best.token[cell])], "bdi"), " ", Mark(share, "small"))
+    return words(
+        MarkedText(anchors.names[str(best.token[cell])], "bdi"), " ", MarkedText(share, "small")
+    )
 
 
-class Line(NamedTuple):
+class CurveSpec(NamedTuple):
     """One line of a curve: its name, the metric and the label."""
 
     name: str
@@ -98,7 +109,7 @@ class Line(NamedTuple):
 
 
 def curve(
-    results: StackResults, name: str, what: str, title: str, lines: Sequence[Line]
+    results: StackResults, name: str, what: str, title: str, lines: Sequence[CurveSpec]
 ) -> Figure | None:
     """Numbers of layers in all views that the metrics have; None where there are none."""
     lines = [line for line in lines if line.metric in results.by_id]
@@ -112,23 +123,24 @@ def curve(
         return None
     rows = pd.concat(frames, ignore_index=True)
     view = str(rows["view"][0])
-    sentences = _sentences(results, lines, View(view))
+    sentences = _sentences(results, lines, SinkView(view))
     caption = (
-        f"{what}. All heads of a layer, 95 % intervals clustered by sentence; {VIEWS[View(view)]}, "
+        f"{what}. All heads of a layer, 95 % intervals clustered by sentence; "
+        f"{VIEWS[SinkView(view)]}, "
         f"{STACKS[results.stack.name]}{results.some(sentences, ', on')}."
     )
     share = all(is_share(metric(line.metric)) for line in lines)
     return layer_curve(name, caption, rows, title=title, show={"view": view}, share=share)
 
 
-def _sentences(results: StackResults, lines: Sequence[Line], view: View) -> int:
+def _sentences(results: StackResults, lines: Sequence[CurveSpec], view: SinkView) -> int:
     """How many sentences the shown lines rest on, at most."""
     there = [line for line in lines if results.has(line.metric, view, line.label)]
     each = [results.layers(line.metric, view, line.label).sentences for line in there]
     return max(int(sentences.max()) for sentences in each)
 
 
-def _rows(results: StackResults, line: Line, view: View) -> pd.DataFrame:
+def _rows(results: StackResults, line: CurveSpec, view: SinkView) -> pd.DataFrame:
     numbers = results.layers(line.metric, view, line.label)
     layers = np.flatnonzero(~np.isnan(numbers.value))
     parts = {n: getattr(numbers, n)[layers] for n in ("value", "low", "high")}
@@ -148,7 +160,7 @@ COLUMNS = {
     "repetition lift": (REPETITION, TOP),
     "same-sentence odds": (PREFERENCE, TOP),
 }
-ASKED = {Lack.OUTPUTS, Lack.PASSAGES, SEGMENTS}  # what the page tells the lack of
+ASKED = {MissingPart.OUTPUTS, MissingPart.PASSAGES, SEGMENTS}  # what the page tells the lack of
 
 
 @dataclass(frozen=True)
@@ -167,11 +179,11 @@ class ContextSection(StackSection):
 
     summary: tuple[str, ...]
     figures: tuple[Figure, ...]
-    tables: tuple[tuple[str, Table], ...]
-    repeating: Table | None
-    anchors: Table | None
-    anchor_heads: Table | None
-    segments: Table | None
+    tables: tuple[tuple[str, PageTable], ...]
+    repeating: PageTable | None
+    anchors: PageTable | None
+    anchor_heads: PageTable | None
+    segments: PageTable | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +220,7 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage:
 
 
 def _has_any(results: StackResults) -> bool:
-    return any(results.has(name, View.RAW, label) for name, label in COLUMNS.values())
+    return any(results.has(name, SinkView.RAW, label) for name, label in COLUMNS.values())
 
 
 def _section(results: StackResults) -> ContextSection:
@@ -226,10 +238,12 @@ def _section(results: StackResults) -> ContextSection:
 
 
 def _figures(results: StackResults) -> Iterator[Figure]:
-    thresholds = [Line(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels]
-    odds = [Line(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
-    alike = [Line("head outputs", SIMILARITY, "all"), Line("attention rows", ROWS, "all")]
-    ends = [Line(label_name(label), ENDS, label) for label in metric(ENDS).labels]
+    thresholds = [
+        CurveSpec(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels
+    ]
+    odds = [CurveSpec(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    alike = [CurveSpec("head outputs", SIMILARITY, "all"), CurveSpec("attention rows", ROWS, "all")]
+    ends = [CurveSpec(label_name(label), ENDS, label) for label in metric(ENDS).labels]
     asked = (
         ("drift", "distance over that of all pairs", thresholds,
          "Distance of tokens with nearly the same head output, over that of all pairs, by layer"),
@@ -248,14 +262,14 @@ def _figures(results: StackResults) -> Iterator[Figure]:
             yield figure
 
 
-def _table(columns: tuple[str, ...], rows: Iterator[Row]) -> Table | None:
+def _table(columns: tuple[str, ...], rows: Iterator[Row]) -> PageTable | None:
     """A table; None without rows."""
     made = tuple(rows)
-    return Table(columns, made) if made else None
+    return PageTable(columns, made) if made else None
 
 
-def _tables(results: StackResults) -> Iterator[tuple[str, Table]]:
-    for view in (View.RAW, View.NOSINK):
+def _tables(results: StackResults) -> Iterator[tuple[str, PageTable]]:
+    for view in (SinkView.RAW, SinkView.NOSINK):
         columns = [
             (metric_link(name, title), results.layers(name, view, label), metric(name))
             for title, (name, label) in COLUMNS.items()
@@ -269,33 +283,33 @@ def _repeating(results: StackResults) -> Iterator[Row]:
     """The heads with the highest lift on one half, with their numbers on the other."""
     if REPETITION not in results.by_id:
         return
-    chosen = results.half(CHOICE, REPETITION, View.RAW, TOP)
+    chosen = results.half(SELECTION, REPETITION, SinkView.RAW, TOP)
     for layer, head in descending(chosen.trusted)[:REPEATING]:
         name = HeadName(results.stack.name, layer, head)
-        lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
-        cells = Cell.of(lift, metric(REPETITION)), _distance(results, layer, head)
+        lift = results.half(HELD_OUT, REPETITION, SinkView.RAW, TOP).at(layer, head)
+        cells = NumberCell.of(lift, metric(REPETITION)), _distance(results, layer, head)
         yield Row(head_link(name), cells)
 
 
-def _distance(results: StackResults, layer: int, head: int) -> Cell:
+def _distance(results: StackResults, layer: int, head: int) -> NumberCell:
     there = DISTANCE in results.by_id
-    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else NO_ESTIMATE
-    return Cell.of(estimate, metric(DISTANCE))
+    estimate = results.heads(DISTANCE, SinkView.RAW, TOP).at(layer, head) if there else NO_ESTIMATE
+    return NumberCell.of(estimate, metric(DISTANCE))
 
 
 def _segments(results: StackResults) -> Iterator[Row]:
-    if not results.has(SEGMENTS, View.RAW, "f1:even"):
+    if not results.has(SEGMENTS, SinkView.RAW, "f1:even"):
         return
     first = results.stack.attention_layers[0]
-    for rule in RULES:
+    for rule in SEGMENTATION_RULES:
         own = rule in HEAD_RULES
         for layer in results.stack.attention_layers if own else (first,):
             name = f"{rule}, layer {layer}" if own else f"{rule} (no model)"
             yield Row(
                 name,
                 tuple(
-                    Cell.of(
-                        results.layers(SEGMENTS, View.RAW, f"{measure}:{rule}").at(layer),
+                    NumberCell.of(
+                        results.layers(SEGMENTS, SinkView.RAW, f"{measure}:{rule}").at(layer),
                         metric(SEGMENTS),
                     )
                     for measure in MEASURES

@@ -15,10 +15,10 @@ from headbook.pages.metric import study_metrics
 from headbook.pages.parts.page import ANALYSES, Page, StackSection, across, gap_text
 from headbook.pages.parts.table import (
     DASH,
-    Cell,
     Content,
+    NumberCell,
+    PageTable,
     Row,
-    Table,
     domain,
     layer_frame,
     layer_table,
@@ -38,12 +38,12 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import CLASSES, State, View
-from headbook.study.manifest import Lack
+from headbook.schema import CLASSES, ResidualPoint, SinkView
+from headbook.study.manifest import MissingPart
 from headbook.study.sentence_data import HeadName
 
 OUTPUT = ids.OUTPUT_NORM_SHARE
-VIEW = View.RAW
+VIEW = SinkView.RAW
 COLUMNS = ("Layer", "effective heads", "largest", "share", "smallest", "share")
 
 
@@ -61,7 +61,7 @@ class Outputs:
     sentences: tuple[str, ...]
     n_heads: int
     figure: Figure
-    table: Table
+    table: PageTable
 
 
 def outputs(results: StackResults) -> Outputs | None:
@@ -77,7 +77,7 @@ def outputs(results: StackResults) -> Outputs | None:
         sentences=tuple(_output_sentences(results, numbers)),
         n_heads=results.stack.n_heads,
         figure=_figure(results, numbers),
-        table=Table(COLUMNS, rows, "Heads of each layer by share of the output norm."),
+        table=PageTable(COLUMNS, rows, "Heads of each layer by share of the output norm."),
     )
 
 
@@ -100,7 +100,7 @@ def _extreme(
     (first,), *others = heads
     name = HeadName(results.stack.name, layer, first)
     note = tie_note([head_name(name._replace(head=other)) for (other,) in others])
-    share = Cell.of(results.heads(OUTPUT, VIEW).at(layer, first), all_metrics()[OUTPUT])
+    share = NumberCell.of(results.heads(OUTPUT, VIEW).at(layer, first), all_metrics()[OUTPUT])
     return words(head_link(name), note) if note else head_link(name), share
 
 
@@ -145,7 +145,7 @@ def _figure(results: StackResults, numbers: Estimates) -> Figure:
 
 
 MIXING, HALF, MEASURED = ids.MIXING_RATIO, ids.ROLLOUT_SELF, ids.ROLLOUT_SELF_MEASURED
-STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
+STATES = {MIXING: ResidualPoint.MID, HALF: ResidualPoint.OUT, MEASURED: ResidualPoint.OUT}
 KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
 TITLES = {
     MIXING: "context-mixing ratio",
@@ -167,8 +167,8 @@ class FlowSection(StackSection):
 
     sentences: tuple[str, ...]
     figures: tuple[Figure, ...]
-    table: Table | None
-    classes: Table | None
+    table: PageTable | None
+    classes: PageTable | None
     outputs: Outputs | None
 
 
@@ -196,7 +196,7 @@ def _sections(results: Mapping[str, StackResults]) -> tuple[FlowSection, ...]:
 def flow_page(results: Mapping[str, StackResults]) -> FlowPage:
     """The page of flow."""
     manifest = study_of(results).manifest
-    asked = {MIXING, HALF, MEASURED, Lack.VALUES}
+    asked = {MIXING, HALF, MEASURED, MissingPart.VALUES}
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
         path="flow.html",
@@ -292,20 +292,20 @@ def _curve(name: str, caption: str, series: Mapping[str, Estimates | None], titl
     return layer_curve(name, caption, rows, title=title, show={"state": ""}, share=True)
 
 
-def _classes(results: StackResults) -> Table:
+def _classes(results: StackResults) -> PageTable:
     """Every class that some token belongs to."""
     rows = []
     for label in CLASSES:
         numbers = _tokens(results, MIXING, label)
         if numbers is not None:
             layers = range(len(numbers.value))
-            cells = (Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in layers)
+            cells = (NumberCell.of(numbers.at(i), all_metrics()[MIXING]) for i in layers)
             rows.append(Row(TOKEN_CLASSES.get(label, _class_name(label)), tuple(cells)))
     caption = (
         "Context-mixing ratio by class of tokens and layer. Grey: fewer than ten effective "
         "sentences."
     )
-    return Table(("Tokens", *range(results.stack.n_layers)), tuple(rows), caption)
+    return PageTable(("Tokens", *range(results.stack.n_layers)), tuple(rows), caption)
 
 
 def _class_name(label: str) -> str:

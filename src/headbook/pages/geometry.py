@@ -12,7 +12,7 @@ from headbook.analysis.state_vectors import MINIBATCH, NAMED
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import ANALYSES, Page, across
-from headbook.pages.parts.table import DASH, Cell, Mark, Part, Row, Table, words
+from headbook.pages.parts.table import DASH, MarkedText, NumberCell, PageTable, Part, Row, words
 from headbook.report.findings.finding import metric_link
 from headbook.report.findings.states import geometry_sentences
 from headbook.report.results import StackResults, study_of
@@ -27,7 +27,7 @@ from headbook.study.state_geometry import (
 )
 
 
-class Line(NamedTuple):
+class StateCurve(NamedTuple):
     """A number in a panel; its axis is the panel's."""
 
     panel: str
@@ -41,17 +41,17 @@ class Line(NamedTuple):
 SIMILAR, ONE, RANK = "Similarity of tokens", "Best single direction", "Effective rank"
 COSINE, PATH = "Cosine of two tokens", "Cosine to the input embedding"
 SHAPES = (
-    Line(SIMILAR, "cosine", "same token", ids.SELF_SIMILARITY),
-    Line(SIMILAR, "cosine", "same sentence", ids.INTRA_SENTENCE_SIMILARITY),
-    Line(SIMILAR, "cosine", "any two", ids.ANISOTROPY, baseline=True),
-    Line(ONE, "share", "same token", ids.MAXIMUM_EXPLAINABLE_VARIANCE),
-    Line(
+    StateCurve(SIMILAR, "cosine", "same token", ids.SELF_SIMILARITY),
+    StateCurve(SIMILAR, "cosine", "same sentence", ids.INTRA_SENTENCE_SIMILARITY),
+    StateCurve(SIMILAR, "cosine", "any two", ids.ANISOTROPY, baseline=True),
+    StateCurve(ONE, "share", "same token", ids.MAXIMUM_EXPLAINABLE_VARIANCE),
+    StateCurve(
         ONE, "share", "random tokens", ids.MAXIMUM_EXPLAINABLE_VARIANCE, "baseline", baseline=True
     ),
-    Line(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", ids.EFFECTIVE_RANK, ""),
+    StateCurve(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", ids.EFFECTIVE_RANK, ""),
 )
 TREATED = tuple(
-    Line(panel, "cosine", series, metric, label)
+    StateCurve(panel, "cosine", series, metric, label)
     for panel, metric in ((COSINE, ids.ANISOTROPY), (PATH, ids.STANDARDISED_COSINE))
     for label, series in {
         "raw": "unchanged",
@@ -97,7 +97,7 @@ def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
         yield _matrix(f"geometry-cka-{stack}", sums)
 
 
-def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
+def _rows(sums: GeometrySums, lines: tuple[StateCurve, ...]) -> pd.DataFrame:
     states, frames = short_names(len(sums.weights)), []
     for line in lines:
         metric = all_metrics()[line.metric]
@@ -167,9 +167,9 @@ class GeometrySection:
     summary: tuple[str, ...]
     remarks: tuple[str, ...]
     figures: tuple[Figure, ...]
-    tables: tuple[tuple[str, Table], ...]
-    outliers: Table | None
-    cka: Table | None
+    tables: tuple[tuple[str, PageTable], ...]
+    outliers: PageTable | None
+    cka: PageTable | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,12 +234,12 @@ def _section(results: StackResults, sums: GeometrySums) -> GeometrySection:
     )
 
 
-def _cka(sums: GeometrySums) -> Table | None:
+def _cka(sums: GeometrySums) -> PageTable | None:
     names = short_names(len(sums.weights))
     if np.isnan(sums.cka).all() or len(names) > MOST_STATES:
         return None
     rows = zip(names, sums.cka, strict=True)
-    return Table(
+    return PageTable(
         ("Layer", *names), tuple(Row(name, tuple(map(number, map(float, r)))) for name, r in rows)
     )
 
@@ -266,7 +266,7 @@ def _remarks(sums: GeometrySums) -> Iterator[str]:
         yield f"cosines of {', '.join(states)}: some vector there is 0, or not a finite number"
 
 
-def _tables(sums: GeometrySums) -> Iterator[tuple[str, Table]]:
+def _tables(sums: GeometrySums) -> Iterator[tuple[str, PageTable]]:
     for title, metrics in TABLES.items():
         columns = [c for m in metrics for c in sums.columns if c.metric == m]
         asked = [m for m in metrics if any(c.metric == m for c in columns)]
@@ -275,7 +275,7 @@ def _tables(sums: GeometrySums) -> Iterator[tuple[str, Table]]:
         cells = [_cells(sums, column) for column in columns]
         yield (
             title,
-            Table(
+            PageTable(
                 ("State", *(HEADINGS.get(column.label, "value") for column in columns)),
                 tuple(map(Row, _names(sums), zip(*cells, strict=True))),
                 groups=tuple(
@@ -286,10 +286,10 @@ def _tables(sums: GeometrySums) -> Iterator[tuple[str, Table]]:
         )
 
 
-def _cells(sums: GeometrySums, column: StateColumn) -> list[Cell]:
+def _cells(sums: GeometrySums, column: StateColumn) -> list[NumberCell]:
     metric = all_metrics()[column.metric]
     numbers = Estimates.of(sums.of(*column), metric.limits, metric.spread(column.label))
-    return [Cell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
+    return [NumberCell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
 
 
 def _names(sums: GeometrySums) -> list[str]:
@@ -297,12 +297,12 @@ def _names(sums: GeometrySums) -> list[str]:
     return [str(state) if layer is None else f"L{layer}" for layer, state in names]
 
 
-def _outliers(sums: GeometrySums) -> Table | None:
+def _outliers(sums: GeometrySums) -> PageTable | None:
     """The largest dimensions: their parts of the whole, or what they give where that is nothing."""
     together, whole = StateColumn(OUTLIERS, "three"), StateColumn(ANISOTROPY, "raw")
     if together not in sums.columns:
         return None
-    missing = [Cell(MISSING, "", "not asked for", thin=False)] * len(sums.weights)
+    missing = [NumberCell(MISSING, "", "not asked for", thin=False)] * len(sums.weights)
     wholes = _cells(sums, whole) if whole in sums.columns else missing
     rows = []
     for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
@@ -312,6 +312,6 @@ def _outliers(sums: GeometrySums) -> Table | None:
             part = float(sums.contributions[row, dimension])
             share = percent(part / total) if total > LEAST else number(part)
             dimensions += [", "] * bool(dimensions)
-            dimensions += [Mark(str(dimension), "b"), f"\N{NO-BREAK SPACE}{share}"]
+            dimensions += [MarkedText(str(dimension), "b"), f"\N{NO-BREAK SPACE}{share}"]
         rows.append(Row(name, (wholes[row], words(*dimensions) if dimensions else DASH, cell)))
-    return Table(("State", "all dimensions", "the largest", "together"), tuple(rows))
+    return PageTable(("State", "all dimensions", "the largest", "together"), tuple(rows))

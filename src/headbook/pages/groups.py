@@ -12,7 +12,7 @@ from headbook.analysis.accumulators import Estimate
 from headbook.charts import Figure, layer_curve
 from headbook.metrics import all_metrics
 from headbook.pages.parts.groups import (
-    Headline,
+    GroupMetric,
     difference_cell,
     groups_of,
     numbers_of,
@@ -20,13 +20,21 @@ from headbook.pages.parts.groups import (
     stack_headlines,
 )
 from headbook.pages.parts.page import Page, StackSection, across, gap_text
-from headbook.pages.parts.table import Cell, Content, Mark, Row, Table, layer_frame, words
+from headbook.pages.parts.table import (
+    Content,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    layer_frame,
+    words,
+)
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, counted, is_share, label_name, p_text, visible
 from headbook.study.contrasts import PairDifferences, contrast
-from headbook.study.groups import Group
-from headbook.study.manifest import Lack, Manifest
+from headbook.study.groups import GroupSums
+from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 15  # of a table
@@ -37,13 +45,13 @@ SMALL = 0.05  # a p below it is counted
 class Contrasts:
     """Heads with the smallest p, of how many comparisons, and how many have a small one."""
 
-    table: Table
+    table: PageTable
     family: int
     below: int
 
 
 @dataclass(frozen=True)
-class PairSection:
+class MinimalPairsSection:
     """Pairs of sentences.
 
     Attributes:
@@ -59,7 +67,7 @@ class PairSection:
     left_out: int
     member_column: str
     members: tuple[str, str]
-    table: Table
+    table: PageTable
     family: int
     below: int
 
@@ -70,11 +78,11 @@ class _Found(NamedTuple):
     p: float
     layer: int
     head: int
-    headline: Headline
-    groups: tuple[Group, Group]
+    headline: GroupMetric
+    groups: tuple[GroupSums, GroupSums]
 
 
-def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
+def head_contrasts(results: StackResults, groups: Sequence[GroupSums]) -> Contrasts:
     """Compare every two groups by every head and headline."""
     found: list[_Found] = []
     layers = [*results.stack.attention_layers]
@@ -91,7 +99,7 @@ def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
     between = two or ("first", "its value", "second", "its value")
     rows = tuple(_contrast(results, each, len(found), named=not two) for each in first)
     return Contrasts(
-        table=Table(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
+        table=PageTable(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
         family=len(found),
         below=sum(each.p * len(found) < SMALL for each in found),
     )
@@ -109,8 +117,8 @@ def _contrast(results: StackResults, found: _Found, family: int, *, named: bool)
     uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
     values: list[Content] = []
     for group in found.groups:
-        values += [words(Mark(group.value, "bdi"))] if named else []
-        values.append(Cell.of(numbers_of(group, headline).at(layer, head), headline.metric))
+        values += [words(MarkedText(group.value, "bdi"))] if named else []
+        values.append(NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric))
     cells = (
         words(headline.link, style="what"),
         *values,
@@ -121,16 +129,16 @@ def _contrast(results: StackResults, found: _Found, family: int, *, named: bool)
     return Row(head_link(name), cells)
 
 
-def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
+def pair_section(results: StackResults, found: PairDifferences) -> MinimalPairsSection:
     """Heads and numbers with the smallest p; of equal ones the largest in standard errors."""
     places = [*zip(*np.nonzero(~np.isnan(found.p)), strict=True)]
     places.sort(key=lambda place: (found.p[place], -_size(found, place)))
-    return PairSection(
+    return MinimalPairsSection(
         pairs=counted(found.pairs, "pair"),
         left_out=found.left_out,
         member_column=found.member_column,
         members=found.members,
-        table=Table(
+        table=PageTable(
             ("Head", "Metric", *found.members, "difference", "p"),
             tuple(_pair_row(results, found, *map(int, place)) for place in places[:MOST_ROWS]),
         ),
@@ -173,7 +181,7 @@ class ColumnSection:
     """
 
     title: str
-    table: Table
+    table: PageTable
     figures: tuple[Figure, ...]
     contrasts: Contrasts
     heads: int
@@ -187,7 +195,7 @@ class GroupsSection(StackSection):
     """One kind of attention: its columns and its pairs."""
 
     columns: tuple[ColumnSection, ...]
-    pairs: PairSection | None
+    pairs: MinimalPairsSection | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +239,7 @@ def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
     for gap in manifest.gaps:
-        if gap.key == Lack.GROUPS:
+        if gap.key == MissingPart.GROUPS:
             yield gap_text(gap)
 
 
@@ -249,14 +257,14 @@ def _section(results: StackResults, room: int) -> GroupsSection:
 
 
 def _column(
-    results: StackResults, number: int, groups: Sequence[Group], room: int
+    results: StackResults, number: int, groups: Sequence[GroupSums], room: int
 ) -> ColumnSection:
     headlines = results.once(stack_headlines)
     compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
     figures = number * room < MOST_FIGURES
     return ColumnSection(
         title=groups[0].column,
-        table=Table(("Group", "sentences"), tuple(map(_row, groups))),
+        table=PageTable(("Group", "sentences"), tuple(map(_row, groups))),
         figures=tuple(_figure(results, number, groups, h) for h in headlines[:room] if figures),
         contrasts=head_contrasts(results, compared),
         heads=len(results.stack.attention_layers) * results.stack.n_heads,
@@ -266,12 +274,12 @@ def _column(
     )
 
 
-def _row(group: Group) -> Row:
+def _row(group: GroupSums) -> Row:
     return Row(words(group.value, foreign=True), (f"{group.sentences:,}",))
 
 
 def _figure(
-    results: StackResults, number: int, groups: Sequence[Group], headline: Headline
+    results: StackResults, number: int, groups: Sequence[GroupSums], headline: GroupMetric
 ) -> Figure:
     """A line for each group, the largest ones."""
     there = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
@@ -296,7 +304,7 @@ def _figure(
     )
 
 
-def _names(groups: Sequence[Group]) -> list[str]:
+def _names(groups: Sequence[GroupSums]) -> list[str]:
     """Names short enough for a figure, no two alike."""
     names: list[str] = []
     for group in groups:

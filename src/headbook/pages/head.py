@@ -11,20 +11,28 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.arrays import Floats
-from headbook.analysis.intervals import FEW
-from headbook.charts import Bar, Drawing, images, offset_profile
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.charts import Drawing, OffsetBar, images, offset_profile
 from headbook.charts.heads import RangeStrip
 from headbook.charts.theme import DIVERGING, STOPS, ink
 from headbook.metrics import all_metrics, ids
-from headbook.metrics.base import Chart, HeadMetric
+from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import mean_maps
-from headbook.pages.parts.baselines import Measured, baseline_title, beside, measured
+from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title, beside, measured
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.nearest_heads import Neighbours, neighbours
 from headbook.pages.parts.page import EVERY, Page, gap_texts
-from headbook.pages.parts.table import Cell, Mark, Row, Table, Words, percentiles, words
+from headbook.pages.parts.table import (
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    WordsCell,
+    percentiles,
+    words,
+)
 from headbook.report.ablation import (
     COSINES,
     INSTEAD,
@@ -69,17 +77,25 @@ from headbook.report.wording import (
     unbroken,
     visible,
 )
-from headbook.schema import Replacement, Target, View
-from headbook.study.ablation import MissedAt, Removals
+from headbook.schema import AblationTarget, Replacement, SinkView
+from headbook.study.ablation import AblationResults, MissedToken
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, heads_of
-from headbook.study.token_sums import DISTINCT, KEY, PAIR, QUERY, Affinities, Favoured, favoured
+from headbook.study.token_sums import (
+    DISTINCT,
+    KEY,
+    PAIR,
+    QUERY,
+    Affinities,
+    FavouredTokens,
+    favoured,
+)
 
 LISTED = 5  # tokens, and the one in the middle
 
 
 @dataclass(frozen=True)
-class MissedToken:
+class MissedTokenRow:
     """A token at which the head is missed.
 
     Attributes:
@@ -100,7 +116,7 @@ class MissedToken:
 
 
 @dataclass(frozen=True)
-class Ablated:
+class AblationSection:
     """What the model loses without a head.
 
     Attributes:
@@ -118,29 +134,29 @@ class Ablated:
     what: str
     margin: str
     judged: str
-    instead: Table
+    instead: PageTable
     remarks: tuple[str, ...]
-    tokens: tuple[MissedToken, ...]
+    tokens: tuple[MissedTokenRow, ...]
     scores: str
 
 
-def ablated(results: StackResults, head: HeadName) -> Ablated | None:
+def ablated(results: StackResults, head: HeadName) -> AblationSection | None:
     """None where no head was replaced."""
     study = results.study
     removals = study.corpus_sums.removals
     if removals is None:
         return None
     rows = results.once(_by_head).get(head, {})
-    target = Target(primary(removals))
+    target = AblationTarget(primary(removals))
     columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
     tokens = results.once(_tokens).get(head, ())
     backed = results.once(_backed_up).get(head)
-    return Ablated(
+    return AblationSection(
         short=_short(removals, rows),
         what=NAMES[target],
         margin=margin_text(removals),
         judged=judged_by(removals),
-        instead=Table(columns, tuple(_instead(removals, rows))),
+        instead=PageTable(columns, tuple(_instead(removals, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
         scores="probability of the true token"
@@ -149,14 +165,14 @@ def ablated(results: StackResults, head: HeadName) -> Ablated | None:
     )
 
 
-def _cell(removals: Removals, row: Mapping[str, Any]) -> Cell:
+def _cell(removals: AblationResults, row: Mapping[str, Any]) -> NumberCell:
     by = scale(removals)
     about = "" if row["kind"] == EXACT else "≈\u2009"
     ends = interval(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
-    return Cell(f"{about}{number(row['value'] * by)}", ends, note="", thin=False)
+    return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", thin=False)
 
 
-def _short(removals: Removals, rows: Rows) -> str:
+def _short(removals: AblationResults, rows: Rows) -> str:
     """The change where the mean stands in its place, and what follows; empty where not known."""
     row = _change(removals, rows, Replacement.MEAN)
     if row is None:
@@ -166,13 +182,15 @@ def _short(removals: Removals, rows: Rows) -> str:
     verdict = _verdict(removals, rows, Replacement.MEAN)
     conclusion = f"; verdict: {verdict}" if row["kind"] == EXACT else " (estimated)"
     if primary(removals) in COSINES:
-        what = "sentence vectors" if primary(removals) == Target.EMBEDDING else "last states"
+        what = (
+            "sentence vectors" if primary(removals) == AblationTarget.EMBEDDING else "last states"
+        )
         value = f"{cell.text}\u00a0{unit(removals)}{ends}"
         return f"{what} change by {value} (1\u202f−\u202fcosine){conclusion}"
     return f"the loss changes by {cell.text}\u00a0%{ends}{conclusion}"
 
 
-def _instead(removals: Removals, rows: Rows) -> Iterator[Row]:
+def _instead(removals: AblationResults, rows: Rows) -> Iterator[Row]:
     for replacement, what in INSTEAD.items():
         row = _change(removals, rows, replacement)
         if row is not None:
@@ -183,7 +201,7 @@ def _instead(removals: Removals, rows: Rows) -> Iterator[Row]:
 
 def _repaired(rows: Rows) -> Iterator[str]:
     """What the head itself says to the logit of the true token, and what becomes of it."""
-    keys = (Replacement.MEAN, Target.LOGIT)
+    keys = (Replacement.MEAN, AblationTarget.LOGIT)
     direct, total, repair = (rows.get((metric, *keys)) for metric in (DIRECT, EFFECT, REPAIR))
     if direct and total:
         made_up = ""
@@ -200,18 +218,18 @@ def _with_ends(row: Mapping[str, Any]) -> str:
     return f"{number(row['value'])} {interval(row['low'], row['high'])}".rstrip()
 
 
-def _after(removals: Removals, missed: MissedAt, probability: float) -> str:
+def _after(removals: AblationResults, missed: MissedToken, probability: float) -> str:
     if primary(removals) in removals.full:
         return number(probability)
     return f"{number(missed.change * scale(removals))}\u00a0{unit(removals)}"
 
 
-def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedToken, ...]]:
+def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
     """Of each head, those of the first ranks and the one in the middle."""
     removals, pages = results.study.corpus_sums.removals, results.study.sentence_data.sentences
     assert removals is not None
     table = results.study.effect_tokens
-    found: dict[HeadName, list[MissedToken]] = {}
+    found: dict[HeadName, list[MissedTokenRow]] = {}
     for missed, (before, after) in zip(
         removals.missed, table[["before", "after"]].itertuples(index=False), strict=True
     ):
@@ -220,7 +238,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedToken, ...]]:
         if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
             found.setdefault(head, []).append(
-                MissedToken(
+                MissedTokenRow(
                     rank, missed.preceding, missed.token, missed.following,
                     "" if math.isnan(before) else number(before), _after(removals, missed, after),
                     missed.sentence + 1,
@@ -233,18 +251,18 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedToken, ...]]:
 OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SHARE
 
 
-def contributions(results: StackResults, head: HeadName) -> Iterator[Measured]:
+def contributions(results: StackResults, head: HeadName) -> Iterator[ShareWithBaseline]:
     """Shares of the output norm beside what equal parts would be, and beside attention."""
     cell = head.layer, head.head
     whole, given, brought = (
-        share(results, x, View.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
+        share(results, x, SinkView.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
     )
     if not math.isnan(whole.value):
         equal, layer = 1 / results.stack.n_heads, f"the output norm of layer {head.layer}"
         yield _beside(f"share of {layer}", f"equal shares: {percent(equal)}", whole, equal)
     if math.isnan(given.value):
         return
-    even = results.uniform(GIVEN, View.RAW).at(head.layer).value
+    even = results.uniform(GIVEN, SinkView.RAW).at(head.layer).value
     what = sink_words(results)
     yield _beside(f"attention to {what}", f"uniform attention: {percent(even)}", given, even)
     if not math.isnan(brought.value):
@@ -257,7 +275,7 @@ def contributions(results: StackResults, head: HeadName) -> Iterator[Measured]:
         )
 
 
-def _beside(text: str, baseline: str, value: Estimate, other: float) -> Measured:
+def _beside(text: str, baseline: str, value: Estimate, other: float) -> ShareWithBaseline:
     """A share beside a baseline without an interval, which its own should leave out."""
     supported = value.low > other or value.high < other
     return measured(text, baseline, value, other, supported=supported)
@@ -359,11 +377,11 @@ class TagRow:
     """
 
     tag: str
-    share: Cell
+    share: NumberCell
     width: float
     uniform: str
     uniform_width: float
-    ratio: Cell
+    ratio: NumberCell
 
 
 @dataclass(frozen=True)
@@ -382,7 +400,7 @@ class _Line:
     metric: HeadMetric
     label: str
     first: bool
-    title: Words
+    title: WordsCell
     numbers: tuple[Estimates | None, ...]
     even: Floats
     percentiles: Floats
@@ -399,11 +417,11 @@ def _lines(results: StackResults) -> tuple[_Line, ...]:
     """The rows of both tables."""
     found = []
     for metric in results.metrics:
-        if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
+        if metric.chart is ChartKind.PROFILE or metric.id in ELSEWHERE:
             continue  # these have a figure or a table of their own
         for label in metric.listed:
             first = label == metric.headline or metric.id in WHOLE
-            if metric.chart is Chart.DISTANCES and not first:
+            if metric.chart is ChartKind.DISTANCES and not first:
                 continue  # their distances are on the metric's page
             if any(results.has(metric.id, view, label) for view in metric.views):
                 found.append(_line(results, metric, label, first=first))
@@ -413,14 +431,14 @@ def _lines(results: StackResults) -> tuple[_Line, ...]:
 def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool) -> _Line:
     view = results.view(metric, label)
     about = f": {unbroken(label_name(label))}" if label_name(label) else ""
-    unit = (" ", Mark(f"({metric.unit})", "small")) if metric.unit else ()
+    unit = (" ", MarkedText(f"({metric.unit})", "small")) if metric.unit else ()
     return _Line(
         metric=metric,
         label=label,
         first=first,
         title=words(metric_link(metric.id, metric.title) if first else metric.title, about, *unit),
         numbers=tuple(
-            results.heads(metric.id, v, label) if v in metric.views else None for v in View
+            results.heads(metric.id, v, label) if v in metric.views else None for v in SinkView
         ),
         even=results.uniform(metric.id, view, label).value,
         percentiles=percentiles(results.heads(metric.id, view, label).value),
@@ -431,7 +449,7 @@ def _metric_row(results: StackResults, cell: tuple[int, int], line: _Line) -> Ro
     """By view the head's number, then uniform attention and what it is compared with."""
     metric, share = line.metric, float(line.percentiles[cell])
     cells = (
-        *(None if each is None else Cell.of(each.at(*cell), metric) for each in line.numbers),
+        *(None if each is None else NumberCell.of(each.at(*cell), metric) for each in line.numbers),
         number(float(line.even[cell[0]]), share=is_share(metric)),
         *(beside(results, control, metric, line.label, cell) for control in results.twins),
         MISSING if math.isnan(share) else str(round(100 * share)),
@@ -452,11 +470,11 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
         times = results.heads(ratio.id, view, tag).at(head.layer, head.head)
         yield TagRow(
             tag=TAG_NAMES.get(tag, tag),
-            share=Cell.of(numbers[tag], share),
+            share=NumberCell.of(numbers[tag], share),
             width=round(LONGEST * numbers[tag].value / most, 1),
             uniform=number(even[tag], share=True),
             uniform_width=round(LONGEST * even[tag] / most, 1),
-            ratio=Cell.of(times, ratio),
+            ratio=NumberCell.of(times, ratio),
         )
 
 
@@ -532,7 +550,7 @@ class _Asked:
 
     metric: HeadMetric
     label: str
-    view: View
+    view: SinkView
     title: str
     values: Floats
     strip: RangeStrip
@@ -618,7 +636,7 @@ def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
         place=place,
         value=estimate(own, share=is_share(metric)),
         median=asked.median,
-        keys="" if asked.view is View.RAW else VIEWS[asked.view],
+        keys="" if asked.view is SinkView.RAW else VIEWS[asked.view],
         drawing=picture,
     )
 
@@ -651,7 +669,7 @@ class Offsets:
     """
 
     drawing: Drawing
-    bars: tuple[Bar, ...]
+    bars: tuple[OffsetBar, ...]
 
     @property
     def picture(self) -> Drawing:
@@ -659,9 +677,9 @@ class Offsets:
         return replace(self.drawing, rows=pd.DataFrame(self.bars))
 
     @property
-    def table(self) -> Table:
+    def table(self) -> PageTable:
         """The numbers as text."""
-        return Table(OFFSET_COLUMNS, tuple(Row(None, bar.cells) for bar in self.bars))
+        return PageTable(OFFSET_COLUMNS, tuple(Row(None, bar.cells) for bar in self.bars))
 
 
 def profile_name(head: HeadName) -> str:
@@ -683,7 +701,7 @@ def offsets(results: StackResults, head: HeadName) -> Offsets | None:
     for offset in range(-REACH, (0 if results.stack.causal else REACH) + 1):
         estimate = results.heads(OFFSET_METRIC, view, str(offset)).at(head.layer, head.head)
         even = results.uniform(OFFSET_METRIC, view, str(offset)).at(head.layer)
-        bars.append(Bar(offset, estimate.value, estimate.low, estimate.high, even.value))
+        bars.append(OffsetBar(offset, estimate.value, estimate.low, estimate.high, even.value))
     caption = (
         f"Share of the attention of head {head_name(head)} by distance from query to key, "
         f"{VIEWS[view]}, {counted(estimate.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
@@ -697,7 +715,7 @@ RELATION_METRIC = ids.RELATION_ACCURACY
 MOST = 8
 
 
-def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ...]:
+def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBaseline, ...]:
     """The relations that the head serves most above uniform attention.
 
     Numbers are those of the reporting half where the head was tested for a relation; those of all
@@ -706,7 +724,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ..
     rows = []
     for label in results.labels(RELATION_METRIC):
         accuracy = results.heads(RELATION_METRIC, VIEW, label).at(head.layer, head.head)
-        if accuracy.effective >= FEW:
+        if accuracy.effective >= MIN_EFFECTIVE:
             even = results.uniform(RELATION_METRIC, VIEW, label).at(head.layer).value
             rows.append((accuracy.value - even, label, accuracy))
     rows.sort(key=lambda row: -row[0])
@@ -728,7 +746,7 @@ def _test(tests: RelationTests | None, head: HeadName, label: str) -> int | None
 
 def _relation(
     label: str, accuracy: Estimate, n: int | None, tests: RelationTests | None
-) -> Measured:
+) -> ShareWithBaseline:
     words, share, supported = relation_words(label), math.nan, False
     if tests is not None and label in tests.labels:
         place = list(tests.labels).index(label)
@@ -766,7 +784,7 @@ class TopTokens:
         nothing: why there is no table; empty where there is one.
     """
 
-    tables: tuple[Table, ...]
+    tables: tuple[PageTable, ...]
     about: str
     nothing: str
 
@@ -787,7 +805,7 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
         if rows:
             columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
             caption = f"{title}: {about}."
-            tables.append(Table(columns, rows, caption, "numbers top-tokens"))
+            tables.append(PageTable(columns, rows, caption, "numbers top-tokens"))
     nothing = (
         f"No token and no pair of tokens occurs in {DISTINCT} different sentences."
         if not occurring
@@ -796,13 +814,13 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
     return TopTokens(tuple(tables), _about(results, sums), "" if tables else nothing)
 
 
-def _of_layers(results: StackResults) -> dict[int, dict[str, Favoured]]:
+def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
     sums = results.study.corpus_sums.affinities[results.stack.name]
     layers = results.stack.attention_layers
     return {layer: {what: favoured(sums, layer, what) for what in KINDS} for layer in layers}
 
 
-def _token_row(sums: Affinities, found: Favoured, head: int, place: int) -> Row:
+def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -> Row:
     """Return a token or a pair; grey where the interval reaches a baseline."""
     at = head, place
     item = found.item[at]
@@ -811,11 +829,11 @@ def _token_row(sums: Affinities, found: Favoured, head: int, place: int) -> Row:
     arrow = " → " if query and key else ""
     ends = interval(low, high, share=True)
     return Row(
-        words(Mark(visible(query), "bdi"), arrow, Mark(visible(key), "bdi")),
+        words(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
         (
             f"{number(float(found.ratio[at]))}×",
             f"{number(float(found.mean_head_ratio[at]))}×",
-            words(percent(mean), ends and " ", Mark(ends, "small"), style="number"),
+            words(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
             f"{int(found.count[at]):,}",
             f"{int(found.sentences[at]):,}",
         ),
@@ -925,22 +943,22 @@ class HeadPage(Page):
     next: tuple[str, str] | None
     default_view: str
     baselines: tuple[str, ...]
-    numbers: Table
-    more: Table
+    numbers: PageTable
+    more: PageTable
     mean: MeanMap
     offsets: Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
-    relations: tuple[Measured, ...]
-    contributions: tuple[Measured, ...]
-    ablated: Ablated | None
+    relations: tuple[ShareWithBaseline, ...]
+    contributions: tuple[ShareWithBaseline, ...]
+    ablated: AblationSection | None
     tags: tuple[TagRow, ...]
     tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: Near | None = None
-    by_group: Table | None
-    in_pairs: Table | None
+    by_group: PageTable | None
+    in_pairs: PageTable | None
     exemplar_maps: ExemplarMaps | None
     alike_tokens: ExemplarMaps | None
     data: str
@@ -979,7 +997,7 @@ def _page(
     listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
     strongest = strongest_of(results).get(head)
     baselines = tuple(baseline_title(results, baseline) for baseline in results.twins)
-    views = (VIEWS[view] for view in View)
+    views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
     return HeadPage(
         path=head_page(head),
@@ -995,8 +1013,8 @@ def _page(
         next=_neighbour(after),
         default_view=VIEWS[stack.default_view],
         baselines=baselines,
-        numbers=Table(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
-        more=Table(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
+        numbers=PageTable(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
+        more=PageTable(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
         mean=MeanMap(maps.picture((head.layer, head.head)), maps.over),
         offsets=offsets(results, head),
         exemplars=exemplars_of(results, head, exemplars),
@@ -1037,7 +1055,7 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
     tiles = []
     for row in nearest.table.rows:
         head, distance = names[row.name], row.cells[column]
-        assert isinstance(distance, Cell)
+        assert isinstance(distance, NumberCell)
         picture = maps.picture((head.layer, head.head))
         tiles.append(NearTile(row.name, head_page(head), picture, distance.text))
     return Near(VIEWS[nearest.view], tuple(tiles))

@@ -12,14 +12,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Figure
 from headbook.charts.heads import head_scatter
 from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.grid import FIRST, key, offered_labels
 from headbook.pages.parts.page import Page, across
-from headbook.pages.parts.table import DASH, Cell, Mark, Row, Table, Words, words
+from headbook.pages.parts.table import (
+    DASH,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    WordsCell,
+    words,
+)
 from headbook.report.ablation import head_changes, unit
 from headbook.report.findings import Link
 from headbook.report.findings.finding import chosen, head_link, uniform
@@ -39,8 +47,8 @@ from headbook.report.wording import (
     rule_phrase,
     tested,
 )
-from headbook.schema import View
-from headbook.study.ablation import Removals
+from headbook.schema import SinkView
+from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT
 from headbook.study.sentence_data import HeadName, heads_of
 
@@ -60,7 +68,7 @@ class Column:
 
     metric: HeadMetric
     label: str
-    views: Mapping[str, View]
+    views: Mapping[str, SinkView]
 
     @property
     def key(self) -> str:
@@ -99,7 +107,7 @@ def columns(results: Results) -> tuple[Column, ...]:
     return tuple(column for column in made if column.views)
 
 
-def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, View]:
+def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, SinkView]:
     views = {name: r.view(metric, label) for name, r in results.items()}
     return {name: v for name, v in views.items() if results[name].has(metric.id, v, label)}
 
@@ -172,7 +180,7 @@ def _packed(results: Results, column: Column) -> dict[str, bytes | str]:
         "value": value.astype("<f8").tobytes(),
         "low": low.astype("<f4").tobytes(),
         "high": high.astype("<f4").tobytes(),
-        "thin": "".join(map(str, np.where(effective < FEW, 1, 0))),
+        "thin": "".join(map(str, np.where(effective < MIN_EFFECTIVE, 1, 0))),
     }
 
 
@@ -223,7 +231,7 @@ def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
     }
 
 
-def _removals(results: Results) -> Removals | None:
+def _removals(results: Results) -> AblationResults | None:
     study = next(iter(results.values())).study
     return study.corpus_sums.removals
 
@@ -382,7 +390,7 @@ class HeadsPage(Page):
 
     template: ClassVar[str] = "heads.html"
     questions: tuple[Question, ...]
-    table: Table
+    table: PageTable
     total: int
     figures: tuple[Figure, ...]
     data: str = "data/headlist.js"
@@ -402,8 +410,8 @@ def heads_page(results: Results) -> HeadsPage:
         description=f"All {counted(len(heads), 'head')} of {model}: type, attention, "
         "relations and all metrics, to sort and filter.",
         questions=tuple(questions(results, offered, first)),
-        table=Table(
-            ("Head", *(words(c.title, " ", Mark(c.unit, "small")) for c in first), *FACTS),
+        table=PageTable(
+            ("Head", *(words(c.title, " ", MarkedText(c.unit, "small")) for c in first), *FACTS),
             tuple(_table_row(results, facts, first) for facts in heads[:MOST_ROWS]),
             style="numbers finding",
         ),
@@ -413,13 +421,13 @@ def heads_page(results: Results) -> HeadsPage:
 
 
 def _table_row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> Row:
-    cells = (Cell.of(column.at(results, facts.head), column.metric) for column in first)
+    cells = (NumberCell.of(column.at(results, facts.head), column.metric) for column in first)
     about = map(_fact, (facts.label, facts.looks, facts.relation))
     return Row(head_link(facts.head), (*cells, *about))
 
 
-def _fact(fact: Fact) -> Words:
-    behind = (" ", Mark(fact.behind, "small")) if fact.behind else ()
+def _fact(fact: Fact) -> WordsCell:
+    behind = (" ", MarkedText(fact.behind, "small")) if fact.behind else ()
     return words(fact.word, *behind) if fact.word else DASH
 
 

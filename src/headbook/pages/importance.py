@@ -11,7 +11,7 @@ from headbook.charts import Figure
 from headbook.charts.ablation import RANDOM, compared_effects, effect_map, pruning_curves
 from headbook.pages.parts.ablation import effect_cell, layers_table, removed_table
 from headbook.pages.parts.page import ANALYSES, Page, across
-from headbook.pages.parts.table import Row, Table, words
+from headbook.pages.parts.table import PageTable, Row, words
 from headbook.report.ablation import (
     NAMES,
     choice_text,
@@ -29,9 +29,9 @@ from headbook.report.findings.ablation import message
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, head_name
-from headbook.schema import Replacement, Target
+from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import Chosen, Removals
+from headbook.study.ablation import AblationReason, AblationResults
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT
 from headbook.study.sentence_data import HeadName
 
@@ -89,11 +89,11 @@ class ImportancePage(Page):
     estimates: tuple[Figure, ...]
     pruned: tuple[Figure, ...]
     direct: tuple[Figure, ...]
-    groups: Table | None
-    layers: Table | None
+    groups: PageTable | None
+    layers: PageTable | None
     sink: bool
-    heads: Table
-    others: Table | None
+    heads: PageTable
+    others: PageTable | None
 
 
 @across("importance.html", lambda results: study_of(results).corpus_sums.removals is not None)
@@ -112,7 +112,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
         target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]
-        each="sentence" if primary(removals) == Target.EMBEDDING else "scored token",
+        each="sentence" if primary(removals) == AblationTarget.EMBEDDING else "scored token",
         unit=unit(removals),
         margin=margin_text(removals),
         judged=judged_by(removals),
@@ -126,12 +126,12 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         groups=groups,
         layers=layers_table(removals, study.head_groups),
         sink=groups is not None and any("sink" in row.name for row in groups.rows),
-        heads=Table(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
-        others=Table(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
+        heads=PageTable(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
+        others=PageTable(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
     )
 
 
-def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[StackMap]:
+def _maps(results: Mapping[str, StackResults], removals: AblationResults) -> Iterator[StackMap]:
     every = head_changes(removals)
     least, most = float(every["value"].min()), float(every["value"].max())
     end = max(abs(least), abs(most)) or 1.0
@@ -152,15 +152,15 @@ def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[S
         yield StackMap(stack, STACKS[stack], figure)
 
 
-def _estimates(removals: Removals) -> Iterator[Figure]:
+def _estimates(removals: AblationResults) -> Iterator[Figure]:
     target, by = primary(removals), scale(removals)
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
     guess = ablation_tests.estimated(removals, target, Replacement.MEAN)[effects.head]
-    why = {Chosen.FIRST: "largest estimates", Chosen.AUDIT: "picked at random"}
+    why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
             "head": [head_name(HeadName(*removals.heads[place])) for place in effects.head],
-            "series": [why[Chosen(each)] for each in removals.chosen[effects.head]],
+            "series": [why[AblationReason(each)] for each in removals.chosen[effects.head]],
             "x": guess * by,
             "y": effects.value * by,
         }
@@ -190,7 +190,7 @@ def _direct(table: pd.DataFrame) -> Iterator[Figure]:
         yield compared_effects("importance-direct", caption, points, titles=titles)
 
 
-def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
+def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure]:
     steps = pruning[pruning["target"] == primary(removals)]
     if steps.empty:
         return
@@ -209,7 +209,7 @@ def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
     yield pruning_curves("importance-pruning", caption, rows, title=title)
 
 
-def _heads(removals: Removals) -> Iterator[Row]:
+def _heads(removals: AblationResults) -> Iterator[Row]:
     """The heads that were replaced, those of largest effect first."""
     rows = head_changes(removals)
     rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")

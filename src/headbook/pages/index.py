@@ -11,13 +11,13 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimates
 from headbook.charts.drawing import Drawing
-from headbook.charts.layers import Line, layer_lines
+from headbook.charts.layers import Curve, layer_lines
 from headbook.metrics import ids
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.atlas import Atlas, atlas, many_heads
-from headbook.pages.parts.baselines import Measured, measured
+from headbook.pages.parts.baselines import ShareWithBaseline, measured
 from headbook.pages.parts.grid import Grids, grids
-from headbook.pages.parts.head_card import Inspected, notable
+from headbook.pages.parts.head_card import FirstCard, notable
 from headbook.pages.parts.page import Page, coverage, input_rows
 from headbook.report.findings import Finding, find
 from headbook.report.findings.ablation import needed
@@ -28,7 +28,7 @@ from headbook.report.relations import place_of, relation_words
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink_words
 from headbook.report.wording import STACKS, counted, percent, rule_phrase, small, tested
-from headbook.schema import Side, Space, Stack, State, View
+from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side, SinkView
 from headbook.study.manifest import Manifest
 
 # Words, metric and label; the sink's name is put in.
@@ -46,13 +46,13 @@ ASKED = (
 MOST_RELATIONS = 8
 
 
-def functions(results: StackResults) -> tuple[Measured, ...]:
+def functions(results: StackResults) -> tuple[ShareWithBaseline, ...]:
     """The functions of one stack, supported ones first: relations, then the rest."""
     found = [*_relations(results), *_shares(results)]
     return tuple(sorted(found, key=lambda each: not each.supported))
 
 
-def _relations(results: StackResults) -> Iterator[Measured]:
+def _relations(results: StackResults) -> Iterator[ShareWithBaseline]:
     """Relations and directions by margin over the best surface rule on the choice half."""
     tests = results.once(tests_of)
     if tests is None:
@@ -72,7 +72,7 @@ def _relations(results: StackResults) -> Iterator[Measured]:
         )
 
 
-def _shares(results: StackResults) -> Iterator[Measured]:
+def _shares(results: StackResults) -> Iterator[ShareWithBaseline]:
     """Shares of attention against uniform attention, head chosen on the other half."""
     for text, metric, label in ASKED:
         known = results.by_id.get(metric)
@@ -97,7 +97,7 @@ CLASSES = {"content": "content words", "function": "function words", "special": 
            "all": "all tokens"}  # fmt: skip
 DRAWN = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.COSINE_TO_INPUT, ids.VOCABULARY_RANK)
 MOST_LINES = 3
-ROOM = 1.25
+MAX_INTERVAL = 1.25
 APART = 0.12  # of the axis, between two of its numbers
 
 
@@ -138,15 +138,15 @@ Made = tuple[str, str, Drawing]
 def _attention(results: StackResults) -> Iterator[Made]:
     """What the sink receives and contributes; without it, how even attention is."""
     what = sink_words(results)
-    if results.has(ids.SINK_SHARE, View.RAW):
+    if results.has(ids.SINK_SHARE, SinkView.RAW):
         lines = [
-            _of(results, "attention", results.layers(ids.SINK_SHARE, View.RAW)),
+            _of(results, "attention", results.layers(ids.SINK_SHARE, SinkView.RAW)),
             *(
-                [_of(results, "output norm", results.layers(ids.SINK_NORM_SHARE, View.RAW))]
-                if results.has(ids.SINK_NORM_SHARE, View.RAW)
+                [_of(results, "output norm", results.layers(ids.SINK_NORM_SHARE, SinkView.RAW))]
+                if results.has(ids.SINK_NORM_SHARE, SinkView.RAW)
                 else []
             ),
-            _of(results, "uniform", results.uniform(ids.SINK_SHARE, View.RAW), dashed=True),
+            _of(results, "uniform", results.uniform(ids.SINK_SHARE, SinkView.RAW), dashed=True),
         ]
         caption = (
             f"Share of attention to {what}, and their share of the value-weighted norm, all heads "
@@ -157,8 +157,10 @@ def _attention(results: StackResults) -> Iterator[Made]:
             f"Attention to {what}",
             _drawn(results, "sink", caption, lines, share=True),
         )
-    elif results.has(ids.RELATIVE_ENTROPY, View.RAW):
-        lines = [_of(results, "attention maps", results.layers(ids.RELATIVE_ENTROPY, View.RAW), 2)]
+    elif results.has(ids.RELATIVE_ENTROPY, SinkView.RAW):
+        lines = [
+            _of(results, "attention maps", results.layers(ids.RELATIVE_ENTROPY, SinkView.RAW), 2)
+        ]
         caption = "Normalised entropy of attention; 1 is uniform attention"
         yield ids.RELATIVE_ENTROPY, "Normalised entropy", _drawn(results, "entropy", caption, lines)
 
@@ -175,7 +177,7 @@ def _cosine(results: StackResults) -> Iterator[Made]:
 
 
 def _rank(results: StackResults) -> Iterator[Made]:
-    for space in (Space.POSITIONAL, Space.RAW):
+    for space in (EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW):
         lines = [*_by_class(results, ids.VOCABULARY_RANK, space)]
         if lines:
             caption = (
@@ -190,11 +192,11 @@ def _rank(results: StackResults) -> Iterator[Made]:
             return
 
 
-def _by_class(results: StackResults, metric: str, space: Space | None) -> Iterator[Line]:
+def _by_class(results: StackResults, metric: str, space: EmbeddingSpace | None) -> Iterator[Curve]:
     """Classes of tokens; all together where no class is known."""
     found = 0
     for label, name in CLASSES.items():
-        numbers = results.tokens(metric, State.OUT, space, label)
+        numbers = results.tokens(metric, ResidualPoint.OUT, space, label)
         if numbers is not None and (label != "all" or not found) and found < MOST_LINES:
             found += 1
             yield _of(results, name, numbers, 2)
@@ -202,7 +204,7 @@ def _by_class(results: StackResults, metric: str, space: Space | None) -> Iterat
 
 def _of(
     results: StackResults, name: str, numbers: Estimates, digits: int = -1, *, dashed: bool = False
-) -> Line:
+) -> Curve:
     layers = [*results.stack.attention_layers]
     value, low, high = (part[layers] for part in numbers[:3])
     if dashed:
@@ -211,11 +213,11 @@ def _of(
         percent(each) if digits < 0 else f"{each:.{digits}f}".replace("-", "−")
         for each in map(float, value)
     ]
-    return Line(name, value, low, high, texts, dashed)
+    return Curve(name, value, low, high, texts, dashed)
 
 
 def _drawn(
-    results: StackResults, name: str, caption: str, lines: Sequence[Line], *, share: bool = False
+    results: StackResults, name: str, caption: str, lines: Sequence[Curve], *, share: bool = False
 ) -> Drawing:
     stack = results.stack
     ends = _ends(lines)
@@ -236,16 +238,16 @@ def _drawn(
     )
 
 
-def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+def _ends(lines: Sequence[Curve]) -> tuple[float, float]:
     """Round ends of the axis that hold 0 and all values.
 
-    Intervals count as far as `ROOM` times the largest value: one wide interval must not flatten
-    all lines. What lies beyond is cut.
+    Intervals count as far as `MAX_INTERVAL` times the largest value: one wide interval must not
+    flatten all lines. What lies beyond is cut.
     """
     values, bands = ([part[~np.isnan(part)] for part in parts] for parts in (
         [line.values for line in lines], [end for line in lines for end in (line.low, line.high)]
     ))  # fmt: skip
-    most = ROOM * max((float(abs(value).max(initial=0)) for value in values), default=0.0)
+    most = MAX_INTERVAL * max((float(abs(value).max(initial=0)) for value in values), default=0.0)
     known = np.concatenate([*values, *(band.clip(-most, most) for band in bands)])
     low, high = float(known.min(initial=0)), float(known.max(initial=0))
     return (-_round(-low) if low < 0 else 0.0), (_round(high) if high > 0 else 1.0)
@@ -286,7 +288,7 @@ class StackPart:
     """What a section shows of one stack."""
 
     title: str
-    functions: tuple[Measured, ...] = ()
+    functions: tuple[ShareWithBaseline, ...] = ()
     curves: tuple[LayerCurve, ...] = ()
 
 
@@ -319,7 +321,7 @@ class OverviewPage(Page):
     template: ClassVar[str] = "index.html"
     lead: Parts
     atlases: tuple[Atlas, ...]
-    inspected: Inspected | None
+    inspected: FirstCard | None
     stacks: tuple[StackPart, ...]
     cards: tuple[FindingCard, ...]
     findings: tuple[FindingGroup, ...]
@@ -426,7 +428,7 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
 
 
-def learned_sink(manifest: Manifest, stack: Stack) -> str:
+def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
     """What goes to a sink that is no token, in words."""
     return (
         f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
 from headbook.pages.parts.page import Page, gap_texts
-from headbook.pages.parts.table import Cell, Mark, Part, Row, Table, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words
 from headbook.report.findings.finding import metric_link
-from headbook.report.published import GROUPS, Group, Published
+from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
@@ -23,7 +23,7 @@ from headbook.report.wording import (
     percent,
     unbroken,
 )
-from headbook.schema import Space, View
+from headbook.schema import EmbeddingSpace, SinkView
 from headbook.study.manifest import Check, Manifest, Rounding
 
 
@@ -41,7 +41,7 @@ class PublishedFigures:
     title: str
     source: str
     differs: tuple[str, ...]
-    table: Table
+    table: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class MethodsPage(Page):
     template: ClassVar[str] = "methods.html"
     model: tuple[tuple[str, str], ...]
     run: tuple[tuple[str, str], ...]
-    checks: Table
+    checks: PageTable
     passed: bool
     checked_sentences: int
     gaps: tuple[str, ...]
@@ -81,9 +81,9 @@ class MethodsPage(Page):
 
 
 KEYS = {
-    View.RAW: "weights as the model computes them",
-    View.NOSINK: "keys of the sink removed, other weights unchanged",
-    View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
+    SinkView.RAW: "weights as the model computes them",
+    SinkView.NOSINK: "keys of the sink removed, other weights unchanged",
+    SinkView.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
 LISTED = 8  # sentences that are named
@@ -107,7 +107,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         run=tuple(
             (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
         ),
-        checks=Table(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
+        checks=PageTable(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
@@ -156,7 +156,8 @@ def _rounding(found: Rounding, manifest: Manifest) -> str:
     return (
         "States are multiplied with the vocabulary in "
         f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
-        f"of the self-checks ({found.side} side, {SPACES[Space(found.space)]}), {share} differ "
+        f"of the self-checks ({found.side} side, {SPACES[EmbeddingSpace(found.space)]}), {share} "
+        "differ "
         f"from an exact product; largest difference: {found.largest:,}."
     )
 
@@ -178,17 +179,17 @@ def published_figures(results: Mapping[str, StackResults]) -> Iterator[Published
         if name not in group.names or "self" not in results:
             continue
         if rows := tuple(_rows(group, results["self"])):
-            table = Table(PUBLISHED, rows, style="numbers published")
+            table = PageTable(PUBLISHED, rows, style="numbers published")
             yield PublishedFigures(group.title, group.source, group.differs, table)
 
 
-def _rows(group: Group, results: StackResults) -> Iterator[Row]:
+def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
     measured = {metric.id for metric in results.metrics}
     for figure in group.figures:
         estimate, quantity = figure.quantity.number(results), figure.quantity
         if math.isnan(estimate.value):
             continue
-        own = Cell(
+        own = NumberCell(
             quantity.written(estimate.value),
             interval(estimate.low, estimate.high, share=quantity.share),
             counted(estimate.sentences, "sentence"),
@@ -196,12 +197,12 @@ def _rows(group: Group, results: StackResults) -> Iterator[Row]:
         )
         differs = unbroken(figure.differs)
         yield Row(
-            words(figure.what, differs and " ", Mark(differs, "small")),
+            words(figure.what, differs and " ", MarkedText(differs, "small")),
             (figure.value, own, words(*computed_from(figure, measured)), words(figure.where)),
         )
 
 
-def computed_from(figure: Published, measured: set[str]) -> Iterator[Part]:
+def computed_from(figure: PublishedFigure, measured: set[str]) -> Iterator[Part]:
     """Yield what a figure is computed from: each metric with its view and label, then how.
 
     Args:
@@ -212,12 +213,12 @@ def computed_from(figure: Published, measured: set[str]) -> Iterator[Part]:
         labels.setdefault((column.metric, column.view), []).append(column.label)
     for n, ((metric, view), names) in enumerate(labels.items()):
         written = label_name(names[0]) if len(names) == 1 else "every tag"
-        about = VIEWS[View(view)] + (f", {written}" if written else "")
+        about = VIEWS[SinkView(view)] + (f", {written}" if written else "")
         title = all_metrics()[metric].title
         yield " and " if n else ""
         yield metric_link(metric, title) if metric in measured else title
         yield " "
-        yield Mark(f"({about})", "small")
+        yield MarkedText(f"({about})", "small")
     if labels:
         yield ": "
     yield figure.quantity.how

@@ -15,7 +15,7 @@ from headbook.charts.figure import UNIFORM
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import (
     AnchorMetric,
-    Chart,
+    ChartKind,
     HeadMetric,
     LayerMetric,
     LayerPairMetric,
@@ -27,7 +27,15 @@ from headbook.metrics.base import (
 )
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.page import Page, gap_text
-from headbook.pages.parts.table import Cell, Row, Table, domain, layer_frame, layer_table, words
+from headbook.pages.parts.table import (
+    NumberCell,
+    PageTable,
+    Row,
+    domain,
+    layer_frame,
+    layer_table,
+    words,
+)
 from headbook.report.findings.finding import Link, head_link, sample_size
 from headbook.report.results import StackResults, descending, study_of
 from headbook.report.wording import (
@@ -46,7 +54,7 @@ from headbook.report.wording import (
     tied_places,
     unbroken,
 )
-from headbook.schema import Space, State, TokenColumn, View
+from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, TokenKey
 from headbook.study.corpus_sums import PairColumn
 from headbook.study.sentence_data import HeadName
 from headbook.study.state_geometry import CKA
@@ -76,9 +84,9 @@ class MetricSection:
     title: str
     drawn_text: str
     figures: tuple[Figure, ...]
-    layers: Table | None
-    labels: Table | None = None
-    heads: tuple[tuple[Link, Cell], ...] = ()
+    layers: PageTable | None
+    labels: PageTable | None = None
+    heads: tuple[tuple[Link, NumberCell], ...] = ()
     left_out: int = 0
 
 
@@ -108,7 +116,7 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
 
 
 def head_figures(
-    results: StackResults, metric: HeadMetric, view: View, label: str
+    results: StackResults, metric: HeadMetric, view: SinkView, label: str
 ) -> tuple[Figure, ...]:
     """Return the heat map and the curve of a metric, showing one view and label.
 
@@ -125,7 +133,7 @@ def head_figures(
     return heat, _curve(results, metric, labels, view, label, name=f"{name}-layers")
 
 
-def _layers(results: StackResults, metric: HeadMetric, label: str) -> Table:
+def _layers(results: StackResults, metric: HeadMetric, label: str) -> PageTable:
     numbers = [results.layers(metric.id, view, label) for view in metric.views]
     return layer_table(
         results.stack.attention_layers,
@@ -137,9 +145,9 @@ def _drawn(
     results: StackResults, metric: HeadMetric, labels: Sequence[str], drawn_text: str
 ) -> list[str]:
     """The labels that charts offer, in their own order: near offsets, or those often seen."""
-    if metric.chart is Chart.PROFILE:
+    if metric.chart is ChartKind.PROFILE:
         return [x for x in labels if x in DRAWN_OFFSETS or x == drawn_text]
-    if metric.chart is Chart.DISTANCES:
+    if metric.chart is ChartKind.DISTANCES:
         return [x for x in labels if x in DRAWN_DISTANCES or x == drawn_text]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
     most = sorted(labels, key=lambda x: (x != drawn_text, -seen[x]))[:MOST_DRAWN]
@@ -147,8 +155,8 @@ def _drawn(
 
 
 def _heads(
-    results: StackResults, metric: HeadMetric, view: View, label: str
-) -> list[tuple[Link, Cell]]:
+    results: StackResults, metric: HeadMetric, view: SinkView, label: str
+) -> list[tuple[Link, NumberCell]]:
     """All heads that have a number, the highest first."""
     numbers = results.heads(metric.id, view, label)
     return [_head(results, metric, numbers, *cell) for cell in descending(numbers.value)]
@@ -156,12 +164,14 @@ def _heads(
 
 def _head(
     results: StackResults, metric: HeadMetric, numbers: Estimates, layer: int, head: int
-) -> tuple[Link, Cell]:
+) -> tuple[Link, NumberCell]:
     name = HeadName(results.stack.name, layer, head)
-    return head_link(name), Cell.of(numbers.at(layer, head), metric)
+    return head_link(name), NumberCell.of(numbers.at(layer, head), metric)
 
 
-def _labels(results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View) -> Table:
+def _labels(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: SinkView
+) -> PageTable:
     rows, written = [], partial(number, share=is_share(metric))
     for label in labels:
         numbers = results.heads(metric.id, view, label)
@@ -169,11 +179,11 @@ def _labels(results: StackResults, metric: HeadMetric, labels: Sequence[str], vi
             (layer, head), *others = tied_places(numbers.value, written)
             link, best = _head(results, metric, numbers, layer, head)
             note = tie_note([head_name(HeadName(results.stack.name, *each)) for each in others])
-            even = Cell.of(results.uniform(metric.id, view, label).at(layer), metric)
+            even = NumberCell.of(results.uniform(metric.id, view, label).at(layer), metric)
             cells = (words(link, note) if note else link, best, even)
             rows.append(Row(unbroken(label_name(label)), cells))
     caption = "The head with the highest value for each label, and uniform attention in its layer."
-    return Table(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
+    return PageTable(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
 
 
 def _table(
@@ -184,7 +194,7 @@ def _table(
 
 
 def _rows(
-    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, View, str], Estimates]
+    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, SinkView, str], Estimates]
 ) -> pd.DataFrame:
     """The same for anything that gives numbers by metric, view and label."""
     parts: dict[str, list[Any]] = {}
@@ -205,7 +215,7 @@ def _heat_map(
     results: StackResults,
     metric: HeadMetric,
     labels: Sequence[str],
-    view: View,
+    view: SinkView,
     label: str,
     *,
     name: str,
@@ -230,7 +240,7 @@ def _curve(
     results: StackResults,
     metric: HeadMetric,
     labels: Sequence[str],
-    view: View,
+    view: SinkView,
     label: str,
     *,
     name: str,
@@ -267,7 +277,7 @@ def _ratio_curve(results: StackResults, metric: HeadMetric) -> Iterator[Figure]:
         yield _curve(results, ratio, [""], results.view(ratio, ""), "", name=name)
 
 
-def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -> str:
+def _behind(results: StackResults, metric: HeadMetric, view: SinkView, label: str) -> str:
     """What numbers rest on, where that is not every sentence of the study."""
     found = int(results.heads(metric.id, view, label).sentences.max())
     if metric.source is Source.RANDOM:
@@ -296,9 +306,9 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
         return None
     rows = pd.concat(frames, ignore_index=True)
     show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
-    drawn_text = STATES[State(show["state"])]
+    drawn_text = STATES[ResidualPoint(show["state"])]
     if show["space"]:
-        drawn_text += f", compared with {SPACES[Space(show['space'])]}"
+        drawn_text += f", compared with {SPACES[EmbeddingSpace(show['space'])]}"
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
     share = not unit and is_share(metric)
@@ -318,7 +328,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
 
 def _series(
     results: StackResults, metric: LayerwiseMetric
-) -> Iterator[tuple[Estimates, str, State, Space | None]]:
+) -> Iterator[tuple[Estimates, str, ResidualPoint, EmbeddingSpace | None]]:
     """The lines of a token metric: classes of tokens, and what it is set against."""
     beside = metric.beside if isinstance(metric, TokenMetric) else ()
     for state in metric.states:
@@ -330,7 +340,7 @@ def _series(
             for other in beside:
                 # What does not depend on the space is there in one.
                 numbers = results.tokens(other, state, space, "all")
-                numbers = numbers or results.tokens(other, state, Space.RAW, "all")
+                numbers = numbers or results.tokens(other, state, EmbeddingSpace.RAW, "all")
                 if numbers is not None and results.tokens(metric.id, state, space, "all"):
                     title = all_metrics()[other].title.lower().removeprefix("neighbours ")
                     yield numbers, title, state, space
@@ -422,7 +432,7 @@ def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
         *corpus_sums.lookups.values(),
         *corpus_sums.flows.values(),
     ]
-    columns: list[TokenColumn | PairColumn] = [c for table in sums for c in table.columns]
+    columns: list[TokenKey | PairColumn] = [c for table in sums for c in table.columns]
     columns += [c for table in corpus_sums.distances.values() for c in table.columns]
     there |= {column.metric for column in columns}
     there |= {c.metric for table in corpus_sums.geometry.values() for c in table.columns}

@@ -14,17 +14,25 @@ from headbook.charts.theme import ink
 from headbook.metrics import ids
 from headbook.pages.parts.ablation import TYPES, removed_table
 from headbook.pages.parts.page import ANALYSES, Page, StackSection, across
-from headbook.pages.parts.table import Row, Table, words
+from headbook.pages.parts.table import PageTable, Row, words
 from headbook.report.ablation import margin_text
 from headbook.report.findings import Finding
 from headbook.report.findings.ablation import answer
 from headbook.report.findings.finding import head_link
 from headbook.report.findings.patterns import PATTERN, Discussion, discussions, without
-from headbook.report.head_types import NOT_MEASURED, HeadType, Place, Rest, Types, head_types, share
+from headbook.report.head_types import (
+    NOT_MEASURED,
+    HeadType,
+    OffSinkType,
+    Place,
+    Types,
+    head_types,
+    share,
+)
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink
 from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sampled_metrics import ABOUT
 from headbook.study.sentence_data import HeadName
 
@@ -45,7 +53,7 @@ class WithoutThem:
     measured: bool
     margin: str
     findings: tuple[Finding, ...]
-    table: Table | None
+    table: PageTable | None
 
 
 def without_them(results: StackResults, types: Types) -> WithoutThem:
@@ -85,7 +93,7 @@ def mean_maps(results: StackResults) -> dict[Place, Floats]:
     sums = results.study.corpus_sums.sampled.get(results.stack.name)
     start = 0
     for name, view, width in sums.columns if sums else ():
-        if (name, view) == (METRIC, View.RAW):
+        if (name, view) == (METRIC, SinkView.RAW):
             payload = sums.stats.payload[..., start : start + width] if sums else None
             break
         start += width
@@ -122,16 +130,16 @@ COLUMNS = ("Head", "Type", *map(label_name, SHARES), "Sink")
 MEANING = {
     "sink": "corrected share of special tokens (causal: and of the first position) at least "
     "50\u202f%",
-    Rest.PREVIOUS: "corrected share of the previous token at least 50\u202f%",
-    Rest.NEXT: "corrected share of the next token at least 50\u202f%",
-    Rest.SELF: "corrected share of the token itself at least 50\u202f%",
-    Rest.OFFSET: "corrected share of one offset at least 50\u202f%",
-    Rest.SAME: "corrected share of other occurrences of the token at least 50\u202f%",
-    Rest.WINDOW: "corrected share of the tokens within three at least 50\u202f%",
-    Rest.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches 50\u202f%",
-    Rest.KEYS: "the same keys from every query",
-    Rest.OWN: "the query's own sentence",
-    Rest.MIXED: "none of these; the two largest corrected shares are named",
+    OffSinkType.PREVIOUS: "corrected share of the previous token at least 50\u202f%",
+    OffSinkType.NEXT: "corrected share of the next token at least 50\u202f%",
+    OffSinkType.SELF: "corrected share of the token itself at least 50\u202f%",
+    OffSinkType.OFFSET: "corrected share of one offset at least 50\u202f%",
+    OffSinkType.SAME: "corrected share of other occurrences of the token at least 50\u202f%",
+    OffSinkType.WINDOW: "corrected share of the tokens within three at least 50\u202f%",
+    OffSinkType.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches 50\u202f%",
+    OffSinkType.KEYS: "the same keys from every query",
+    OffSinkType.OWN: "the query's own sentence",
+    OffSinkType.MIXED: "none of these; the two largest corrected shares are named",
     NOT_MEASURED: "the study lacks type_shares or relative_entropy",
 }
 
@@ -187,7 +195,7 @@ class PatternSection(StackSection):
     unknown: int
     figures: tuple[Figure, ...]
     even: tuple[str, ...]
-    table: Table
+    table: PageTable
     left_out: int
 
 
@@ -206,7 +214,7 @@ class PatternsPage(Page):
 
 
 def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
-    return [name for name, r in results.items() if r.has(PATTERN, View.RAW, "spread")]
+    return [name for name, r in results.items() if r.has(PATTERN, SinkView.RAW, "spread")]
 
 
 @across("patterns.html", lambda results: bool(_with_patterns(results)))
@@ -227,7 +235,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
 
 def _section(results: StackResults, n_stacks: int) -> PatternSection:
     stack = results.stack
-    sentences = int(results.heads(PATTERN, View.RAW, "spread").sentences.max())
+    sentences = int(results.heads(PATTERN, SinkView.RAW, "spread").sentences.max())
     types = head_types(results)
     rows = tuple(_rows(results, types))
     most = MOST_ROWS // n_stacks
@@ -242,13 +250,13 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
         unknown=sum(kind is None for kind in types.values()),
         figures=tuple(_mixtures(results, sentences)),
         even=even,
-        table=Table(COLUMNS, (first, *rows[:most]), style="numbers patterns"),
+        table=PageTable(COLUMNS, (first, *rows[:most]), style="numbers patterns"),
         left_out=max(len(rows) - most, 0),
     )
 
 
 def _even(results: StackResults, label: str, layer: int) -> str:
-    found = results.uniform(PATTERN, View.RAW, label).value[layer]
+    found = results.uniform(PATTERN, SinkView.RAW, label).value[layer]
     return number(float(found), share=label in PARTS)
 
 
@@ -294,16 +302,16 @@ def _rows(results: StackResults, types: Types) -> Iterator[Row]:
 
 def _fit(results: StackResults, label: str, place: Place) -> float:
     """One of the numbers of the fits; NaN where there is none."""
-    return share(results, PATTERN, View.RAW, label, place).value
+    return share(results, PATTERN, SinkView.RAW, label, place).value
 
 
 def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
     """What fixed keys, fixed distances and neither explain; none across two texts."""
-    if not results.has(PATTERN, View.RAW, "vertical"):
+    if not results.has(PATTERN, SinkView.RAW, "vertical"):
         return
     stack, frames = results.stack, []
     for part in PARTS:
-        shares = results.heads(PATTERN, View.RAW, part).value
+        shares = results.heads(PATTERN, SinkView.RAW, part).value
         layer, place = np.nonzero(~np.isnan(shares))
         heads = [_name(results, at)[0] for at in zip(layer.tolist(), place.tolist(), strict=True)]
         columns = {"head": heads, "layer": layer, "number": place}

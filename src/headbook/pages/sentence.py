@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from headbook.charts import Arc, Drawing, arc_diagram
 from headbook.pages.parts.exemplars import GROUPS
 from headbook.pages.parts.page import EVERY, Page
-from headbook.pages.parts.passages import Proposal, proposals
+from headbook.pages.parts.passages import ProposedEnds, proposals
 from headbook.pages.parts.rollout import Sources, sources
 from headbook.pages.parts.sentence_maps import exact, neuron_files, reason, weight_picture
-from headbook.pages.parts.table import Mark, Row, Table, Words, words
+from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
 from headbook.report.results import StackResults, study_of
@@ -37,7 +37,13 @@ from headbook.report.wording import (
     sentence_page,
     visible,
 )
-from headbook.schema import Rollout, Space, Stack, State, known_relation
+from headbook.schema import (
+    AttentionStack,
+    EmbeddingSpace,
+    ResidualPoint,
+    RolloutKind,
+    known_relation,
+)
 from headbook.study.sentence_data import (
     LOGITS,
     UINT8_STEPS,
@@ -65,7 +71,7 @@ class Entries:
 
     token: str
     choices: tuple[str, ...]
-    table: Table
+    table: PageTable
 
 
 def entries(near: pd.DataFrame, position: int) -> Entries | None:
@@ -86,9 +92,12 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     rows = []
     for layer in sorted({int(layer) for layer in mine["layer"]}):
         named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares)
-        cells = (Words((Mark(entry, "bdi"), " ", Mark(value, "small"))) for entry, value in named)
+        cells = (
+            WordsCell((MarkedText(entry, "bdi"), " ", MarkedText(value, "small")))
+            for entry, value in named
+        )
         rows.append(Row(str(layer), tuple(cells)))
-    table = Table(("Layer", *map(ordinal, range(1, ENTRIES + 1))), tuple(rows), style="nearest")
+    table = PageTable(("Layer", *map(ordinal, range(1, ENTRIES + 1))), tuple(rows), style="nearest")
     return Entries(str(mine["token"].iloc[0]), tuple(choices), table)
 
 
@@ -110,11 +119,11 @@ def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by state and space, with their names."""
     choices = {}
     for space in dict.fromkeys(near["space"]):
-        for state in sorted(set(near["state"]), key=lambda name: name != State.OUT):
+        for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.OUT):
             rows = near[(near["space"] == space) & (near["state"] == state)]
             if len(rows):
-                name = "logit lens" if space == LOGITS else SPACES[Space(space)]
-                choices[f"{name}, {STATES[State(state)]}"] = rows
+                name = "logit lens" if space == LOGITS else SPACES[EmbeddingSpace(space)]
+                choices[f"{name}, {STATES[ResidualPoint(state)]}"] = rows
     return choices
 
 
@@ -151,7 +160,7 @@ class SentenceTree:
     """
 
     drawing: Drawing
-    table: Table
+    table: PageTable
     cut: int
 
 
@@ -167,7 +176,7 @@ def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
     cut = max(0, len(names) - MOST_WORDS)
     names = names[:MOST_WORDS]
     caption = "Dependency tree: arrows from head to dependent, with the relation."
-    table = Table(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
+    table = PageTable(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
     return SentenceTree(_drawn(text, name, caption, names), table, cut)
 
 
@@ -196,11 +205,13 @@ def _rows(text: StoredText, names: tuple[str, ...]) -> Iterator[Row]:
         head = text.heads[word]
         inside = 0 <= head < n_words(text) and head != word
         yield Row(
-            words(f"{word + 1} ", Mark(name or MISSING, "bdi")),
+            words(f"{word + 1} ", MarkedText(name or MISSING, "bdi")),
             (
                 words(tags.get(word, "") or MISSING),
                 words(text.relations[word] or MISSING),
-                words(Mark(f"{head + 1} {word_names(text)[head]}" if inside else MISSING, "bdi")),
+                words(
+                    MarkedText(f"{head + 1} {word_names(text)[head]}" if inside else MISSING, "bdi")
+                ),
             ),
         )
 
@@ -238,7 +249,7 @@ class RankedLine:
 
 
 @dataclass(frozen=True)
-class Start:
+class FirstPanel:
     """A head in a sentence, and the token that the lists are of.
 
     Attributes:
@@ -310,7 +321,7 @@ def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
 
 def start(
     results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
-) -> Start | None:
+) -> FirstPanel | None:
     """The head and the query that a page begins with; None without maps.
 
     The strongest exemplar that the sentence is, else the largest weight between two words.
@@ -343,13 +354,13 @@ def _start(
     known: Mapping[HeadName, NDArray[np.uint8]],
     head: HeadName,
     query: int,
-) -> Start:
+) -> FirstPanel:
     stack = results.stack
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
     summary = roles_of(results)[head].short
-    return Start(
+    return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
         name=head_name(head),
@@ -434,7 +445,7 @@ class StackOfSentence:
     uncited: int
     few: bool
     exact: bool
-    start: Start | None
+    start: FirstPanel | None
     carried: bool
     neurons: str
     untraced: str
@@ -442,7 +453,7 @@ class StackOfSentence:
     cut: int
     entries: Entries | None
     sources: Sources | None
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[ProposedEnds, ...]
 
 
 def stack_of(
@@ -493,22 +504,22 @@ def stack_of(
     )
 
 
-def sheet_file(sentence: StoredSentence, stack: Stack) -> str:
+def sheet_file(sentence: StoredSentence, stack: AttentionStack) -> str:
     """Where the picture with all maps of a sentence stands."""
     return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
 
 
-def pitch(stack: Stack) -> int:
+def pitch(stack: AttentionStack) -> int:
     """Pixels from one map to the next on the widest page."""
     return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
 
 
-def few_shades(stack: Stack, maps: NDArray[np.uint8] | None) -> bool:
+def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
     """Whether scripts draw all maps of a sentence anew: they know them, and no map is shrunk."""
     return maps is not None and exact(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
-def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
+def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
     """Width and height of the grid of maps."""
     if maps is None:
         return 0, 0
@@ -518,9 +529,11 @@ def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
     return width, round(height)
 
 
-def _rollouts(study: Study, stack: Stack, sentence: StoredSentence) -> dict[str, NDArray[np.uint8]]:
+def _rollouts(
+    study: Study, stack: AttentionStack, sentence: StoredSentence
+) -> dict[str, NDArray[np.uint8]]:
     """What a sentence's last states are made of, by kind of rollout."""
-    places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in Rollout}
+    places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in RolloutKind}
     found = study.sentence_data.rollouts
     return {kind: found[place] for kind, place in places.items() if place in found}
 

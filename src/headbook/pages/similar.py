@@ -12,12 +12,12 @@ from headbook.charts import Figure, head_points, images
 from headbook.charts.theme import ink
 from headbook.pages.parts.nearest_heads import NEAREST, distances, nats
 from headbook.pages.parts.page import Page, StackSection, across
-from headbook.pages.parts.table import DASH, Part, Row, Table, Words, words
+from headbook.pages.parts.table import DASH, PageTable, Part, Row, WordsCell, words
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
-from headbook.report.similar_heads import Likeness, likeness, turned
+from headbook.report.similar_heads import HeadDistanceMatrix, likeness, turned
 from headbook.report.wording import VIEWS, counted, head_name, head_page, number, percent
-from headbook.schema import View
+from headbook.schema import SinkView
 
 SIDE = 460  # pixels of a matrix
 STRIP, GAP, MARK = 64, 6, 4  # pixels beside it that show layers; to the matrix; of a mark
@@ -53,12 +53,14 @@ class Matrix:
     rows: tuple[MatrixRow, ...]
 
 
-def most(found: Mapping[View, Likeness]) -> float:
+def most(found: Mapping[SinkView, HeadDistanceMatrix]) -> float:
     """The largest distance, where the colours end."""
     return max(float(np.nanmax(each.apart)) for each in found.values())
 
 
-def _orders(found: Mapping[View, Likeness]) -> Iterator[tuple[str, str, View, Ints]]:
+def _orders(
+    found: Mapping[SinkView, HeadDistanceMatrix],
+) -> Iterator[tuple[str, str, SinkView, Ints]]:
     """File, title, view and order of each matrix: each in its own order, and renorm as raw."""
     views = list(found)
     for view in views:
@@ -68,7 +70,9 @@ def _orders(found: Mapping[View, Likeness]) -> Iterator[tuple[str, str, View, In
         yield view, f"{VIEWS[view]}, in its own order", view, found[view].order
 
 
-def matrices(stack: str, found: Mapping[View, Likeness], *, listed: bool) -> Iterator[Matrix]:
+def matrices(
+    stack: str, found: Mapping[SinkView, HeadDistanceMatrix], *, listed: bool
+) -> Iterator[Matrix]:
     """The matrices of a stack.
 
     Args:
@@ -139,8 +143,8 @@ class SimilarSection(StackSection):
     strip: int
     first: int
     last: int
-    closest: tuple[Table, ...]
-    nearest: Table | None
+    closest: tuple[PageTable, ...]
+    nearest: PageTable | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +161,9 @@ class SimilarPage(Page):
     nearest: int
 
 
-def _compared(results: Mapping[str, StackResults]) -> dict[str, Mapping[View, Likeness]]:
+def _compared(
+    results: Mapping[str, StackResults],
+) -> dict[str, Mapping[SinkView, HeadDistanceMatrix]]:
     return {name: each for name, r in results.items() if (each := r.once(likeness))}
 
 
@@ -181,7 +187,7 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
 
 
 def _section(
-    results: StackResults, found: Mapping[View, Likeness], *, listed: bool
+    results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix], *, listed: bool
 ) -> SimilarSection:
     stack = results.stack.name
     return SimilarSection(
@@ -200,7 +206,7 @@ def _section(
     )
 
 
-def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
+def _summary(found: Mapping[SinkView, HeadDistanceMatrix]) -> Iterator[str]:
     """What the numbers say; each sentence rests on pairs that all views have."""
     first = next(iter(found.values()))
     pairs = np.triu_indices(len(first.heads), 1)
@@ -215,8 +221,8 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
                 f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())}{unit} within a layer, "
                 f"{nats(apart[~same].mean())} between layers."
             )
-    if {View.RAW, View.RENORM} <= values.keys() and there.sum() > 1:
-        yield _without_sink(values[View.RAW], values[View.RENORM], unit)
+    if {SinkView.RAW, SinkView.RENORM} <= values.keys() and there.sum() > 1:
+        yield _without_sink(values[SinkView.RAW], values[SinkView.RENORM], unit)
     for view, each in found.items():
         rest = np.setdiff1d(np.arange(len(each.heads)), each.complete)
         names = ", ".join(head_name(each.heads[place]) for place in rest[:NAMED])
@@ -228,7 +234,7 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
             )
 
 
-def _unit(found: Mapping[View, Likeness]) -> str:
+def _unit(found: Mapping[SinkView, HeadDistanceMatrix]) -> str:
     """Of what map, order and matrix rest on, with a space before it; Hellinger's has none."""
     return " nats" if next(iter(found.values())).roots is None else ""
 
@@ -255,7 +261,7 @@ def _without_sink(raw: Floats, renorm: Floats, unit: str) -> str:
     )
 
 
-def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
+def _map(results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix]) -> Figure:
     panels = {view: f"{VIEWS[view]}: {percent(each.plane.share)}" for view, each in found.items()}
     first = next(iter(found.values()))
     frames = []
@@ -278,17 +284,17 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     return head_points(name, caption, rows, panels=[*panels.values()], layers=layers)
 
 
-def _nearest(found: Mapping[View, Likeness]) -> Table:
+def _nearest(found: Mapping[SinkView, HeadDistanceMatrix]) -> PageTable:
     """For each head its nearest heads, by view."""
     heads = next(iter(found.values())).heads
     rows = (
         Row(head_link(head), tuple(_near(each, index) for each in found.values()))
         for index, head in enumerate(heads)
     )
-    return Table(("Head", *_views(found)), tuple(rows), "With divergence in nats.")
+    return PageTable(("Head", *_views(found)), tuple(rows), "With divergence in nats.")
 
 
-def _near(found: Likeness, index: int) -> Words:
+def _near(found: HeadDistanceMatrix, index: int) -> WordsCell:
     parts: list[Part] = []
     for other in found.nearest(index, NEAREST):
         parts += [", "] * bool(parts)
@@ -296,7 +302,7 @@ def _near(found: Likeness, index: int) -> Words:
     return words(*parts) if parts else DASH
 
 
-def _closest(found: Mapping[View, Likeness], view: View) -> Table:
+def _closest(found: Mapping[SinkView, HeadDistanceMatrix], view: SinkView) -> PageTable:
     """The pairs nearest to each other."""
     heads = found[view].heads
     rows = (
@@ -307,8 +313,8 @@ def _closest(found: Mapping[View, Likeness], view: View) -> Table:
         for one, other in found[view].closest(CLOSEST)
     )
     caption = f"Most similar pairs, {VIEWS[view]} (nats)."
-    return Table(("Pair", *_views(found)), tuple(rows), caption)
+    return PageTable(("Pair", *_views(found)), tuple(rows), caption)
 
 
-def _views(found: Mapping[View, Likeness]) -> list[str]:
+def _views(found: Mapping[SinkView, HeadDistanceMatrix]) -> list[str]:
     return [VIEWS[view] for view in found]

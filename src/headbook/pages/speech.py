@@ -14,8 +14,17 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, tag_heads, tag_layers
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import Page, StackSection, gap_text
-from headbook.pages.parts.table import DASH, Cell, Content, Mark, Row, Table, Words, words
-from headbook.report.findings import CHOICE, REPORT
+from headbook.pages.parts.table import (
+    DASH,
+    Content,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    WordsCell,
+    words,
+)
+from headbook.report.findings import HELD_OUT, SELECTION
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import TAG_VIEW, much_to_sink
 from headbook.report.relations import TAG_NAMES
@@ -31,14 +40,16 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import Side, View
-from headbook.study.manifest import Lack, Manifest
+from headbook.schema import Side, SinkView
+from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
 RATIO, SHARE, GIVEN = ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED, ids.POS_GIVEN
 
-Take = Callable[[str, View, str], Estimates]  # one of the tables of `StackResults`, or half of one
+Take = Callable[
+    [str, SinkView, str], Estimates
+]  # one of the tables of `StackResults`, or half of one
 
 
 class Direction(StrEnum):
@@ -50,7 +61,7 @@ class Direction(StrEnum):
 
 METRICS = {Direction.LOOKED_AT: (RATIO, SHARE), Direction.LOOKING: (GIVEN,)}
 # Renormalised, every word would give as much.
-VIEW = {Direction.LOOKED_AT: TAG_VIEW, Direction.LOOKING: View.NOSINK}
+VIEW = {Direction.LOOKED_AT: TAG_VIEW, Direction.LOOKING: SinkView.NOSINK}
 
 
 def side_of(results: StackResults, direction: Direction) -> Side:
@@ -210,8 +221,8 @@ class DirectionSection:
 
     direction: str
     received: bool
-    heads: Table
-    layers: Table
+    heads: PageTable
+    layers: PageTable
 
 
 @dataclass(frozen=True)
@@ -269,7 +280,7 @@ def _remarks(manifest: Manifest, results: StackResults, direction: Direction) ->
     """Why a table is missing: the texts have no tags, or nobody asked for the metric."""
     side, found = side_of(results, direction), False
     for gap in manifest.gaps:
-        if gap.key == Lack.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
+        if gap.key == MissingPart.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
             found = True
             yield gap_text(gap)
     lacking = [m for m in METRICS[direction] if m not in results.by_id]
@@ -294,13 +305,13 @@ def _direction(results: StackResults, direction: Direction) -> DirectionSection:
     return DirectionSection(
         direction,
         received,
-        Table(
+        PageTable(
             (*HEADS, "of all attention" if received else "uniform attention", "heads above 2×"),
             tuple(_rows(results, direction, tags)),
             f"{direction.capitalize()} by part of speech.",
             "numbers speech",
         ),
-        Table(
+        PageTable(
             ("Tag", *results.stack.attention_layers),
             tuple(Row(_named(tag), tuple(_layers(results, direction, tag))) for tag in tags),
             "Ratio to uniform attention, and the share of attention.",
@@ -328,7 +339,7 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
     Beside these: of words that are looked at, the share of all its attention, and that of the sink
     where it is large; of words that look, the share that uniform attention would give.
     """
-    first, other = (partial(results.half, half) for half in (CHOICE, REPORT))
+    first, other = (partial(results.half, half) for half in (SELECTION, HELD_OUT))
     evens = [partial(half, of="uniform") for half in (first, other)]
     count = n_words(results, direction, tag)
     ratios = cautious(over_chance(direction, first, evens[0], tag), count).trusted
@@ -338,14 +349,14 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
     head, *others = heads
     cell, note = (head.layer, head.head), tie_note([head_name(other) for other in others])
     if direction is Direction.LOOKED_AT:
-        beside, sink = other(SHARE, View.RAW, tag).at(*cell), much_to_sink(results, cell)
+        beside, sink = other(SHARE, SinkView.RAW, tag).at(*cell), much_to_sink(results, cell)
     else:
         beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
     apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
     return (
         words(head_link(head), note) if note else head_link(head),
-        Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
-        Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
+        NumberCell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
+        NumberCell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
         number(beside.value, share=True) + apart,
     )
 
@@ -359,11 +370,11 @@ def _twice(results: StackResults, direction: Direction, tag: str) -> str:
     return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
 
 
-def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[Words]:
+def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[WordsCell]:
     ratio = over_chance(direction, results.layers, results.uniform, tag).value
     part = share(direction, results.layers, tag).value
     events = observations(results, direction, tag)
     for layer in results.stack.attention_layers:
         thin = " thin" if events[layer] < FEW_WORDS else ""
-        given = Mark(number(float(part[layer]), share=True), "small")
+        given = MarkedText(number(float(part[layer]), share=True), "small")
         yield words(number(float(ratio[layer])), " ", given, style=f"number{thin}")

@@ -14,8 +14,8 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text
 from headbook.pages.parts.relations import layer_figure, relation_table, verdict
 from headbook.pages.parts.sentence_maps import text_data
-from headbook.pages.parts.table import DASH, Cell, Row, Table, layer_table
-from headbook.report.findings import CHOICE, REPORT
+from headbook.pages.parts.table import DASH, NumberCell, PageTable, Row, layer_table
+from headbook.report.findings import HELD_OUT, SELECTION
 from headbook.report.findings.finding import head_link
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import RelationTests, tests_of
@@ -38,8 +38,8 @@ from headbook.report.wording import (
     number,
     sentence_page,
 )
-from headbook.schema import View, known_relation, relation_of
-from headbook.study.manifest import Lack, Manifest
+from headbook.schema import SinkView, known_relation, relation_of
+from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, StoredSentence, StoredText
 
 PIECES, REST = ids.ATTENTION_TO, "rest_of_word"
@@ -59,8 +59,8 @@ class Trees:
 
     metric: str
     title: str
-    baselines: tuple[tuple[str, Cell], ...]
-    table: Table
+    baselines: tuple[tuple[str, NumberCell], ...]
+    table: PageTable
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Pieces:
     split: str
     share: str
     view: str
-    heads: Table | None
-    layers: Table
+    heads: PageTable | None
+    layers: PageTable
     compared: bool
 
 
@@ -98,16 +98,16 @@ def trees_of(results: StackResults) -> Iterator[Trees]:
     for name, (own, joint, baselines) in KINDS.items():
         if not results.has(name, VIEW, own):
             continue
-        metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
+        metric, take = all_metrics()[name], partial(results.half, HELD_OUT, name, VIEW)
         first = results.stack.attention_layers[0]
         yield Trees(
             metric=name,
             title=metric.title,
             baselines=tuple(
-                (label.replace("_", "-"), Cell.of(take(label).at(first, 0), metric))
+                (label.replace("_", "-"), NumberCell.of(take(label).at(first, 0), metric))
                 for label in baselines
             ),
-            table=Table(
+            table=PageTable(
                 ("Layer", *["all heads, mean attention"][: len(joint)], "best head", "its score"),
                 tuple(_layers(results, name, own, joint)),
                 COUNTED[own],
@@ -120,17 +120,17 @@ def best_head(
     results: StackResults, name: str, label: str, layer: int | None = None
 ) -> HeadName | None:
     """The head with the highest number on the choice half, of a layer or of all."""
-    every = descending(results.half(CHOICE, name, VIEW, label).trusted)
+    every = descending(results.half(SELECTION, name, VIEW, label).trusted)
     cells = (cell for cell in every if layer is None or cell[0] == layer)
     return next((HeadName(results.stack.name, *cell) for cell in cells), None)
 
 
 def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[Row]:
-    metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
+    metric, take = all_metrics()[name], partial(results.half, HELD_OUT, name, VIEW)
     for layer in results.stack.attention_layers:
         head = best_head(results, name, own, layer)
-        together = [Cell.of(take(joint).at(layer, 0), metric)] if joint else []
-        value = Cell.of(take(own).at(layer, head.head), metric) if head else DASH
+        together = [NumberCell.of(take(joint).at(layer, 0), metric)] if joint else []
+        value = NumberCell.of(take(own).at(layer, head.head), metric) if head else DASH
         yield Row(f"L{layer}", (*together, head_link(head) if head else DASH, value))
 
 
@@ -147,7 +147,7 @@ def pieces_of(results: StackResults) -> Pieces | None:
         split=f"{count('split_words'):,}",
         share=number(count("split_words") / count("words"), share=True),
         view=VIEWS[view],
-        heads=Table(("Head", "rest of word", "uniform attention"), heads, CHOSEN)
+        heads=PageTable(("Head", "rest of word", "uniform attention"), heads, CHOSEN)
         if heads
         else None,
         layers=layer_table(
@@ -160,12 +160,12 @@ def pieces_of(results: StackResults) -> Pieces | None:
     )
 
 
-def _piece_heads(results: StackResults, view: View) -> Iterator[Row]:
+def _piece_heads(results: StackResults, view: SinkView) -> Iterator[Row]:
     """Chosen on one half of the sentences, reported on the other."""
-    first, other = (results.half(half, PIECES, view, REST) for half in (CHOICE, REPORT))
-    even = results.half(REPORT, PIECES, view, REST, of="uniform").value
+    first, other = (results.half(half, PIECES, view, REST) for half in (SELECTION, HELD_OUT))
+    even = results.half(HELD_OUT, PIECES, view, REST, of="uniform").value
     for layer, position in descending(first.trusted)[:TOP]:
-        value = Cell.of(other.at(layer, position), all_metrics()[PIECES])
+        value = NumberCell.of(other.at(layer, position), all_metrics()[PIECES])
         head = HeadName(results.stack.name, layer, position)
         yield Row(head_link(head), (value, number(float(even[layer]), share=True)))
 
@@ -195,7 +195,7 @@ class Phrases:
 
 
 @dataclass(frozen=True)
-class Example:
+class SyntaxExample:
     """A sentence, a relation and a head.
 
     Attributes:
@@ -233,7 +233,7 @@ class _Listed(NamedTuple):
         return word_attention(self.maps[head.layer, head.head], self.text, causal=causal)
 
 
-def example_of(results: StackResults, tests: RelationTests) -> Example | None:
+def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | None:
     """The example of a stack; None without a ranked relation or a listed sentence with a tree."""
     listed = list(_listed(results))
     if not tests.labels or not listed:
@@ -245,7 +245,7 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     seen = [(each, _links(each, head, label, results)) for each in listed]
     best, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
     which = " among those that are claimed" if clear.any() else ""
-    return Example(
+    return SyntaxExample(
         rule=f"the relation and direction with the largest difference on the choice half{which}, "
         "its best head, and "
         f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "
@@ -373,10 +373,10 @@ class Relations:
 
     behind: str
     verdict: str
-    table: Table
+    table: PageTable
     left_out: str
     figure: Figure | None
-    example: Example | None
+    example: SyntaxExample | None
 
 
 @dataclass(frozen=True)
@@ -426,7 +426,7 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
 def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
     """Why something is missing: the texts have no trees, or nobody asked for the metric."""
     for gap in manifest.gaps:
-        if gap.key == Lack.TREE and gap.stack == results.stack.name:
+        if gap.key == MissingPart.TREE and gap.stack == results.stack.name:
             yield gap_text(gap)
     lacking = [m for m in METRICS if m not in results.by_id]
     if lacking:

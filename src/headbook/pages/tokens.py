@@ -10,13 +10,13 @@ import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
 from headbook.pages.parts.page import Page, StackSection, across
-from headbook.pages.parts.table import Row, Table, words
+from headbook.pages.parts.table import PageTable, Row, words
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, first_of, number, sentence_page, visible
-from headbook.schema import CONTENT, Space, Stack, State
+from headbook.schema import CONTENT, AttentionStack, EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from headbook.study.token_sums import STATES, TYPE_METRIC, TypeSums
+from headbook.study.token_sums import STATES, TYPE_METRIC, TokenTypeSums
 
 MOST_DRAWN = 6  # types that a page draws
 MAX_OCCURRENCES = 4  # occurrences of a type
@@ -47,7 +47,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedType:
     """A type whose occurrences go different ways.
 
     Attributes:
@@ -61,16 +61,16 @@ class Compared:
     name: str
     figure: Figure
     occurrences: tuple[Occurrence, ...]
-    partings: Table
+    partings: PageTable
 
 
-def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
+def compared_types(study: Study, stack: AttentionStack) -> tuple[ComparedType, ...]:
     """Content words that occur in several listed sentences, those that part most first."""
     nearest = study.nearest[study.nearest["stack"] == stack.name]
     if nearest.empty:
         return ()
-    space = first_of(nearest["space"], Space)
-    chosen = nearest[(nearest["state"] == str(State.OUT)) & (nearest["space"] == space)]
+    space = first_of(nearest["space"], EmbeddingSpace)
+    chosen = nearest[(nearest["state"] == str(ResidualPoint.OUT)) & (nearest["space"] == space)]
     many = {p: group for p, group in _groups(study, stack, chosen).items() if len(group) > 1}
     by_cell = chosen.groupby(["sentence", "position"])
     places = {cell: _entries(by_cell.get_group(cell)) for group in many.values() for cell in group}
@@ -86,7 +86,9 @@ def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
     )
 
 
-def _groups(study: Study, stack: Stack, rows: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
+def _groups(
+    study: Study, stack: AttentionStack, rows: pd.DataFrame
+) -> dict[str, list[tuple[int, int]]]:
     """Sentence and position of the first occurrences of content words, each of a sentence."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for sentence, position in rows[["sentence", "position"]].drop_duplicates().to_numpy().tolist():
@@ -98,11 +100,11 @@ def _groups(study: Study, stack: Stack, rows: pd.DataFrame) -> dict[str, list[tu
     return groups
 
 
-def _text(study: Study, stack: Stack, sentence: int) -> StoredText:
+def _text(study: Study, stack: AttentionStack, sentence: int) -> StoredText:
     return study.sentence_data.sentences[sentence - 1].texts[stack.queries]
 
 
-def _content(study: Study, stack: Stack, sentence: int, position: int) -> bool:
+def _content(study: Study, stack: AttentionStack, sentence: int, position: int) -> bool:
     """Whether a token is a content word of one piece."""
     text = _text(study, stack, sentence)
     whole = text.words.count(text.words[position]) == 1
@@ -115,17 +117,23 @@ def _entries(rows: pd.DataFrame) -> list[frozenset[str]]:
 
 
 def _compared(
-    study: Study, stack: Stack, nearest: pd.DataFrame, name: str, places: Places, *, number: int
-) -> Compared:
+    study: Study,
+    stack: AttentionStack,
+    nearest: pd.DataFrame,
+    name: str,
+    places: Places,
+    *,
+    number: int,
+) -> ComparedType:
     name, title = visible(name.strip()), STACKS[stack.name]
     caption = f"Cosine of “{name}” to its input embedding after each layer, by sentence ({title})."
-    return Compared(
+    return ComparedType(
         name=name,
         figure=occurrence_paths(
             f"occurrences-{stack.name}-{number}", caption, *_paths(study, stack, places)
         ),
         occurrences=tuple(_occurrence(study, stack, nearest, *cell) for cell in places),
-        partings=Table(
+        partings=PageTable(
             ("Occurrences", "diverge after layer", "neighbours shared at the end"),
             tuple(_partings(places)),
             f"Where occurrences of “{name}” diverge.",
@@ -133,13 +141,13 @@ def _compared(
     )
 
 
-def _paths(study: Study, stack: Stack, places: Places) -> tuple[pd.DataFrame, list[str]]:
+def _paths(study: Study, stack: AttentionStack, places: Places) -> tuple[pd.DataFrame, list[str]]:
     """The rows of a figure, and its steps."""
     tokens = study.tokens
     mine = tokens[
         (tokens["stack"] == stack.name)
         & (tokens["metric"] == TYPE_METRIC)
-        & (tokens["state"] == str(State.OUT))
+        & (tokens["state"] == str(ResidualPoint.OUT))
     ]
     found = mine[[pair in places for pair in zip(mine["sentence"], mine["position"], strict=True)]]
     frame = pd.DataFrame(
@@ -150,12 +158,17 @@ def _paths(study: Study, stack: Stack, places: Places) -> tuple[pd.DataFrame, li
         }
     )
     steps = sorted({int(layer) for layer in found["layer"]})
-    start = frame.drop_duplicates("occurrence").assign(step=str(State.INPUT), value=np.float32(1))
-    return pd.concat([start, frame], ignore_index=True), [str(State.INPUT), *map(str, steps)]
+    start = frame.drop_duplicates("occurrence").assign(
+        step=str(ResidualPoint.INPUT), value=np.float32(1)
+    )
+    return pd.concat([start, frame], ignore_index=True), [
+        str(ResidualPoint.INPUT),
+        *map(str, steps),
+    ]
 
 
 def _occurrence(
-    study: Study, stack: Stack, nearest: pd.DataFrame, sentence: int, position: int
+    study: Study, stack: AttentionStack, nearest: pd.DataFrame, sentence: int, position: int
 ) -> Occurrence:
     text = _text(study, stack, sentence)
     start, end = text.spans[position]
@@ -199,8 +212,8 @@ class StackTypes(StackSection):
 
     total: int
     state: str
-    table: Table
-    compared: tuple[Compared, ...]
+    table: PageTable
+    compared: tuple[ComparedType, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,14 +245,14 @@ def types_page(results: Mapping[str, StackResults]) -> TypesPage:
     )
 
 
-def _stack(results: StackResults, sums: TypeSums) -> StackTypes:
+def _stack(results: StackResults, sums: TokenTypeSums) -> StackTypes:
     state = drawn_state(sums)
     layers, order = _layers(sums), by_frequency(sums)[:MAX_TYPES]
     return StackTypes(
         stack=results.stack.name,
         total=len(sums.ids),
         state=state,
-        table=Table(
+        table=PageTable(
             ("Token", "occurrences", "sentences", *layers, "spread"),
             tuple(
                 Row(words(name, foreign=True), tuple(cells))
@@ -251,7 +264,7 @@ def _stack(results: StackResults, sums: TypeSums) -> StackTypes:
     )
 
 
-def types_data(types: Mapping[str, TypeSums]) -> dict[str, list[list[str]]]:
+def types_data(types: Mapping[str, TokenTypeSums]) -> dict[str, list[list[str]]]:
     """By stack, the cells of a row for every type, the most frequent first."""
     found = {}
     for name, sums in types.items():
@@ -260,25 +273,27 @@ def types_data(types: Mapping[str, TypeSums]) -> dict[str, list[list[str]]]:
     return found
 
 
-def _layers(sums: TypeSums) -> list[int]:
+def _layers(sums: TokenTypeSums) -> list[int]:
     """The layers that a table has room for."""
     n_layers = sums.total.shape[1]
     chosen = np.linspace(0, n_layers - 1, min(n_layers, COLUMNS)).round().astype(int)
     return list(map(int, np.unique(chosen)))
 
 
-def drawn_state(sums: TypeSums) -> State:
+def drawn_state(sums: TokenTypeSums) -> ResidualPoint:
     """The state that pages show: out, where it was read."""
-    out = STATES.index(State.OUT)
-    return State.MID if np.isnan(sums.total[..., out]).all() else State.OUT
+    out = STATES.index(ResidualPoint.OUT)
+    return ResidualPoint.MID if np.isnan(sums.total[..., out]).all() else ResidualPoint.OUT
 
 
-def by_frequency(sums: TypeSums) -> list[int]:
+def by_frequency(sums: TokenTypeSums) -> list[int]:
     """Places of all types, the most frequent first."""
     return [int(place) for place in np.lexsort((sums.ids, -sums.count))]
 
 
-def _rows(sums: TypeSums, order: list[int], layers: list[int], state: State) -> Iterator[list[str]]:
+def _rows(
+    sums: TokenTypeSums, order: list[int], layers: list[int], state: ResidualPoint
+) -> Iterator[list[str]]:
     at = STATES.index(state)
     mean, spread = sums.mean[..., at], sums.spread[..., at]
     for position in order:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.attention.flow import (
-    Block,
+    AttentionBlock,
     LayerFlow,
     blocks,
     half_step,
@@ -19,15 +19,15 @@ from headbook.attention.flow import (
     ratio,
     split,
 )
-from headbook.attention.views import Scopes
+from headbook.attention.views import ViewMasks
 from headbook.metrics.base import FlowMetric
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
-from headbook.passes.batch_sums import TokenTable
-from headbook.passes.observers import PassResults, Watch
+from headbook.passes.batch_sums import TokenAccumulator
+from headbook.passes.observers import BatchObserver, PassResults
 from headbook.passes.trajectories import KeptTokens
-from headbook.schema import Rollout, Stack, State
+from headbook.schema import AttentionStack, ResidualPoint, RolloutKind
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import TOKENS, SentenceData, to_steps
 from headbook.text.batch import Batch
@@ -49,25 +49,27 @@ class FlowTracker:
     sampled: Collection[int]
 
     @cached_property
-    def blocks(self) -> Mapping[tuple[str, int], Block]:
+    def blocks(self) -> Mapping[tuple[str, int], AttentionBlock]:
         """The attention blocks whose ends are known."""
         return blocks(self.architecture)
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
         if not self.metrics or not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
         stacks = {
-            name: _Stack(self, batch, stack)
+            name: _StackFlow(self, batch, stack)
             for name, stack in self.architecture.stacks.items()
             if not stack.crosses
         }
 
-        def attend(place: Call, attention: attention_hook.Attention, _: Scopes) -> None:
+        def attend(
+            place: AttentionPlace, attention: attention_hook.AttentionCall, _: ViewMasks
+        ) -> None:
             if place.stack in stacks:
                 stacks[place.stack].attend(place.layer, attention)
 
-        def see(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        def see(name: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             if name in stacks:
                 stacks[name].see(layer, state, vectors)
 
@@ -79,39 +81,39 @@ class FlowTracker:
             sentence_data = SentenceData.join([stack.sentence_data() for stack in stacks.values()])
             return PassResults(sums, (sentence_data,))
 
-        return Watch(found, attend, see)
+        return BatchObserver(found, attend, see)
 
 
-class _Stack:
+class _StackFlow:
     """One stack over one batch, layer by layer."""
 
-    def __init__(self, tracker: FlowTracker, batch: Batch, stack: Stack) -> None:
+    def __init__(self, tracker: FlowTracker, batch: Batch, stack: AttentionStack) -> None:
         self._tracker, self._batch, self._stack = tracker, batch, stack
         self._texts = batch.texts[stack.queries]
         self._kept_tokens = KeptTokens.of(batch, stack, tracker.listed)
         sampled = np.isin(batch.index, [*tracker.sampled])
-        self.table = TokenTable(stack, tracker.metrics, batch, members=sampled)
+        self.table = TokenAccumulator(stack, tracker.metrics, batch, members=sampled)
         self._rows: list[pd.DataFrame] = []
         self._residual = self._attended = torch.empty(0)
-        self._call: attention_hook.Attention | None = None
+        self._call: attention_hook.AttentionCall | None = None
         n, like = self._texts.n_tokens, self._texts.share
         start = torch.eye(n, dtype=like.dtype, device=like.device).expand(len(like), n, n)
-        self._rollouts = {Rollout.HALF: start, Rollout.MEASURED: start}
+        self._rollouts = {RolloutKind.HALF: start, RolloutKind.MEASURED: start}
         if len(stack.attention_layers) < stack.n_layers:  # others bring what is not measured
-            del self._rollouts[Rollout.MEASURED]
+            del self._rollouts[RolloutKind.MEASURED]
 
-    def attend(self, layer: int, call: attention_hook.Attention) -> None:
+    def attend(self, layer: int, call: attention_hook.AttentionCall) -> None:
         """Take in a layer's attention; where its block is known, its state decides, too."""
         self._attended = call.weights.mean(1).to(self._texts.share)
         if (self._stack.name, layer) in self._tracker.blocks:
             self._call = call
         else:
-            self._rollouts.pop(Rollout.MEASURED, None)
+            self._rollouts.pop(RolloutKind.MEASURED, None)
             self._add(layer, None)
 
-    def see(self, layer: int, state: State, vectors: torch.Tensor) -> None:
+    def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         """Take in a state: after attention, or what the next layer adds to."""
-        if state is not State.MID:
+        if state is not ResidualPoint.MID:
             self._residual = vectors.to(self._texts.share)
         elif self._call is not None:
             block = self._tracker.blocks[self._stack.name, layer]
@@ -120,9 +122,9 @@ class _Stack:
 
     def _add(self, layer: int, parts: torch.Tensor | None) -> None:
         """One layer further."""
-        steps = {Rollout.HALF: half_step(self._attended)}
+        steps = {RolloutKind.HALF: half_step(self._attended)}
         if parts is not None:
-            steps[Rollout.MEASURED] = measured_step(self._attended, ratio(parts))
+            steps[RolloutKind.MEASURED] = measured_step(self._attended, ratio(parts))
         self._rollouts = {kind: steps[kind] @ rollout for kind, rollout in self._rollouts.items()}
         view = LayerFlow(parts, self._rollouts)
         for metric in self._tracker.metrics:
@@ -132,7 +134,9 @@ class _Stack:
                 self.table.add(metric, layer, state, None, values)
                 self._keep(metric, layer, state, values)
 
-    def _keep(self, metric: FlowMetric, layer: int, state: State, values: torch.Tensor) -> None:
+    def _keep(
+        self, metric: FlowMetric, layer: int, state: ResidualPoint, values: torch.Tensor
+    ) -> None:
         kept_tokens = self._kept_tokens
         frame = kept_tokens.frame([(layer, state)]).assign(metric=metric.id, space="")
         frame["value"] = values.cpu().numpy()[kept_tokens.rows, kept_tokens.positions]

@@ -11,27 +11,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.attention import map_sums
 from headbook.attention.token_states import classes
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Ratio
-from headbook.model.load import Names
-from headbook.schema import CLASSES, COMPARED_CLASSES, HeadColumn, Space, Stack, State, TokenColumn
-from headbook.study.buckets import FEWER, MANY_HEADS, MOST, Buckets, TokenBuckets, bucket_of
+from headbook.model.load import TokenStrings
+from headbook.schema import (
+    CLASSES,
+    COMPARED_CLASSES,
+    AttentionStack,
+    EmbeddingSpace,
+    HeadKey,
+    ResidualPoint,
+    TokenKey,
+)
+from headbook.study.buckets import FEWER, MANY_HEADS, MOST, HeadBuckets, TokenBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums, TokenSums
-from headbook.study.token_sums import STATES, TypeSums
+from headbook.study.token_sums import STATES, TokenTypeSums
 from headbook.text.batch import Batch
 
 
-class TypeTable:
+class TokenTypeAccumulator:
     """Filled state by state.
 
     Args:
         names: how types are printed.
     """
 
-    def __init__(self, stack: Stack, batch: Batch, names: Names) -> None:
+    def __init__(self, stack: AttentionStack, batch: Batch, names: TokenStrings) -> None:
         texts = batch.texts[stack.queries]
         self._chosen = texts.ordinary
         ids = texts.ids[self._chosen].cpu().numpy()
@@ -43,21 +51,23 @@ class TypeTable:
         shape = (len(self._ids), stack.n_layers, len(STATES))
         self._total, self._squares = np.full(shape, np.nan), np.full(shape, np.nan)
 
-    def add(self, layer: int, state: State, values: torch.Tensor) -> None:
+    def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
         """Take in one state: ``(sentence, token)``."""
         found = values[self._chosen].double().cpu().numpy()
         size, at = len(self._ids), (slice(None), layer, STATES.index(state))
         self._total[at] = np.bincount(self._place, found, size)
         self._squares[at] = np.bincount(self._place, found * found, size)
 
-    def sums(self) -> TypeSums:
+    def sums(self) -> TokenTypeSums:
         """What survives."""
         count = np.bincount(self._place, minlength=len(self._ids))
-        return TypeSums(self._names, self._ids, count, self._sentences, self._total, self._squares)
+        return TokenTypeSums(
+            self._names, self._ids, count, self._sentences, self._total, self._squares
+        )
 
 
 @dataclass(frozen=True)
-class Parts:
+class BatchRatios:
     """Many measures side by side.
 
     Labels of one measure often share a denominator, measures theirs, and most are the same for all
@@ -80,7 +90,7 @@ class Parts:
     events_of: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ratios: Sequence[Ratio], n_labels: Sequence[int], n_heads: int) -> "Parts":
+    def of(cls, ratios: Sequence[Ratio], n_labels: Sequence[int], n_heads: int) -> "BatchRatios":
         """Put ratios side by side.
 
         Args:
@@ -113,7 +123,7 @@ class Parts:
             *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
         )
 
-    def of_some(self, sentences: Sequence[int]) -> "Parts":
+    def of_some(self, sentences: Sequence[int]) -> "BatchRatios":
         """The same of some of the sentences."""
         taken = [*sentences]
         return replace(self, n=self.n[taken], shared=self.shared[taken], own=self.own[taken])
@@ -135,7 +145,7 @@ class Parts:
         return np.stack(found, -1)
 
     def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
-        """What `Ratios` keeps of a batch; a sentence with denominator 0 takes no part.
+        """What `RatioSums` keeps of a batch; a sentence with denominator 0 takes no part.
 
         Args:
             half: the half, 0 or 1, of each sentence.
@@ -145,7 +155,7 @@ class Parts:
             Of each head, *Shape:* ``(8, 2, head, label)``, and of the heads of each layer added
             up, as one, ``(8, 2, layer, label)``.
         """
-        n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES)
+        n_heads, shape = self.n.shape[1], (len(FIELDS), N_SPLITS)
         ends = np.array(starts or (0, n_heads))
         found = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
         taken = self.d_of[self.given]
@@ -208,17 +218,17 @@ def _spans(widths: Sequence[int]) -> list[slice]:
     return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
-def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
+def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadKey]:
     """The numbers of each head, in the order in which they are measured."""
     return [
-        HeadColumn(metric.id, view, label)
+        HeadKey(metric.id, view, label)
         for metric in metrics
         for view in metric.views
         for label in metric.labels
     ]
 
 
-class BucketTable:
+class BucketAccumulator:
     """The sums of one stack, filled layer by layer, batch by batch.
 
     Sums over batches are made here and not by adding tables, which would copy all of them for
@@ -228,7 +238,9 @@ class BucketTable:
         once: whether the sentences are random sequences, the same in every study.
     """
 
-    def __init__(self, stack: Stack, metrics: Sequence[HeadMetric], *, once: bool = False) -> None:
+    def __init__(
+        self, stack: AttentionStack, metrics: Sequence[HeadMetric], *, once: bool = False
+    ) -> None:
         asked = [metric for metric in metrics if metric.applies(stack)]
         labels = {metric.id: metric.compared for metric in asked}
         columns = head_columns(asked)
@@ -245,7 +257,9 @@ class BucketTable:
         self._is_own = np.zeros(len(self._kept), bool)
         self._there = np.zeros(self._size, bool)
 
-    def add(self, layers: Mapping[int, slice], parts: Parts, hashes: NDArray[np.uint64]) -> None:
+    def add(
+        self, layers: Mapping[int, slice], parts: BatchRatios, hashes: NDArray[np.uint64]
+    ) -> None:
         """Take in layers of one batch.
 
         Args:
@@ -271,7 +285,7 @@ class BucketTable:
                 self._own[bucket, layer, :size] += d[sentence]
                 self._n[bucket, layer, :size] += n[sentence]
 
-    def _given(self, parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _given(self, parts: BatchRatios) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numerators that are kept: where they stand among those given, and their columns."""
         place = np.full(len(parts.d_of), -1)
         place[self._kept] = np.arange(len(self._kept))
@@ -279,7 +293,7 @@ class BucketTable:
         given = np.flatnonzero(column >= 0)
         return given, column[given]
 
-    def sums(self) -> tuple[Buckets, ...]:
+    def sums(self) -> tuple[HeadBuckets, ...]:
         """What survives: columns whose denominators all heads share, and the others."""
         keys = np.flatnonzero(self._there)
         shared = self._part(keys, np.flatnonzero(~self._is_own), self._shared)
@@ -287,8 +301,8 @@ class BucketTable:
             return (shared,)
         return shared, self._part(keys, np.flatnonzero(self._is_own), self._own)
 
-    def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> Buckets:
-        return Buckets(
+    def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> HeadBuckets:
+        return HeadBuckets(
             self._size,
             keys,
             self._n[keys][..., columns],
@@ -298,12 +312,14 @@ class BucketTable:
         )
 
 
-def sums_of(tables: Mapping[str, BucketTable]) -> CorpusSums:
+def sums_of(tables: Mapping[str, BucketAccumulator]) -> CorpusSums:
     """What tables hold, by stack."""
     return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})
 
 
-def spaces_of(metric: LayerwiseMetric, there: Sequence[Space]) -> Sequence[Space | None]:
+def spaces_of(
+    metric: LayerwiseMetric, there: Sequence[EmbeddingSpace]
+) -> Sequence[EmbeddingSpace | None]:
     """The spaces in which a metric is taken; None alone for one that needs no vocabulary.
 
     Args:
@@ -312,7 +328,7 @@ def spaces_of(metric: LayerwiseMetric, there: Sequence[Space]) -> Sequence[Space
     return [space for space in there if space in metric.spaces] if metric.spaces else [None]
 
 
-class TokenTable:
+class TokenAccumulator:
     """Filled state by state.
 
     Args:
@@ -322,10 +338,10 @@ class TokenTable:
 
     def __init__(
         self,
-        stack: Stack,
+        stack: AttentionStack,
         metrics: Sequence[LayerwiseMetric],
         batch: Batch,
-        spaces: Sequence[Space] = (),
+        spaces: Sequence[EmbeddingSpace] = (),
         members: NDArray[np.bool_] | None = None,
     ) -> None:
         self._half, self._hashes = batch.half, batch.text_hash
@@ -335,7 +351,7 @@ class TokenTable:
                 self._classes * torch.from_numpy(members).to(self._classes)[:, None, None]
             )
         self.columns = [
-            TokenColumn(metric.id, state, space, label)
+            TokenKey(metric.id, state, space, label)
             for metric in metrics
             for state in metric.states
             for space in spaces_of(metric, spaces)
@@ -348,8 +364,8 @@ class TokenTable:
         self,
         metric: LayerwiseMetric,
         layer: int,
-        state: State,
-        space: Space | None,
+        state: ResidualPoint,
+        space: EmbeddingSpace | None,
         values: torch.Tensor,
     ) -> None:
         """Sum values by class of token.
@@ -357,7 +373,7 @@ class TokenTable:
         Args:
             values: *Shape:* ``(sentence, token)``; NaN in the padding, and where there is none.
         """
-        start = self.columns.index(TokenColumn(metric.id, state, space, CLASSES[0]))
+        start = self.columns.index(TokenKey(metric.id, state, space, CLASSES[0]))
         place = slice(start, start + len(CLASSES))
         values = metric.averaged.transform(values)
         members = self._classes.to(values.dtype) * ~values.isnan().unsqueeze(-1)
@@ -368,8 +384,8 @@ class TokenTable:
     def sums(self) -> TokenSums:
         """What survives."""
         n, d = torch.from_numpy(self._n), torch.from_numpy(self._d)
-        parts = Parts.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
-        return TokenSums(tuple(self.columns), Ratios(parts.sums(self._half)[0]))
+        parts = BatchRatios.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
+        return TokenSums(tuple(self.columns), RatioSums(parts.sums(self._half)[0]))
 
     def buckets(self) -> tuple[TokenBuckets, ...]:
         """The same by groups of sentences, for comparisons; nothing where there are no columns."""

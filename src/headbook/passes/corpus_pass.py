@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 import torch
 
 from headbook.attention.token_states import TokenStates
-from headbook.attention.views import Scopes
-from headbook.errors import SentenceError
+from headbook.attention.views import ViewMasks
+from headbook.errors import NonFiniteStateError
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.forward import forward, tapped
 from headbook.model.load import Model
-from headbook.passes.batch_sums import BucketTable, TokenTable, TypeTable
-from headbook.passes.head_sums import LayerTable
-from headbook.schema import MILLION, Side, Stack, State
-from headbook.study.buckets import Texts
+from headbook.passes.batch_sums import BucketAccumulator, TokenAccumulator, TokenTypeAccumulator
+from headbook.passes.head_sums import HeadAccumulator
+from headbook.schema import MILLION, AttentionStack, ResidualPoint, Side
+from headbook.study.buckets import SentenceSet
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets
 from headbook.study.token_sums import TYPE_METRIC
@@ -34,36 +34,38 @@ class CorpusPass:
     tokens: tuple[TokenMetric, ...]
     exemplars: int
     facets: Facets = field(default_factory=Facets)
-    buckets: Mapping[str, BucketTable] = field(default_factory=dict)
+    buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
     def corpus_sums(self, batch: Batch) -> CorpusSums:
         """The sums of one batch."""
         stacks, texts = self.architecture.stacks, batch.texts
-        tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
+        tokens = {
+            name: TokenAccumulator(stack, self.tokens, batch) for name, stack in stacks.items()
+        }
         followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
         types = {
-            name: TypeTable(stack, batch, self.model.names)
+            name: TokenTypeAccumulator(stack, batch, self.model.names)
             for name, stack in stacks.items()
             if followed and not stack.crosses
         }
         inputs: dict[str, torch.Tensor] = {}
         heads = {
-            name: LayerTable(stack, self.heads, batch, self.facets, self.buckets.get(name))
+            name: HeadAccumulator(stack, self.heads, batch, self.facets, self.buckets.get(name))
             for name, stack in stacks.items()
         }
-        scopes = Scopes(batch, stacks)
+        scopes = ViewMasks(batch, stacks)
 
         learned: Counter[str] = Counter()
 
-        def on_attention(place: Call, attention: attention_hook.Attention) -> None:
+        def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             heads[place.stack].add(place.layer, attention, scopes)
             if stacks[place.stack].learned_sink:
                 learned.update(count_learned(stacks[place.stack], batch, attention))
 
-        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             check_finite(batch, stacks[stack], layer, state, vectors)
             vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
-            if state is State.INPUT:
+            if state is ResidualPoint.INPUT:
                 inputs[stack] = vectors
                 return
             view = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
@@ -81,12 +83,12 @@ class CorpusPass:
             token_buckets={name: table.buckets() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},
             counts=count(batch) + learned,
-            texts=Texts.of(batch.text_hash, batch.index) if self.buckets else None,
+            texts=SentenceSet.of(batch.text_hash, batch.index) if self.buckets else None,
         )
 
 
 def check_finite(
-    batch: Batch, stack: Stack, layer: int, state: State, vectors: torch.Tensor
+    batch: Batch, stack: AttentionStack, layer: int, state: ResidualPoint, vectors: torch.Tensor
 ) -> None:
     """Measure nothing that is not a number.
 
@@ -102,7 +104,7 @@ def check_finite(
     wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
     if not wrong.any():
         return
-    where = "input" if state is State.INPUT else f"layer {layer}, state '{state}'"
+    where = "input" if state is ResidualPoint.INPUT else f"layer {layer}, state '{state}'"
     found = dict[int, str]()
     for row in wrong.any(1).nonzero().flatten().tolist():
         sentence, token = batch.items[row].sentence, int(wrong[row].nonzero()[0])
@@ -112,10 +114,12 @@ def check_finite(
             f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
             f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
         )
-    raise SentenceError(found)
+    raise NonFiniteStateError(found)
 
 
-def count_learned(stack: Stack, batch: Batch, attention: attention_hook.Attention) -> Counter[str]:
+def count_learned(
+    stack: AttentionStack, batch: Batch, attention: attention_hook.AttentionCall
+) -> Counter[str]:
     """Rows of ordinary tokens, and what is missing in them, in millionths of a row."""
     ordinary = batch.texts[stack.queries].ordinary
     missing = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]

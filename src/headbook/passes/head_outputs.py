@@ -6,34 +6,34 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.attention.maps import Maps
-from headbook.attention.masks import Frame, Scope
+from headbook.attention.maps import AttentionMaps
+from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.token_pairs import thresholds
-from headbook.attention.views import LayerAttention, Scopes, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
-from headbook.passes.batch_sums import BucketTable, Parts, head_columns
+from headbook.passes.batch_sums import BatchRatios, BucketAccumulator, head_columns
 from headbook.passes.head_sums import uniform
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Stack, View
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.text.batch import Batch
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 PAIRS = 100_000  # of each head, from which thresholds are taken: about as many at most
-ROOM = 2**26  # similarities of all heads and views that are held for that
+MAX_SIMILARITIES = 2**26  # similarities of all heads and views that are held for that
 
-Place = tuple[str, int, View]  # stack, layer, view
+Place = tuple[str, int, SinkView]  # stack, layer, view
 Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
 
 
 @dataclass(frozen=True)
-class ContextSampler:
+class HeadOutputMeasures:
     """Measures what heads write over batches; what to measure is fixed for a run."""
 
     model: Model
@@ -42,50 +42,52 @@ class ContextSampler:
     anchors: tuple[AnchorMetric, ...]
     seed: int
 
-    def step(self, items: Iterable[Encoded]) -> int:
+    def step(self, items: Iterable[TokenizedSentence]) -> int:
         """Of how many pairs of tokens one is taken to find the top shares."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
-        most = min(PAIRS, ROOM // (heads * len(self._views)))
+        most = min(PAIRS, MAX_SIMILARITIES // (heads * len(self._views)))
         pairs = sum(item.length * (item.length - 1) // 2 for item in items)
         return max(1, -(-pairs // most))
 
     @property
-    def _views(self) -> list[View]:
+    def _views(self) -> list[SinkView]:
         asked = {view for m in self.metrics for view in m.views}
         asked |= {view for m in self.anchors for view in m.views}
-        return [view for view in View if view in asked]
+        return [view for view in SinkView if view in asked]
 
     def heads(
-        self, place: Call, views: Mapping[View, LayerAttention], known: Thresholds
-    ) -> dict[View, HeadOutputs]:
+        self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Thresholds
+    ) -> dict[SinkView, HeadOutputs]:
         """What the heads of one layer write, in the views that are asked for."""
         least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
         return {view: HeadOutputs(views[view], least[view]) for view in self._views}
 
 
 @dataclass(frozen=True, eq=False)
-class FirstLook:
+class SimilarityThresholds:
     """Finds from which similarity on a pair is among the top shares of its head.
 
     Attributes:
         step: of how many pairs of tokens one is taken.
     """
 
-    sampler: ContextSampler
+    sampler: HeadOutputMeasures
     step: int
     _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
 
-    def watch(self, _: Batch) -> Watch:
+    def watch(self, _: Batch) -> BatchObserver:
         """Keep similarities of one batch."""
 
-        def attend(call: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+        def attend(
+            call: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+        ) -> None:
             heads = self.sampler.heads(call, scopes.views(call.stack, attention), {})
             for view, head in heads.items():
                 if head.outputs is not None:
                     place = call.stack, call.layer, view
                     self._found.setdefault(place, []).append(head.collected(self.step))
 
-        return Watch(PassResults, attend)
+        return BatchObserver(PassResults, attend)
 
     def thresholds(self) -> Thresholds:
         """What was found."""
@@ -93,24 +95,26 @@ class FirstLook:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondLook:
+class HeadOutputSums:
     """Measures what heads write, now that it is known which pairs are similar."""
 
-    sampler: ContextSampler
+    sampler: HeadOutputMeasures
     known: Thresholds
-    buckets: Mapping[str, BucketTable] = field(default_factory=dict)
+    buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
-    def watch(self, batch: Batch) -> Watch:
+    def watch(self, batch: Batch) -> BatchObserver:
         """The sums of one batch."""
         stacks = self.sampler.architecture.stacks
         metrics = self.sampler.metrics
         tables = {
-            name: _Table(stack, metrics, batch, self.buckets.get(name))
+            name: _HeadOutputTable(stack, metrics, batch, self.buckets.get(name))
             for name, stack in stacks.items()
         }
-        ends = {name: _Ends(self.sampler, stack, batch) for name, stack in stacks.items()}
+        ends = {name: _AnchorCounts(self.sampler, stack, batch) for name, stack in stacks.items()}
 
-        def attend(call: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+        def attend(
+            call: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+        ) -> None:
             views = scopes.views(call.stack, attention)
             heads = self.sampler.heads(call, views, self.known)
             tables[call.stack].add(call.layer, heads)
@@ -124,18 +128,18 @@ class SecondLook:
                 )
             )
 
-        return Watch(found, attend)
+        return BatchObserver(found, attend)
 
 
-class _Table:
+class _HeadOutputTable:
     """The measures of one stack over one batch, filled layer by layer."""
 
     def __init__(
         self,
-        stack: Stack,
+        stack: AttentionStack,
         metrics: Sequence[ContextMetric],
         batch: Batch,
-        buckets: BucketTable | None = None,
+        buckets: BucketAccumulator | None = None,
     ) -> None:
         self._half, self._text_hash = batch.half, batch.text_hash
         self._buckets = buckets
@@ -143,12 +147,12 @@ class _Table:
         self.columns = head_columns([*self._metrics])
         self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
         cells = (stack.n_layers, stack.n_heads, len(self.columns))
-        self._heads = Ratios.zero(*cells).sums
-        self._layers = Ratios.zero(cells[0], cells[2]).sums
-        self._uniform = Ratios.zero(cells[0], cells[2]).sums
-        self._known: dict[Frame, NDArray[np.float64]] = {}
+        self._heads = RatioSums.zero(*cells).sums
+        self._layers = RatioSums.zero(cells[0], cells[2]).sums
+        self._uniform = RatioSums.zero(cells[0], cells[2]).sums
+        self._known: dict[BatchMask, NDArray[np.float64]] = {}
 
-    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+    def add(self, layer: int, heads: Mapping[SinkView, HeadOutputs]) -> None:
         """Measure one layer."""
         if not self._metrics:
             return
@@ -158,20 +162,22 @@ class _Table:
         self._layers[:, :, layer] = together
         self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
 
-    def _even(self, frame: Frame) -> NDArray[np.float64]:
+    def _even(self, frame: BatchMask) -> NDArray[np.float64]:
         """A layer with attention that looks everywhere alike; it has no values.
 
         The same for all layers with one mask.
         """
         if frame not in self._known:
-            scopes = {view: Scope(frame, view) for view in View}
-            views = layer_attentions(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            scopes = {view: ViewMask(frame, view) for view in SinkView}
+            views = layer_attentions(
+                scopes, AttentionMaps(scopes[SinkView.NOSINK], uniform(scopes))
+            )
             heads = {view: HeadOutputs(layer) for view, layer in views.items()}
             self._known[frame] = self._sums(heads, 1)[1]
         return self._known[frame]
 
     def _sums(
-        self, heads: Mapping[View, HeadOutputs], n_heads: int, layer: int | None = None
+        self, heads: Mapping[SinkView, HeadOutputs], n_heads: int, layer: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Of heads, and of the layer, whose heads some metrics put together in their own way.
 
@@ -180,7 +186,7 @@ class _Table:
         """
         asked = [(metric, view) for metric in self._metrics for view in metric.views]
         ratios = [metric.measure(heads[view]) for metric, view in asked]
-        parts = Parts.of(ratios, self._n_labels, n_heads)
+        parts = BatchRatios.of(ratios, self._n_labels, n_heads)
         if self._buckets is not None and layer is not None:
             self._buckets.add({layer: slice(0, n_heads)}, parts, self._text_hash)
         found, layers = parts.sums(self._half)
@@ -188,21 +194,21 @@ class _Table:
         start = 0
         for (metric, view), width in zip(asked, self._n_labels, strict=True):
             if metric.layer is not None:
-                part = Parts.of([metric.layer(heads[view])], [width], 1)
+                part = BatchRatios.of([metric.layer(heads[view])], [width], 1)
                 together[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
             start += width
         return found, together
 
     def found(self) -> HeadTable:
         """What survives."""
-        sums = (Ratios(each) for each in (self._heads, self._layers, self._uniform))
+        sums = (RatioSums(each) for each in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
 
 
-class _Ends:
+class _AnchorCounts:
     """Ends of pairs of high similarity by token: one stack over one batch, layer by layer."""
 
-    def __init__(self, sampler: ContextSampler, stack: Stack, batch: Batch) -> None:
+    def __init__(self, sampler: HeadOutputMeasures, stack: AttentionStack, batch: Batch) -> None:
         self._sampler, self._batch, self._name = sampler, batch, stack.name
         texts = batch.texts[stack.queries]
         self._ids, self._place = np.unique(texts.ids.cpu().numpy(), return_inverse=True)
@@ -217,7 +223,7 @@ class _Ends:
         self._counts = np.zeros(shape, np.int64)
         self.any = False
 
-    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+    def add(self, layer: int, heads: Mapping[SinkView, HeadOutputs]) -> None:
         """Count one layer."""
         for metric in self._sampler.anchors:
             for view in metric.views:

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention.views import LayerAttention, Scopes
+from headbook.attention.views import LayerAttention, ViewMasks
 from headbook.metrics.base import PairMetric
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Stack, View
-from headbook.study.corpus_sums import Alike, CorpusSums, Distances, PairColumn
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, SinkView
+from headbook.study.corpus_sums import CorpusSums, HeadDistances, HellingerSums, PairColumn
 from headbook.text.batch import Batch
 
 CELLS = 2**24  # weights of all heads that are kept at a time, in each view
@@ -32,7 +32,7 @@ Chosen = tuple[torch.Tensor, torch.Tensor]  # the heads of pairs, ``(pair,)`` ea
 
 
 @dataclass(frozen=True)
-class PairSampler:
+class HeadPairDistances:
     """Compares heads over batches; what to measure is fixed for a run.
 
     Attributes:
@@ -53,7 +53,7 @@ class PairSampler:
         most = max(n_heads(stack) for stack in self.architecture.stacks.values())
         return max(1, CELLS // (most * longest))
 
-    def nearest(self, found: Mapping[str, Distances]) -> "PairSampler | None":
+    def nearest(self, found: Mapping[str, HeadDistances]) -> "HeadPairDistances | None":
         """What is to be compared in a second pass; None where all has been.
 
         Args:
@@ -64,7 +64,7 @@ class PairSampler:
         }
         return replace(self, chosen=chosen) if chosen else None
 
-    def watch(self, batch: Batch) -> Watch:
+    def watch(self, batch: Batch) -> BatchObserver:
         """The sums of one batch."""
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
@@ -73,7 +73,9 @@ class PairSampler:
             if self.chosen is None or name in self.chosen
         }
 
-        def attend(place: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+        def attend(
+            place: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+        ) -> None:
             if place.stack in stacks:
                 stacks[place.stack].add(attention, scopes)
 
@@ -81,9 +83,9 @@ class PairSampler:
             sums = {name: self._measured(stack) for name, stack in stacks.items()}
             return PassResults(CorpusSums(distances=sums))
 
-        return Watch(found, attend)
+        return BatchObserver(found, attend)
 
-    def _measured(self, found: "_Collected") -> Distances:
+    def _measured(self, found: "_Collected") -> HeadDistances:
         asked = [(metric, view) for metric in self.metrics for view in metric.views]
         rows = {view: found.rows(view) for view in found.views}
         columns, sentences = tuple(PairColumn(m.id, view) for m, view in asked), found.sentences
@@ -93,13 +95,13 @@ class PairSampler:
             total = _numbers(_spread(m.some(*rows[v], *pairs), pairs, rows[v]) for m, v in asked)
             compared = np.zeros(counts.shape[1:])
             compared[pairs[0].cpu(), pairs[1].cpu()] = compared[pairs[1].cpu(), pairs[0].cpu()] = 1
-            return Distances(columns, total, counts * compared, 0)
+            return HeadDistances(columns, total, counts * compared, 0)
         if n_heads(found.stack) > MOST:
             affinities = _numbers(metric.alike(*rows[view]) for metric, view in asked)
-            nothing, alike = np.zeros(counts.shape), Alike(affinities, counts)
-            return Distances(columns, nothing, nothing, sentences, alike)
+            nothing, alike = np.zeros(counts.shape), HellingerSums(affinities, counts)
+            return HeadDistances(columns, nothing, nothing, sentences, alike)
         total = _numbers(metric.measure(*rows[view]) for metric, view in asked)
-        return Distances(columns, total, counts, sentences)
+        return HeadDistances(columns, total, counts, sentences)
 
 
 def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
@@ -115,7 +117,7 @@ def _spread(values: torch.Tensor, pairs: Chosen, rows: Rows) -> torch.Tensor:
     return found + found.mT
 
 
-def _nearest(alike: Alike) -> Chosen:
+def _nearest(alike: HellingerSums) -> Chosen:
     """The pairs of each head and the heads most like it, in any column; each once."""
     chosen = np.zeros(alike.total.shape[1:], bool)
     for apart, rows in zip(alike.apart, alike.rows, strict=True):
@@ -132,17 +134,17 @@ def _nearest(alike: Alike) -> Chosen:
 class _Collected:
     """The rows of one stack over one batch, filled layer by layer."""
 
-    stack: Stack
+    stack: AttentionStack
     batch: Batch
-    views: list[View]
-    _layers: list[dict[View, Rows]] = field(default_factory=list)
+    views: list[SinkView]
+    _layers: list[dict[SinkView, Rows]] = field(default_factory=list)
 
     @property
     def sentences(self) -> int:
         """How many there are."""
         return len(self.batch.items)
 
-    def add(self, attention: attention_hook.Attention, scopes: Scopes) -> None:
+    def add(self, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
         """Keep the rows of the next layer."""
         layer = scopes.views(self.stack.name, attention)
         queries = self.batch.texts[self.stack.queries]
@@ -160,19 +162,19 @@ class _Collected:
         padded = [torch.cat([part, part.new_zeros(missing, *part.shape[1:])]) for part in heads]
         return padded[0], padded[1]
 
-    def rows(self, view: View) -> Rows:
+    def rows(self, view: SinkView) -> Rows:
         """The rows of all heads, in the order of layers."""
         weights, trusted = zip(*(layer.pop(view) for layer in self._layers), strict=True)
         return torch.cat(weights), torch.cat(trusted)
 
 
-def _whole(layer: LayerAttention, view: View) -> torch.Tensor:
+def _whole(layer: LayerAttention, view: SinkView) -> torch.Tensor:
     """Rows with all that they give: as they are, a learned sink stands for one more key."""
-    if view is not View.RAW or not layer.frame.stack.learned_sink:
+    if view is not SinkView.RAW or not layer.frame.stack.learned_sink:
         return layer.weights
     return torch.cat([layer.weights, layer.learned_mass.unsqueeze(-1)], -1)
 
 
-def n_heads(stack: Stack) -> int:
+def n_heads(stack: AttentionStack) -> int:
     """Heads of all layers that have attention."""
     return len(stack.attention_layers) * stack.n_heads

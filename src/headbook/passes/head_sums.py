@@ -7,25 +7,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.attention.maps import Gathered, Maps
-from headbook.attention.masks import Pairs, Scope
+from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
+from headbook.attention.masks import QueryKeyPairs, ViewMask
 from headbook.attention.surface_rules import NOTHING, strongest_words
-from headbook.attention.views import LayerAttention, Scopes, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
 from headbook.attention.word_pairs import asked_of_words
 from headbook.inputs import NO_HEAD
 from headbook.metrics import ids
 from headbook.metrics.base import AttentionMetric
 from headbook.model import attention_hook
-from headbook.passes.batch_sums import BucketTable, Parts, head_columns
-from headbook.schema import RELATIONS, UPOS, Stack, View
+from headbook.passes.batch_sums import BatchRatios, BucketAccumulator, head_columns
+from headbook.schema import RELATIONS, UPOS, AttentionStack, SinkView
 from headbook.study.corpus_sums import HeadSums, HeadTable, PositionSums, kept_positions
 from headbook.study.groups import (
     PAIR,
     Facets,
-    Group,
-    Members,
+    GroupSums,
+    PairMembers,
     headlines,
     pair_key,
     positions,
@@ -36,10 +36,10 @@ from headbook.study.word_samples import LONGEST, StrongestWords
 from headbook.text.batch import NO_RELATION, NO_TAG, Batch
 
 
-class PositionTable:
+class PositionAccumulator:
     """The first positions of one stack's maps over one batch, filled layer by layer."""
 
-    def __init__(self, stack: Stack, batch: Batch) -> None:
+    def __init__(self, stack: AttentionStack, batch: Batch) -> None:
         side = kept_positions(stack)
         queries, keys = (batch.texts[each].valid[:, :side] for each in (stack.queries, stack.keys))
         self._there = queries[:, :, None] & keys[:, None, :]
@@ -63,21 +63,21 @@ class PositionTable:
 
 
 MOST = 100_000  # words kept, a few thousand sentences
-ROOM = 1 << 25  # bytes that their strongest words may take
+MAX_BYTES = 1 << 25  # bytes that their strongest words may take
 BYTES = 2  # of a place in a sentence
 
 
-class RelationHitsTable:
+class RelationHitsAccumulator:
     """The strongest words of one stack in one batch, filled layer by layer.
 
     Sentences without annotation take no part, nor do texts of more than `LONGEST` words.
     """
 
-    def __init__(self, stack: Stack, batch: Batch) -> None:
+    def __init__(self, stack: AttentionStack, batch: Batch) -> None:
         self._batch, self._stack = batch, stack
         self._texts = batch.texts[stack.queries]
         cells = (stack.n_layers, stack.n_heads)
-        self._size = max(1, min(MOST, ROOM // (BYTES * int(np.prod(cells)))))
+        self._size = max(1, min(MOST, MAX_BYTES // (BYTES * int(np.prod(cells)))))
         self._strongest = np.full(
             (len(batch.items), self._texts.n_words, *cells), NOTHING, np.int16
         )
@@ -133,13 +133,13 @@ class RelationHitsTable:
 WORD_METRICS = (ids.RELATION_ACCURACY, ids.SURFACE_RULE)  # whose tests need words one by one
 MOST_HEADS = 144  # that are measured together
 MOST_BYTES = 1 << 26  # of maps that wait for that
-MEDIANS = 2000  # sentences among which quantiles of the ranking are found
+RANKING_SAMPLE = 2000  # sentences among which quantiles of the ranking are found
 MASSIVE = 2  # sentences that are kept by their mass off the sink
 MOST_PAIRS = 1000  # pairs of sentences whose values are kept
 
 
 @dataclass
-class _Layers:
+class _PendingLayers:
     """Layers with one mask, until they are measured together.
 
     Attributes:
@@ -149,9 +149,9 @@ class _Layers:
         uniform: its sums for each selection of sentences, when they are there.
     """
 
-    scopes: Mapping[View, Scope]
-    pairs: tuple[Pairs, ...]
-    maps: list[Maps]
+    scopes: Mapping[SinkView, ViewMask]
+    pairs: tuple[QueryKeyPairs, ...]
+    maps: list[AttentionMaps]
     layers: dict[int, slice] = field(default_factory=dict)
     uniform: list[Floats] = field(default_factory=list)
 
@@ -166,14 +166,14 @@ class _Layers:
         size = sum(maps.attention.nbytes for maps in self.maps)
         return self.n_heads >= MOST_HEADS or size > MOST_BYTES
 
-    def take(self, layer: int, maps: Maps) -> None:
+    def take(self, layer: int, maps: AttentionMaps) -> None:
         """Let a layer wait."""
         first = self.n_heads
         self.layers[layer] = slice(first, first + maps.attention.shape[1])
         self.maps.append(maps)
 
 
-class _Selection:
+class _SentenceSubset:
     """Some of a batch's sentences and their sums.
 
     Attributes:
@@ -182,38 +182,40 @@ class _Selection:
     """
 
     def __init__(
-        self, stack: Stack, n_columns: int, column: str = "", value: str = "",
+        self, stack: AttentionStack, n_columns: int, column: str = "", value: str = "",
         where: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         self.column, self.value, self.where = column, value, where
         cells = (stack.n_layers, stack.n_heads, n_columns)
-        self.heads = Ratios.zero(*cells).sums
-        self.layers = Ratios.zero(cells[0], cells[2]).sums
-        self.uniform = Ratios.zero(cells[0], cells[2]).sums
+        self.heads = RatioSums.zero(*cells).sums
+        self.layers = RatioSums.zero(cells[0], cells[2]).sums
+        self.uniform = RatioSums.zero(cells[0], cells[2]).sums
 
-    def sums(self, parts: Parts, half: Ints, starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
-        """What `Parts.sums` gives for these sentences."""
+    def sums(
+        self, parts: BatchRatios, half: Ints, starts: Sequence[int] = ()
+    ) -> tuple[Floats, Floats]:
+        """What `BatchRatios.sums` gives for these sentences."""
         if self.where is None:
             return parts.sums(half, starts)
         return parts.of_some(self.where).sums(half[self.where], starts)
 
-    def group(self) -> Group:
+    def group(self) -> GroupSums:
         """What survives, halves added up."""
         found = (self.heads, self.layers, self.uniform)
-        kept = (Ratios(sums.sum(1, keepdims=True)) for sums in found)
-        return Group(self.column, self.value, len(self.where or ()), *kept)
+        kept = (RatioSums(sums.sum(1, keepdims=True)) for sums in found)
+        return GroupSums(self.column, self.value, len(self.where or ()), *kept)
 
 
-class LayerTable:
+class HeadAccumulator:
     """The measures of one stack over one batch, filled layer by layer."""
 
     def __init__(
         self,
-        stack: Stack,
+        stack: AttentionStack,
         metrics: tuple[AttentionMetric, ...],
         batch: Batch,
         facets: Facets,
-        buckets: BucketTable | None = None,
+        buckets: BucketAccumulator | None = None,
     ) -> None:
         self._stack, self._batch, self._facets = stack, batch, facets
         self._buckets = buckets
@@ -223,13 +225,13 @@ class LayerTable:
         cells = (stack.n_layers, stack.n_heads)
         self._strongest = np.full((len(batch.items), *cells), -np.inf)
         self._massive = np.full((len(batch.items), *cells), -np.inf)
-        self._waiting: dict[int, _Layers] = {}
+        self._waiting: dict[int, _PendingLayers] = {}
         asks = any(metric.id in WORD_METRICS for metric in self._metrics)
-        self._strongest_words = RelationHitsTable(stack, batch) if asks else None
-        self._corners = PositionTable(stack, batch)
+        self._strongest_words = RelationHitsAccumulator(stack, batch) if asks else None
+        self._corners = PositionAccumulator(stack, batch)
         self._selections = [
-            _Selection(stack, len(self.columns)),
-            *(_Selection(stack, len(self.columns), *group) for group in self._groups()),
+            _SentenceSubset(stack, len(self.columns)),
+            *(_SentenceSubset(stack, len(self.columns), *group) for group in self._groups()),
         ]
         self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
         self._places = headlines(self._metrics, self.columns, stack) if facets.paired else ()
@@ -244,7 +246,7 @@ class LayerTable:
     def _of(self, column: str) -> list[str]:
         return [value_of(item.sentence, column) for item in self._batch.items]
 
-    def add(self, layer: int, attention: attention_hook.Attention, scopes: Scopes) -> None:
+    def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
         """Take in one layer; measure when enough have come together."""
         self._corners.add(layer, attention.weights)
         found = scopes.get(self._stack.name, attention)
@@ -252,39 +254,39 @@ class LayerTable:
             self._waiting[id(found)] = self._begun(found)
         layers = self._waiting[id(found)]
         kept = replace(attention, module=None, query=None, key=None, output=None)
-        layers.take(layer, Maps(found[View.NOSINK], kept))
+        layers.take(layer, AttentionMaps(found[SinkView.NOSINK], kept))
         if layers.full:
             self._measure(layers)
 
-    def _begun(self, scopes: Mapping[View, Scope]) -> _Layers:
+    def _begun(self, scopes: Mapping[SinkView, ViewMask]) -> _PendingLayers:
         """A mask's layers, none yet."""
-        frame, scope = scopes[View.RAW].frame, scopes[View.NOSINK]
+        frame, scope = scopes[SinkView.RAW].frame, scopes[SinkView.NOSINK]
         asked = () if self._stack.crosses else self._metrics
         pairs = tuple(frame.once(metric.pairs) for metric in asked if metric.pairs is not None)
-        return _Layers(scopes, pairs, [Maps(scope, uniform(scopes))])
+        return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform(scopes))])
 
-    def _measure(self, waiting: _Layers) -> None:
+    def _measure(self, waiting: _PendingLayers) -> None:
         """All metrics in all their views, for the layers that wait."""
         if not waiting.layers:
             return
-        maps = Gathered(waiting.scopes[View.NOSINK], waiting.maps, waiting.pairs)
+        maps = ConcatenatedMaps(waiting.scopes[SinkView.NOSINK], waiting.maps, waiting.pairs)
         views = layer_attentions(waiting.scopes, maps)
-        best = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
-        queries = views[View.NOSINK].frame.n_queries.double().cpu().numpy()
-        mass = divide(views[View.NOSINK].total.double().cpu().numpy(), queries)
+        best = views[SinkView.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        queries = views[SinkView.NOSINK].frame.n_queries.double().cpu().numpy()
+        mass = divide(views[SinkView.NOSINK].total.double().cpu().numpy(), queries)
         for layer, heads in waiting.layers.items():
             here = (slice(None), layer, slice(heads.stop - heads.start))
             self._strongest[here] = best[:, heads]
             self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
         if self._metrics:
             if self._strongest_words is not None:
-                self._strongest_words.add(waiting.layers, views[View.NOSINK])
+                self._strongest_words.add(waiting.layers, views[SinkView.NOSINK])
             ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
-            self._add_up(waiting, Parts.of(ratios, self._n_labels, waiting.n_heads))
+            self._add_up(waiting, BatchRatios.of(ratios, self._n_labels, waiting.n_heads))
         waiting.layers.clear()
         waiting.maps.clear()
 
-    def _add_up(self, waiting: _Layers, parts: Parts) -> None:
+    def _add_up(self, waiting: _PendingLayers, parts: BatchRatios) -> None:
         """Sums of every selection, and the values of members of pairs."""
         first = not waiting.uniform
         starts = [heads.start for heads in waiting.layers.values()]
@@ -307,20 +309,22 @@ class LayerTable:
             for layer, heads in waiting.layers.items():
                 self._values[:, layer, : heads.stop - heads.start] = values[:, heads]
 
-    def _chances(self, scopes: Mapping[View, Scope]) -> Parts | None:
+    def _chances(self, scopes: Mapping[SinkView, ViewMask]) -> BatchRatios | None:
         """What metrics compute for the control in their own way."""
         asked = [(m.chance, view) for m in self._metrics for view in m.views]
         ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
         if not ratios:
             return None
-        return Parts.of(ratios, np.array(self._n_labels)[self._own].tolist(), 1)
+        return BatchRatios.of(ratios, np.array(self._n_labels)[self._own].tolist(), 1)
 
     @property
     def _own(self) -> NDArray[np.bool_]:
         """The measures that do so."""
         return np.array([m.chance is not None for m in self._metrics for _ in m.views])
 
-    def _with_chance(self, sums: Floats, own: Parts | None, selection: _Selection) -> Floats:
+    def _with_chance(
+        self, sums: Floats, own: BatchRatios | None, selection: _SentenceSubset
+    ) -> Floats:
         """The control's sums, with those of metrics that have their own way."""
         if own is not None:
             _, found = selection.sums(own, self._batch.half)
@@ -336,13 +340,13 @@ class LayerTable:
         return HeadSums(
             table=HeadTable(
                 tuple(self.columns),
-                Ratios(every.heads),
-                Ratios(every.layers),
-                Ratios(every.uniform),
+                RatioSums(every.heads),
+                RatioSums(every.layers),
+                RatioSums(every.uniform),
             ),
             strongest=TopK.of(exemplars, scores, batch.index, batch.content_hash),
-            sample=Reservoir.of(
-                MEDIANS, batch.content_hash, batch.index, scores.astype(np.float32)
+            sample=HashSample.of(
+                RANKING_SAMPLE, batch.content_hash, batch.index, scores.astype(np.float32)
             ),
             strongest_words=self._strongest_words.sums()
             if self._strongest_words is not None
@@ -353,10 +357,10 @@ class LayerTable:
             massive=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
         )
 
-    def _kept(self) -> Members:
+    def _kept(self) -> PairMembers:
         """The members of pairs in this batch."""
         pairs, names = self._of(PAIR), self._facets.members
-        return Members(
+        return PairMembers(
             MOST_PAIRS,
             self._places,
             np.array([pair_key(pairs[member]) for member in self._members], np.uint64),
@@ -366,9 +370,9 @@ class LayerTable:
         ).smallest()
 
 
-def uniform(scopes: Mapping[View, Scope]) -> attention_hook.Attention:
+def uniform(scopes: Mapping[SinkView, ViewMask]) -> attention_hook.AttentionCall:
     """Attention that gives every key a query may see the same weight, for one head."""
-    frame = scopes[View.RAW].frame
+    frame = scopes[SinkView.RAW].frame
     seen = frame.seen.to(frame.dtype)
     weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(1)
-    return attention_hook.Attention(None, None, None, None, None, weights, None)
+    return attention_hook.AttentionCall(None, None, None, None, None, weights, None)

@@ -20,13 +20,13 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.architecture import Architecture, AttentionPlace, examine
 from headbook.model.forward import check_shape, forward, inputs, returned
 from headbook.model.load import Model
 from headbook.model.probe import first, own_code
 from headbook.schema import Side
 from headbook.text.batch import Batch
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 PROCESSOR = torch.device("cpu")
 # Largest difference of last states that rounding explains, relative to their length. Sums are taken
@@ -35,7 +35,7 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
 COARSE_TOLERANCE = 0.1  # half precision
 
 
-def check_accelerator(model: Model, items: Sequence[Encoded]) -> None:
+def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
     """Stop if the model gives other states on its device than on the processor.
 
     A model whose weights are loaded layer by layer (``--offload``) is not checked: it has no copy.
@@ -68,7 +68,7 @@ def on_processor(model: Model) -> Model:
     return replace(model, network=network, device=PROCESSOR)
 
 
-def _states(model: Model, items: Sequence[Encoded]) -> Iterator[torch.Tensor]:
+def _states(model: Model, items: Sequence[TokenizedSentence]) -> Iterator[torch.Tensor]:
     """Yield the last states of each text: alone, then in one padded batch, without padding."""
     groups = [[item] for item in items] + [[*items]]
     for group in groups:
@@ -83,11 +83,13 @@ def _states(model: Model, items: Sequence[Encoded]) -> Iterator[torch.Tensor]:
 CLOSE = 1e-4  # of weights, in float32 and float64; many models take their softmax in float32
 COARSE = 0.05  # half precision
 
-Weights = dict[Call, torch.Tensor]
-Seen = dict[Call, attention_hook.Attention]
+Weights = dict[AttentionPlace, torch.Tensor]
+Seen = dict[AttentionPlace, attention_hook.AttentionCall]
 
 
-def settle(model: Model, architecture: Architecture, items: Sequence[Encoded]) -> Architecture:
+def settle(
+    model: Model, architecture: Architecture, items: Sequence[TokenizedSentence]
+) -> Architecture:
     """The architecture with the way of reading that gives the model's own attention.
 
     Args:
@@ -131,7 +133,7 @@ def tolerance(model: Model) -> float:
 
 def apart(
     architecture: Architecture, batch: Batch, seen: Seen, alone: Sequence[Seen]
-) -> Iterator[tuple[Call, float]]:
+) -> Iterator[tuple[AttentionPlace, float]]:
     """Largest difference of the weights of a batch from those of its texts alone, by place.
 
     Args:
@@ -153,9 +155,9 @@ def apart(
 
 def read(
     model: Model, architecture: Architecture, batch: Batch
-) -> dict[Call, attention_hook.Attention]:
+) -> dict[AttentionPlace, attention_hook.AttentionCall]:
     """All attention of a batch, as a run reads it."""
-    attentions: dict[Call, attention_hook.Attention] = {}
+    attentions: dict[AttentionPlace, attention_hook.AttentionCall] = {}
     forward(model, architecture, batch, attentions.__setitem__)
     return attentions
 
@@ -243,7 +245,7 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
     return found
 
 
-def applied(attention: attention_hook.Attention) -> torch.Tensor | None:
+def applied(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
     """Weights times values; None where values are out of reach, or are not mixed key by key.
 
     *Shape:* that of the output.
@@ -256,7 +258,7 @@ def applied(attention: attention_hook.Attention) -> torch.Tensor | None:
     return mixed if mixed.shape == output.shape else None
 
 
-def _message(model: Model, call: Call, what: str) -> str:
+def _message(model: Model, call: AttentionPlace, what: str) -> str:
     return (
         f"model '{model.name}': the weights of attention that '{model.config.model_type}' gives in "
         f"{_place(call)} {what}; expected the shares of each query's attention, so Headbook cannot "
@@ -265,7 +267,10 @@ def _message(model: Model, call: Call, what: str) -> str:
 
 
 def _apart(
-    model: Model, architecture: Architecture, items: Sequence[Encoded], alone: Sequence[Seen]
+    model: Model,
+    architecture: Architecture,
+    items: Sequence[TokenizedSentence],
+    alone: Sequence[Seen],
 ) -> str:
     """Where weights in one batch are not those of each text alone; empty where they are."""
     batch = Batch.of(items, model.device)
@@ -281,7 +286,7 @@ def _apart(
     return ""
 
 
-def _place(call: Call) -> str:
+def _place(call: AttentionPlace) -> str:
     return f"stack {call.stack}, layer {call.layer}"
 
 

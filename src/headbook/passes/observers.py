@@ -7,18 +7,18 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from headbook.attention.views import Scopes
+from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.forward import OnState, forward, tapped
 from headbook.model.load import Model
-from headbook.schema import State
+from headbook.schema import ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import SentenceData
 from headbook.text.batch import Batch
 
 # Gets a call, what was seen of it, and the scopes of the batch, which all who watch share.
-Attend = Callable[[Call, attention_hook.Attention, Scopes], None]
+Attend = Callable[[AttentionPlace, attention_hook.AttentionCall, ViewMasks], None]
 
 
 class PassResults(NamedTuple):
@@ -40,7 +40,7 @@ class PassResults(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Watch:
+class BatchObserver:
     """What one measure does while the model runs over a batch.
 
     Attributes:
@@ -55,27 +55,27 @@ class Watch:
     within: AbstractContextManager[object] | None = None
 
 
-class Watcher(Protocol):
+class PassObserver(Protocol):
     """Somebody who watches passes over batches."""
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """Begin with a batch; None where nothing in it is wanted."""
 
 
 def look(
-    model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[Watcher]
+    model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[PassObserver]
 ) -> PassResults:
     """Run the model over a batch once, for all of them."""
     watches = [watch for watcher in watchers if (watch := watcher.watch(batch)) is not None]
     attending = [watch.attend for watch in watches if watch.attend is not None]
     seeing = [watch.see for watch in watches if watch.see is not None]
-    scopes = Scopes(batch, architecture.stacks)
+    scopes = ViewMasks(batch, architecture.stacks)
 
-    def on_attention(place: Call, attention: attention_hook.Attention) -> None:
+    def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
         for attend in attending:
             attend(place, attention, scopes)
 
-    def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+    def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         for see in seeing:
             see(stack, layer, state, vectors)
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, Reservoir
+from headbook.analysis.accumulators import SELECTION, HashSample
 from headbook.analysis.arrays import Ints
-from headbook.attention.maps import Maps
-from headbook.attention.masks import Scope
+from headbook.attention.maps import AttentionMaps
+from headbook.attention.masks import ViewMask
 from headbook.attention.surface_rules import (
     NO_CELL,
     linked_cells,
@@ -23,20 +23,20 @@ from headbook.attention.surface_rules import (
     pairs_by_surface,
     pairs_in_cells,
 )
-from headbook.attention.views import LayerAttention, Scopes, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
 from headbook.metrics.base import SampledMetric
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
-from headbook.model.load import Model, Names
+from headbook.model.architecture import Architecture, AttentionPlace
+from headbook.model.load import Model, TokenStrings
 from headbook.passes.head_sums import uniform
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Stack, View
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, SampleColumn, SampleSums
 from headbook.study.sampled_metrics import ABOUT, UNIFORM
 from headbook.study.token_sums import ANY, DISTINCT, NO_TEXT, Affinities
 from headbook.study.word_samples import PairCells
 from headbook.text.batch import Batch, content_hash
-from headbook.text.tokens import Encoded, Tokens
+from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
 MOST_BYTES = 8_000_000  # of the sums of a stack
@@ -46,7 +46,7 @@ KEYS = 1 << 31  # beyond every vocabulary
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
+class TrackedTokens:
     """What is summed in one stack.
 
     Attributes:
@@ -68,7 +68,7 @@ class Items:
         return np.where(there, found, -1)
 
 
-def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
+def items_of(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -> TrackedTokens:
     """Tokens and pairs of tokens of a sample; those of most sentences where not all have room.
 
     Only of the sentences with the smallest hashes, where these have too many pairs of positions.
@@ -87,7 +87,7 @@ def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
     while (number >= floor).sum() > room:
         floor += 1
     kept = found[number >= floor]
-    return Items(kept // KEYS + ANY, kept % KEYS + ANY, floor, frozenset(chosen))
+    return TrackedTokens(kept // KEYS + ANY, kept % KEYS + ANY, floor, frozenset(chosen))
 
 
 def _code(query: "Ints | int", key: "Ints | int") -> Ints:
@@ -95,7 +95,7 @@ def _code(query: "Ints | int", key: "Ints | int") -> Ints:
     return np.asarray((query - ANY) * KEYS + key - ANY)
 
 
-def _occurring(stack: Stack, queries: Tokens, keys: Tokens) -> Ints:
+def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedText) -> Ints:
     """A sentence's items off the sink, by their codes."""
     here, there = (~tokens.special.astype(bool) for tokens in (queries, keys))
     if stack.causal:
@@ -164,7 +164,7 @@ class _Groups:
             into[number].index_add_(1, self.item, part)
 
 
-class AffinityTable:
+class AffinityAccumulator:
     """The sums of one stack over one batch, filled layer by layer.
 
     Args:
@@ -172,7 +172,9 @@ class AffinityTable:
         names: how vocabulary entries are printed.
     """
 
-    def __init__(self, stack: Stack, batch: Batch, items: Items, names: Names) -> None:
+    def __init__(
+        self, stack: AttentionStack, batch: Batch, items: TrackedTokens, names: TokenStrings
+    ) -> None:
         self._stack, self._batch, self._items, self._names = stack, batch, items, names
         self._looked = np.array([index in items.sentences for index in batch.index.tolist()])
         size, device = len(items.query), batch.texts[stack.keys].ids.device
@@ -183,7 +185,7 @@ class AffinityTable:
         self._texts = np.full((DISTINCT, stack.n_layers, size), NO_TEXT)
         self._made: dict[int, tuple[tuple[_Groups, _Groups, _Groups], NDArray[np.uint64]]] = {}
 
-    def add(self, layer: int, weights: torch.Tensor, scope: Scope) -> None:
+    def add(self, layer: int, weights: torch.Tensor, scope: ViewMask) -> None:
         """Take in one layer, weights as the model computed them: ``(sentence, head, query, key)``.
 
         Args:
@@ -233,7 +235,7 @@ class AffinityTable:
         for group, part in zip(groups, (weights.sum(-1), weights.sum(-2), weights), strict=True):
             group.add(part, into)
 
-    def _groups(self, scope: Scope) -> tuple[_Groups, _Groups, _Groups]:
+    def _groups(self, scope: ViewMask) -> tuple[_Groups, _Groups, _Groups]:
         """Those of queries, of keys and of pairs."""
         looked = torch.as_tensor(self._looked, device=scope.visible.device)
         visible = scope.visible & looked[:, None, None]
@@ -269,7 +271,7 @@ Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Sampler:
+class SampleStatistics:
     """Takes statistics of batches; what to measure is fixed for a run.
 
     Attributes:
@@ -281,23 +283,27 @@ class Sampler:
     architecture: Architecture
     metrics: tuple[SampledMetric, ...]
     size: int
-    items: Mapping[str, Items] = field(default_factory=dict)
+    items: Mapping[str, TrackedTokens] = field(default_factory=dict)
 
-    def watch(self, batch: Batch) -> Watch:
+    def watch(self, batch: Batch) -> BatchObserver:
         """The statistics of one batch."""
         stacks = {
             name: _Statistics(stack, self.metrics, batch)
             for name, stack in self.architecture.stacks.items()
         }
         affinities = {
-            name: AffinityTable(self.architecture.stacks[name], batch, items, self.model.names)
+            name: AffinityAccumulator(
+                self.architecture.stacks[name], batch, items, self.model.names
+            )
             for name, items in self.items.items()
         }
 
-        def attend(place: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+        def attend(
+            place: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+        ) -> None:
             stacks[place.stack].add(place.layer, attention, scopes)
             if place.stack in affinities:
-                scope = scopes.get(place.stack, attention)[View.NOSINK]
+                scope = scopes.get(place.stack, attention)[SinkView.NOSINK]
                 affinities[place.stack].add(place.layer, attention.weights, scope)
 
         def found() -> PassResults:
@@ -307,7 +313,7 @@ class Sampler:
                     sampled={
                         name: SampleSums(
                             tuple(table.columns),
-                            Reservoir.of(self.size, batch.content_hash, batch.index, table.whole),
+                            HashSample.of(self.size, batch.content_hash, batch.index, table.whole),
                             table.cells(self.size),
                         )
                         for name, table in stacks.items()
@@ -316,7 +322,7 @@ class Sampler:
                 )
             )
 
-        return Watch(found, attend)
+        return BatchObserver(found, attend)
 
 
 class _Cells(NamedTuple):
@@ -330,7 +336,9 @@ class _Cells(NamedTuple):
 class _Statistics:
     """The statistics of one stack over one batch, filled layer by layer."""
 
-    def __init__(self, stack: Stack, metrics: Sequence[SampledMetric], batch: Batch) -> None:
+    def __init__(
+        self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch
+    ) -> None:
         self._stack, self._batch, self._sentences = stack, batch, len(batch.items)
         self._asked = [(m, view) for m in metrics if m.applies(stack) for view in m.views]
         self._even: dict[int, list[Floats]] = {}
@@ -339,7 +347,7 @@ class _Statistics:
         self._even_mass: dict[int, Floats] = {}
         self.columns: list[SampleColumn] = []
 
-    def add(self, layer: int, attention: attention_hook.Attention, scopes: Scopes) -> None:
+    def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
         """Measure one layer."""
         if not self._asked:
             return
@@ -347,14 +355,14 @@ class _Statistics:
         views = scopes.views(self._stack.name, attention)
         heads = self._measure(views)
         if id(found) not in self._even:
-            maps = Maps(found[View.NOSINK], uniform(found))
+            maps = AttentionMaps(found[SinkView.NOSINK], uniform(found))
             even_views = layer_attentions(found, maps)
             self._even[id(found)] = self._measure(even_views)
             if self._asks_cells:
-                even_mass = mass_by_cell(even_views[View.NOSINK], self._choice(found))
+                even_mass = mass_by_cell(even_views[SinkView.NOSINK], self._choice(found))
                 self._even_mass[id(found)] = even_mass
         if self._asks_cells:
-            self._cells[layer] = self._cells_of(found, views[View.NOSINK])
+            self._cells[layer] = self._cells_of(found, views[SinkView.NOSINK])
         about, even = self._about(found), self._even[id(found)]
         tables = [self._table(*parts) for parts in zip(heads, even, about, strict=True)]
         self.columns = [
@@ -367,14 +375,14 @@ class _Statistics:
     def _asks_cells(self) -> bool:
         return any(metric.expected_at is not None for metric, _ in self._asked)
 
-    def _choice(self, scopes: Mapping[View, Scope]) -> NDArray[np.bool_]:
+    def _choice(self, scopes: Mapping[SinkView, ViewMask]) -> NDArray[np.bool_]:
         """Return the sentences from which attention by surface is estimated."""
-        counted = scopes[View.NOSINK].once(pairs_by_surface).counted.cpu().numpy()
-        chosen: NDArray[np.bool_] = (self._batch.half == CHOICE) & counted
+        counted = scopes[SinkView.NOSINK].once(pairs_by_surface).counted.cpu().numpy()
+        chosen: NDArray[np.bool_] = (self._batch.half == SELECTION) & counted
         return chosen
 
-    def _cells_of(self, scopes: Mapping[View, Scope], view: LayerAttention) -> "_Cells":
-        choice, scope = self._choice(scopes), scopes[View.NOSINK]
+    def _cells_of(self, scopes: Mapping[SinkView, ViewMask], view: LayerAttention) -> "_Cells":
+        choice, scope = self._choice(scopes), scopes[SinkView.NOSINK]
         mass = np.zeros((self._stack.n_heads + 1, self._even_mass[id(scopes)].shape[1]))
         own = mass_by_cell(view, choice)
         mass[: len(own)], mass[-1] = own, self._even_mass[id(scopes)][0]
@@ -395,7 +403,7 @@ class _Statistics:
         mass, pairs, links = (np.stack(parts) for parts in zip(*layers, strict=True))
         batch = self._batch
         links = np.moveaxis(links, 0, 1)
-        return PairCells(mass, pairs, Reservoir.of(size, batch.content_hash, batch.index, links))
+        return PairCells(mass, pairs, HashSample.of(size, batch.content_hash, batch.index, links))
 
     @property
     def whole(self) -> Floats:
@@ -403,10 +411,10 @@ class _Statistics:
         empty = np.zeros_like(next(iter(self._filled.values())))
         return np.stack([self._filled.get(i, empty) for i in range(self._stack.n_layers)], 1)
 
-    def _measure(self, views: Mapping[View, LayerAttention]) -> list[Floats]:
+    def _measure(self, views: Mapping[SinkView, LayerAttention]) -> list[Floats]:
         return [metric.measure(views[view]).cpu().numpy() for metric, view in self._asked]
 
-    def _about(self, scopes: Mapping[View, Scope]) -> list[Floats]:
+    def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
         """What there is to say of the sentences. *Shape:* ``(sentence, statistic)`` each."""
         return [
             np.zeros((self._sentences, 0))

@@ -12,21 +12,21 @@ import torch
 
 from headbook.attention.flow import blocks, split
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
+from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.block_match import first_states
 from headbook.model.devices import parameter
 from headbook.model.embedding import Embedding
 from headbook.model.forward import forward, tapped
 from headbook.model.load import Model
-from headbook.model.logit_lens import Lens, NoLens
-from headbook.model.vocabulary import Vocabulary
+from headbook.model.logit_lens import LogitLens, NoLogitLens
+from headbook.model.vocabulary import VocabularyEmbeddings
 from headbook.passes.model_checks import applied, difference, eager, own
-from headbook.schema import Side, State
+from headbook.schema import ResidualPoint, Side
 from headbook.study.manifest import Check, Rounding
 from headbook.text.batch import Batch
 
 
-def learned_share(attention: attention_hook.Attention) -> torch.Tensor:
+def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
     """What the softmax gives to its learned sink, from its logit where the module has one.
 
     A weight is exp(score) over the sum of all exponentials: the row's strongest key tells that sum.
@@ -71,7 +71,9 @@ def largest(errors: Iterable[float]) -> float:
 
 
 def rows(
-    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+    architecture: Architecture,
+    batch: Batch,
+    attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
     """What a query gives is all that there is, the share of a learned sink included."""
     for name, stack in architecture.stacks.items():
@@ -89,7 +91,9 @@ def rows(
 
 
 def nothing_lost(
-    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+    architecture: Architecture,
+    batch: Batch,
+    attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
     """What rows lack goes to a sink that brings nothing."""
     for name, stack in architecture.stacks.items():
@@ -111,7 +115,7 @@ def as_returned(
     model: Model,
     architecture: Architecture,
     batch: Batch,
-    attention: Mapping[Call, attention_hook.Attention],
+    attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
     """What was read in a batch against what the model returns for some of its texts alone."""
     few = range(min(ALONE, len(batch.items)))
@@ -129,7 +133,9 @@ def as_returned(
 
 
 def triangles(
-    architecture: Architecture, batch: Batch, attention: Mapping[Call, attention_hook.Attention]
+    architecture: Architecture,
+    batch: Batch,
+    attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
     """In causal stacks nothing goes to what comes later."""
     for name, stack in architecture.stacks.items():
@@ -154,9 +160,9 @@ def roundings(
         return ()
     found: dict[tuple[str, str], Rounding] = {}
 
-    def on_state(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
+    def on_state(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         side = architecture.stacks[stack].queries
-        if side in coarse and state is not State.INPUT:
+        if side in coarse and state is not ResidualPoint.INPUT:
             for rounding in _compared(coarse[side], vectors, batch, side):
                 place = rounding.side, rounding.space
                 found[place] = found[place] + rounding if place in found else rounding
@@ -167,7 +173,7 @@ def roundings(
 
 
 def _compared(
-    vocabulary: Vocabulary, vectors: torch.Tensor, batch: Batch, side: Side
+    vocabulary: VocabularyEmbeddings, vectors: torch.Tensor, batch: Batch, side: Side
 ) -> Iterator[Rounding]:
     """One state of all tokens, ``(sentence, token, width)``, in every space."""
     texts = batch.texts[side]
@@ -196,15 +202,15 @@ def self_checks(
     architecture: Architecture,
     batch: Batch,
     embeddings: Mapping[Side, Embedding],
-    lens: Lens | NoLens,
+    lens: LogitLens | NoLogitLens,
 ) -> tuple[Check, ...]:
     """Run every check that applies to a model, on one batch."""
     tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
-    attention: dict[Call, attention_hook.Attention] = {}
+    attention: dict[AttentionPlace, attention_hook.AttentionCall] = {}
     entered: dict[str, torch.Tensor] = {}
 
-    def enter(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
-        if state is State.INPUT:
+    def enter(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+        if state is ResidualPoint.INPUT:
             entered[stack] = vectors
 
     with _Record(architecture) as record, tapped(model, architecture, enter):
@@ -299,11 +305,13 @@ def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
         yield name, stack, largest(error)
 
 
-def _blocks(record: _Record, attention: Mapping[Call, attention_hook.Attention]) -> Found:
+def _blocks(
+    record: _Record, attention: Mapping[AttentionPlace, attention_hook.AttentionCall]
+) -> Found:
     """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), projection in record.projections.items():
-        call = attention[Call(stack, layer)]
+        call = attention[AttentionPlace(stack, layer)]
         assert call.output is not None
         output = call.gated(call.output)
         slices = projection.slices(output.shape[-1])
@@ -333,12 +341,14 @@ def _mids(record: _Record) -> Found:
 
 
 def _parts(
-    record: _Record, attention: Mapping[Call, attention_hook.Attention], architecture: Architecture
+    record: _Record,
+    attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
+    architecture: Architecture,
 ) -> Found:
     """What tokens bring and what they keep add up to the state after attention, norm included."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), block in blocks(architecture).items():
-        site, call = record.sites[stack, layer], attention[Call(stack, layer)]
+        site, call = record.sites[stack, layer], attention[AttentionPlace(stack, layer)]
         state = record.mid(stack, layer)
         if site.closed and site.after is not None:
             state = record.of(stack, layer, site.after)[1].reshape(state.shape)
@@ -363,9 +373,9 @@ def _starts(
             yield "original encoding of a token = what enters layer 0", name, error
 
 
-def _lens(lens: Lens | NoLens, batch: Batch) -> Found:
+def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Found:
     """The last layer's output through norm and head gives what the model itself says."""
-    if isinstance(lens, Lens):
+    if isinstance(lens, LogitLens):
         one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
         states, own = lens.final(one)[0], lens.model_logits(one)[0]
         error = relative(lens.logits(states), own)

@@ -17,18 +17,18 @@ from torch.overrides import TorchFunctionMode
 
 from headbook.analysis.arrays import Floats
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.attention.masks import Frame
-from headbook.attention.views import Scopes
+from headbook.attention.masks import BatchMask
+from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, Call
-from headbook.model.attention_hook import Attention
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Stack, View
-from headbook.study.exemplars import Choice
-from headbook.study.manifest import Gap, Lack
+from headbook.model.architecture import Architecture, AttentionPlace
+from headbook.model.attention_hook import AttentionCall
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, SinkView
+from headbook.study.exemplars import ExemplarChoice
+from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
     MAX_QUERY_KEY_BYTES,
-    MOST_BYTES,
+    MAX_SAMPLE_BYTES,
     SENTENCES,
     Exemplar,
     MappedSentence,
@@ -44,7 +44,7 @@ from headbook.study.sentence_data import (
     to_steps,
 )
 from headbook.text.batch import Batch, text_hash
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 HALF = 2  # bytes of a weight
 
@@ -57,13 +57,15 @@ class MapSampler:
             there is room for.
     """
 
-    def __init__(self, stacks: Mapping[str, Stack], items: Iterable[Encoded]) -> None:
+    def __init__(
+        self, stacks: Mapping[str, AttentionStack], items: Iterable[TokenizedSentence]
+    ) -> None:
         self._stacks = stacks
         by_key = {text_hash(item.texts): item for item in items}
         self._keys: dict[int, int] = {}  # by index
         self._maps: dict[tuple[int, str], NDArray[np.float16]] = {}
-        self._items: dict[int, Encoded] = {}
-        room = MOST_BYTES
+        self._items: dict[int, TokenizedSentence] = {}
+        room = MAX_SAMPLE_BYTES
         for key in sorted(by_key)[:SENTENCES]:
             item = by_key[key]
             room -= sum(HALF * int(np.prod(self._shape(s, item))) for s in stacks.values())
@@ -76,14 +78,16 @@ class MapSampler:
         """Places of the chosen sentences in the input."""
         return frozenset(self._keys)
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """Keep what a batch has of them."""
         rows = {
             row: item for row, item in enumerate(batch.items) if item.sentence.index in self._keys
         }
         self._items.update({item.sentence.index: item for item in rows.values()})
 
-        def attend(place: Call, attention: attention_hook.Attention, _: Scopes) -> None:
+        def attend(
+            place: AttentionPlace, attention: attention_hook.AttentionCall, _: ViewMasks
+        ) -> None:
             stack = self._stacks[place.stack]
             weights = attention.weights.float().cpu().numpy()
             for row, item in rows.items():
@@ -93,7 +97,7 @@ class MapSampler:
                 room = self._maps.setdefault(name, np.zeros(shape, np.float16))
                 room[place.layer, : len(part)] = part
 
-        return Watch(PassResults, attend) if rows else None
+        return BatchObserver(PassResults, attend) if rows else None
 
     def sample(self) -> MapSample:
         """What was kept."""
@@ -110,7 +114,7 @@ class MapSampler:
         )
 
     @staticmethod
-    def _shape(stack: Stack, item: Encoded) -> tuple[int, int, int, int]:
+    def _shape(stack: AttentionStack, item: TokenizedSentence) -> tuple[int, int, int, int]:
         queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
         return stack.n_layers, stack.n_heads, len(queries), len(keys)
 
@@ -138,16 +142,16 @@ class SoftmaxInput(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def fits(stack: Stack, n_queries: int, n_keys: int) -> bool:
+def fits(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
     """Whether the queries and keys of a sentence may be kept."""
     return size(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
 
 
 def layer_queries_and_keys(
-    place: Call,
-    attention: Attention,
+    place: AttentionPlace,
+    attention: AttentionCall,
     given: torch.Tensor | None,
-    frame: Frame,
+    frame: BatchMask,
     batch: Batch,
     *,
     wanted: Collection[int],
@@ -178,7 +182,7 @@ def layer_queries_and_keys(
             yield (place.stack, index, place.layer), queries_and_keys
 
 
-def _lengths(stack: Stack, item: Encoded) -> tuple[int, int]:
+def _lengths(stack: AttentionStack, item: TokenizedSentence) -> tuple[int, int]:
     return len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
 
 
@@ -212,22 +216,22 @@ def _traced(
 
 def untraced(
     architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
-) -> Iterator[Gap]:
+) -> Iterator[NotAvailable]:
     """The stacks whose weights do not follow from queries and keys, though they are known."""
     kept = {place[:2] for place in sentence_data.queries_and_keys}
     asked = [sentence_data.sentences[index] for index in sorted(wanted)]
     for name, stack in architecture.stacks.items() if architecture.hooked else ():
         sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
         if any(fits(stack, *n) and (name, index) not in kept for index, n in sizes.items()):
-            yield Gap(
+            yield NotAvailable(
                 "how weights come about", name,
                 f"weights computed again from queries and keys differ by more than {TOLERANCE:g}: "
                 "numbers are coarser than float32, or the softmax holds more than the keys",
-                Lack.WEIGHTS,
+                MissingPart.WEIGHTS,
             )  # fmt: skip
 
 
-def _sizes(stack: Stack, sentence: StoredSentence) -> tuple[int, int]:
+def _sizes(stack: AttentionStack, sentence: StoredSentence) -> tuple[int, int]:
     return len(sentence.texts[stack.queries].pieces), len(sentence.texts[stack.keys].pieces)
 
 
@@ -250,31 +254,31 @@ class SentencePass:
         architecture: Architecture,
         paged: Collection[int],
         listed: Collection[int],
-        choices: Iterable[Choice],
+        choices: Iterable[ExemplarChoice],
         *,
         alike: bool = False,
         traced: Collection[int] = (),
     ) -> None:
         self.architecture, self._paged, self.listed = architecture, paged, listed
         self.alike, self.traced = alike, traced
-        self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
+        self._choices: dict[tuple[str, int, int], list[ExemplarChoice]] = defaultdict(list)
         for choice in choices:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """What pages show of a batch's attention."""
         items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
         if not items:
             return None
-        seen = _Seen(self, batch, items)
-        return Watch(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
+        seen = _SentenceMaps(self, batch, items)
+        return BatchObserver(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
 
-    def kept(self, place: Call, index: int) -> Sequence[Choice]:
+    def kept(self, place: AttentionPlace, index: int) -> Sequence[ExemplarChoice]:
         """The exemplars that heads of one layer have in a sentence."""
         return self._choices.get((place.stack, place.layer, index), ())
 
 
-class _Seen:
+class _SentenceMaps:
     """What pages show of one batch, filled layer by layer.
 
     Attributes:
@@ -283,7 +287,7 @@ class _Seen:
     """
 
     def __init__(
-        self, sentence_pass: SentencePass, batch: Batch, items: Mapping[int, Encoded]
+        self, sentence_pass: SentencePass, batch: Batch, items: Mapping[int, TokenizedSentence]
     ) -> None:
         self._sentence_pass, self._batch, self._items = sentence_pass, batch, items
         self._stacks = sentence_pass.architecture.stacks
@@ -295,17 +299,19 @@ class _Seen:
         self.traced = any(item.sentence.index in sentence_pass.traced for item in items.values())
         self.softmax = SoftmaxInput()
 
-    def attend(self, place: Call, attention: attention_hook.Attention, scopes: Scopes) -> None:
+    def attend(
+        self, place: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+    ) -> None:
         """Take in one layer."""
         stack = self._stacks[place.stack]
         views = scopes.views(place.stack, attention)
         if self.traced:
-            given, frame = self.softmax.last, views[View.RAW].frame
+            given, frame = self.softmax.last, views[SinkView.RAW].frame
             wanted = self._sentence_pass.traced
             self._queries_and_keys.update(
                 layer_queries_and_keys(place, attention, given, frame, self._batch, wanted=wanted)
             )
-        outputs = HeadOutputs(views[View.RAW])
+        outputs = HeadOutputs(views[SinkView.RAW])
         if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
             self._mark_ends(place, outputs)
         steps = to_steps(attention.weights.float().cpu().numpy())
@@ -313,13 +319,13 @@ class _Seen:
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
             cells = steps[row, :, :n_queries, :n_keys]
             # Behind a gate there is no one length for all queries.
-            norms = views[View.RAW].maps.value_norms if attention.factor is None else None
+            norms = views[SinkView.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
             self._keep_maps(place, item.sentence.index, cells, lengths)
             self._keep_exemplars(place, row, cells, lengths, outputs)
 
     def _keep_maps(
-        self, place: Call, index: int, cells: NDArray[np.uint8], lengths: Floats | None
+        self, place: AttentionPlace, index: int, cells: NDArray[np.uint8], lengths: Floats | None
     ) -> None:
         """All heads of a listed sentence."""
         if (place.stack, index) not in self._maps:
@@ -333,7 +339,7 @@ class _Seen:
 
     def _keep_exemplars(
         self,
-        place: Call,
+        place: AttentionPlace,
         row: int,
         cells: NDArray[np.uint8],
         lengths: Floats | None,
@@ -357,7 +363,7 @@ class _Seen:
                 replace(by_head[head], ranking=choice.ranking, rank=choice.rank, score=choice.score)
             )
 
-    def _mark_ends(self, place: Call, outputs: HeadOutputs) -> None:
+    def _mark_ends(self, place: AttentionPlace, outputs: HeadOutputs) -> None:
         """Keep where the sentences of listed passages may end, by one layer."""
         stack = self._stacks[place.stack]
         joined = outputs.frame.queries.joined.squeeze(1).tolist()
@@ -404,7 +410,7 @@ class _Seen:
         return PassResults(sentence_data_parts=(sentence_data,))
 
 
-def _exemplar(choice: Choice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
+def _exemplar(choice: ExemplarChoice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
     """Find the strongest pair of one head in one sentence."""
     query, key = divmod(int(nosink.argmax()), nosink.shape[1])
     return Exemplar(

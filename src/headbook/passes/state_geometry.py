@@ -14,24 +14,24 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.analysis.state_vectors import NO_KIND, Cloud, Sample
+from headbook.analysis.state_vectors import NO_KIND, StateVectors, TokenSample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
 from headbook.model.architecture import Architecture
 from headbook.model.intervention import width_of
 from headbook.model.load import Model
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Stack, State
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.state_geometry import GeometrySums, StateColumn, kept
-from headbook.text.batch import Batch, Texts, content_hash
-from headbook.text.tokens import Encoded
+from headbook.text.batch import Batch, PaddedTexts, content_hash
+from headbook.text.tokens import TokenizedSentence
 
 TOKENS = 4096  # of the sample, at most
 CELLS = 2**28  # numbers of states that are kept at a time; wide models take fewer tokens
 
 
 @dataclass(frozen=True)
-class Geometer:
+class StateGeometry:
     """Measures the states of a sample; what to measure is fixed for a run.
 
     Attributes:
@@ -45,11 +45,11 @@ class Geometer:
     seed: int
 
     @property
-    def stacks(self) -> list[Stack]:
+    def stacks(self) -> list[AttentionStack]:
         """The stacks that have states of their own."""
         return [self.architecture.stacks[name] for name in self.architecture.layers]
 
-    def within(self, items: Iterable[Encoded]) -> list[Encoded]:
+    def within(self, items: Iterable[TokenizedSentence]) -> list[TokenizedSentence]:
         """The sentences that are taken, of those of a sample."""
         distinct = {content_hash(item): item for item in items}
         items = [item for _, item in sorted(distinct.items())]
@@ -65,10 +65,10 @@ class Geometer:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
         return min(TOKENS, CELLS // (states * width_of(self.model, self.architecture)))
 
-    def gathering(self, items: Iterable[Encoded]) -> "Gathering":
+    def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
         """Begin with a sample."""
         stacks = {stack.name: _States(stack) for stack in self.stacks}
-        return Gathering(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
+        return StateCollector(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
 
     def sums(self, found: "Mapping[str, _States]") -> CorpusSums:
         """The sums of the whole sample."""
@@ -81,7 +81,7 @@ class Geometer:
         sentences, estimates, dimensions = len(sample.counts), [], []
         start = None
         for each in vectors:
-            cloud = Cloud(sample, each.astype(np.float64), start)
+            cloud = StateVectors(sample, each.astype(np.float64), start)
             start = start or cloud
             found = [metric.measure(cloud) for metric in self.metrics]
             estimates.append([estimate for each in found for estimate in each.values()])
@@ -99,7 +99,7 @@ class Geometer:
             tokens=len(sample.sentence),
         )
 
-    def _products(self, sample: Sample, vectors: Sequence[NDArray[np.floating]]) -> Floats:
+    def _products(self, sample: TokenSample, vectors: Sequence[NDArray[np.floating]]) -> Floats:
         """How alike every two states are, added up over minibatches; see `GeometrySums`."""
         n_states = len(vectors) if self.pairs else 0
         products = np.zeros((n_states, n_states))
@@ -112,7 +112,7 @@ class Geometer:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathering:
+class StateCollector:
     """The states of a sample, kept batch by batch.
 
     Attributes:
@@ -120,11 +120,11 @@ class Gathering:
         stacks: the states of each stack.
     """
 
-    geometer: Geometer
+    geometer: StateGeometry
     wanted: frozenset[int]
     stacks: "Mapping[str, _States]"
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """Keep the states of one batch."""
         rows = np.isin(batch.index, [*self.wanted])
         if not rows.any():
@@ -132,11 +132,11 @@ class Gathering:
         for stack in self.stacks.values():
             stack.begin(batch, rows)
 
-        def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
-            if stack in self.stacks and state is not State.MID:
-                self.stacks[stack].add(0 if state is State.INPUT else layer + 1, vectors)
+        def see(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+            if stack in self.stacks and state is not ResidualPoint.MID:
+                self.stacks[stack].add(0 if state is ResidualPoint.INPUT else layer + 1, vectors)
 
-        return Watch(PassResults, see=see)
+        return BatchObserver(PassResults, see=see)
 
     def sums(self) -> CorpusSums:
         """What the states of all batches say."""
@@ -146,7 +146,7 @@ class Gathering:
 class _States:
     """The states of one stack, filled batch by batch."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: AttentionStack) -> None:
         self._stack = stack
         self._keys: list[NDArray[np.uint64]] = []
         self._kinds: list[NDArray[np.int64]] = []
@@ -172,7 +172,7 @@ class _States:
         vectors = vectors[self._counting].to(self._texts.share.dtype)
         self._vectors[state].append(vectors.cpu().numpy())
 
-    def whole(self, seed: int) -> tuple[Sample, list[NDArray[np.floating]]]:
+    def whole(self, seed: int) -> tuple[TokenSample, list[NDArray[np.floating]]]:
         """The sample, its sentences in the order of their hashes, and its vectors by state."""
         keys = np.concatenate(self._keys)
         order = np.argsort(keys, kind="stable")
@@ -180,10 +180,10 @@ class _States:
         vectors = []
         while self._vectors:
             vectors.append(np.concatenate(self._vectors.pop(0))[order])
-        return Sample(sentence, np.concatenate(self._kinds)[order], seed), vectors
+        return TokenSample(sentence, np.concatenate(self._kinds)[order], seed), vectors
 
 
-def ordinary(texts: Texts, stack: Stack) -> torch.Tensor:
+def ordinary(texts: PaddedTexts, stack: AttentionStack) -> torch.Tensor:
     """Tokens that stand for text; not the first of a causal stack, a sink whose states are huge.
 
     *Shape:* ``(sentence, token)``, boolean.

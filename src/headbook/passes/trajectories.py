@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention.token_states import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
+from headbook.attention.token_states import AROUND, NEIGHBOURS, Earlier, LensContext, TokenStates
 from headbook.metrics import ids as metric_ids
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model.architecture import Architecture
 from headbook.model.embedding import Embedding
 from headbook.model.load import Model
-from headbook.model.logit_lens import Lens
-from headbook.passes.batch_sums import TokenTable, spaces_of
-from headbook.passes.observers import PassResults, Watch
-from headbook.schema import Side, Space, Stack, State
+from headbook.model.logit_lens import LogitLens
+from headbook.passes.batch_sums import TokenAccumulator, spaces_of
+from headbook.passes.observers import BatchObserver, PassResults
+from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
 from headbook.text.batch import Batch
@@ -27,11 +27,11 @@ GATHERED = 1 << 23  # numbers of states held before they are measured
 NEAREST_ID, LENS_ID = metric_ids.NEAREST_TOKENS, metric_ids.LOGIT_LENS
 # Those that need many neighbours.
 OVERLAPS = {metric_ids.NEIGHBOUR_OVERLAP, metric_ids.NEIGHBOUR_OVERLAP_RANDOM}
-Gathered = tuple[int, State, torch.Tensor]  # layer, kind and vectors
+Gathered = tuple[int, ResidualPoint, torch.Tensor]  # layer, kind and vectors
 
 
 @dataclass(frozen=True)
-class Tracker:
+class TokenTracker:
     """Follows tokens through the layers; what to keep is fixed for a run.
 
     Attributes:
@@ -47,15 +47,15 @@ class Tracker:
     listed: Collection[int]
     sampled: Collection[int]
     embeddings: Mapping[Side, Embedding]
-    lens: Lens | None = None
+    lens: LogitLens | None = None
 
-    def watch(self, batch: Batch) -> Watch | None:
+    def watch(self, batch: Batch) -> BatchObserver | None:
         """Token values of listed sentences; sums of vocabulary metrics by stack."""
         if not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
-        stacks = {name: _Stack(self, batch, name) for name in self.architecture.stacks}
+        stacks = {name: _StackStates(self, batch, name) for name in self.architecture.stacks}
 
-        def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        def see(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             stacks[stack].see(layer, state, vectors)
 
         def found() -> PassResults:
@@ -68,20 +68,20 @@ class Tracker:
             )
             return PassResults(sums, (SentenceData.join(kept),))
 
-        return Watch(found, see=see)
+        return BatchObserver(found, see=see)
 
-    def outlook(self, stack: str, batch: Batch) -> Outlook | None:
+    def outlook(self, stack: str, batch: Batch) -> LensContext | None:
         """Where a stack's states lead, by a pass of its own; None where nobody asks."""
         asked = any(Need.HEAD in metric.needs for metric in self.metrics)
         if not asked or self.lens is None or self.lens.stack != stack:
             return None
-        return Outlook(self.lens, self.lens.final(batch))
+        return LensContext(self.lens, self.lens.final(batch))
 
 
-class _Stack:
+class _StackStates:
     """The states of one stack over one batch, measured when enough have come together."""
 
-    def __init__(self, tracker: Tracker, batch: Batch, name: str) -> None:
+    def __init__(self, tracker: TokenTracker, batch: Batch, name: str) -> None:
         stack = tracker.architecture.stacks[name]
         self._tracker = tracker
         self._texts = batch.texts[stack.queries]
@@ -98,15 +98,15 @@ class _Stack:
         self._earlier: Earlier = {}
         lookups = [metric for metric in self._metrics if metric.sampled]
         sampled = np.isin(batch.index, [*tracker.sampled])
-        self.table = TokenTable(stack, lookups, batch, self._spaces, sampled)
+        self.table = TokenAccumulator(stack, lookups, batch, self._spaces, sampled)
         self.kept: list[SentenceData] = []
         self._states: list[Gathered] = []
         self._input = torch.empty(0)
 
-    def see(self, layer: int, state: State, vectors: torch.Tensor) -> None:
+    def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         """Take in a state."""
         vectors = vectors.to(self._texts.share.dtype)
-        if state is State.INPUT:
+        if state is ResidualPoint.INPUT:
             self._input = vectors
             return
         self._states.append((layer, state, vectors))
@@ -145,7 +145,7 @@ class _Stack:
     def _measure(
         self,
         metric: TokenMetric,
-        space: Space | None,
+        space: EmbeddingSpace | None,
         view: TokenStates,
         states: Sequence[Gathered],
     ) -> None:
@@ -190,14 +190,14 @@ class KeptTokens:
         sentences: number of the sentence, from 1.
     """
 
-    stack: Stack
+    stack: AttentionStack
     rows: NDArray[np.int64]
     positions: NDArray[np.int64]
     sentences: NDArray[np.int64]
     pieces: NDArray[np.object_]
 
     @classmethod
-    def of(cls, batch: Batch, stack: Stack, listed: Collection[int]) -> "KeptTokens":
+    def of(cls, batch: Batch, stack: AttentionStack, listed: Collection[int]) -> "KeptTokens":
         """The tokens of the listed sentences of a batch."""
         side = stack.queries
         kept_tokens = np.isin(batch.index, [*listed])
@@ -208,7 +208,9 @@ class KeptTokens:
         sentences = batch.index[rows] + 1
         return cls(stack, rows, positions, sentences, np.array(pieces, dtype=object))
 
-    def frame(self, states: Sequence[tuple[int, State]], per_state: int = 1) -> pd.DataFrame:
+    def frame(
+        self, states: Sequence[tuple[int, ResidualPoint]], per_state: int = 1
+    ) -> pd.DataFrame:
         """The columns that tell states of tokens apart, each row ``per_state`` times.
 
         Args:

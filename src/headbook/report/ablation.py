@@ -11,76 +11,76 @@ from headbook.ablation.head_sets import HeadGroup
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import counted, interval, number, percent, small
-from headbook.schema import Replacement, Target
+from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import Chosen, Removals
+from headbook.study.ablation import AblationReason, AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
-from headbook.study.ablation_tests import ATTRIBUTION, Verdict
+from headbook.study.ablation_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
 
-COSINES = {Target.STATE, Target.EMBEDDING}
+COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}
 NAMES = {
-    Target.LOSS: "loss of the next token",
-    Target.MASKED_LOSS: "loss of masked tokens",
-    Target.STATE: "1 minus the cosine of last states with and without the head",
-    Target.EMBEDDING: "1 minus the cosine of sentence vectors with and without the head",
+    AblationTarget.LOSS: "loss of the next token",
+    AblationTarget.MASKED_LOSS: "loss of masked tokens",
+    AblationTarget.STATE: "1 minus the cosine of last states with and without the head",
+    AblationTarget.EMBEDDING: "1 minus the cosine of sentence vectors with and without the head",
 }
-JUDGED = {
-    Target.KL: "predictions (KL divergence)",
-    Target.STATE: "last states (1 minus their cosine)",
-    Target.EMBEDDING: "sentence vectors (1 minus their cosine)",
+VERDICT_TARGETS = {
+    AblationTarget.KL: "predictions (KL divergence)",
+    AblationTarget.STATE: "last states (1 minus their cosine)",
+    AblationTarget.EMBEDDING: "sentence vectors (1 minus their cosine)",
 }
 SHORT = {
-    Verdict.CHANGES: "changes the output",
-    Verdict.NO_CHANGE: "can go alone",
-    Verdict.HARMFUL: "harmful",
-    Verdict.UNDECIDED: "undecided",
+    AblationVerdict.CHANGES: "changes the output",
+    AblationVerdict.NO_CHANGE: "can go alone",
+    AblationVerdict.HARMFUL: "harmful",
+    AblationVerdict.UNDECIDED: "undecided",
 }
 COUNTED = {  # of one head, and of several
-    Verdict.CHANGES: ("changes the output", "change the output"),
-    Verdict.NO_CHANGE: ("can go alone", "can go alone"),
-    Verdict.HARMFUL: ("is harmful", "are harmful"),
-    Verdict.UNDECIDED: ("is undecided", "are undecided"),
+    AblationVerdict.CHANGES: ("changes the output", "change the output"),
+    AblationVerdict.NO_CHANGE: ("can go alone", "can go alone"),
+    AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
+    AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
 AFTER = "×\u202f10⁻³"
 
 
-def primary(removals: Removals) -> str:
+def primary(removals: AblationResults) -> str:
     """The target that pages are about: the loss, else the cosine of sentence vectors or states."""
     return removals.targets[0]
 
 
-def scale(removals: Removals) -> float:
+def scale(removals: AblationResults) -> float:
     """By what changes are multiplied to be in the pages' unit."""
     if primary(removals) in COSINES:
         return 1000.0
     return 100 / removals.loss(primary(removals))
 
 
-def unit(removals: Removals) -> str:
+def unit(removals: AblationResults) -> str:
     """The pages' unit: per cent of the loss, or thousandths of a cosine."""
     return AFTER if primary(removals) in COSINES else "% of the loss"
 
 
-def drawn_unit(removals: Removals) -> str:
+def drawn_unit(removals: AblationResults) -> str:
     """The same in letters that fonts of figures have."""
     return "thousandths" if primary(removals) in COSINES else unit(removals)
 
 
-def with_unit(removals: Removals, value: float, low: float, high: float) -> str:
+def with_unit(removals: AblationResults, value: float, low: float, high: float) -> str:
     """A change in the pages' unit, with its interval."""
     by = scale(removals)
     ends = interval(low * by, high * by)
     return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
 
 
-def judged_by(removals: Removals) -> str:
+def judged_by(removals: AblationResults) -> str:
     """Return the target of verdicts in lists, in words."""
     target = ablation_tests.ranked_target(removals)
-    return JUDGED.get(Target(target), NAMES.get(Target(target), target))
+    return VERDICT_TARGETS.get(AblationTarget(target), NAMES.get(AblationTarget(target), target))
 
 
-def margin_text(removals: Removals) -> str:
+def margin_text(removals: AblationResults) -> str:
     """Return the margin of verdicts in lists, with its unit."""
     most = ablation_tests.margin(removals, ablation_tests.ranked_target(removals)) * scale(removals)
     return f"{number(most)}\u00a0{unit(removals)}"
@@ -88,7 +88,7 @@ def margin_text(removals: Removals) -> str:
 
 def short_verdict(verdict: str) -> str:
     """Return a verdict for lists; empty without one."""
-    return SHORT[Verdict(verdict)] if verdict else ""
+    return SHORT[AblationVerdict(verdict)] if verdict else ""
 
 
 def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
@@ -103,12 +103,12 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
     sentences = int(row["sentences"])
     changed = round(row["share_changed"] * sentences)
     of = f"{changed:,} of {counted(sentences, 'sentence')}"
-    match Verdict(row["verdict"]):
-        case Verdict.CHANGES:
+    match AblationVerdict(row["verdict"]):
+        case AblationVerdict.CHANGES:
             return f"changes {of}"
-        case Verdict.HARMFUL:
+        case AblationVerdict.HARMFUL:
             return f"changes {of}, and the loss is lower without"
-        case Verdict.NO_CHANGE:
+        case AblationVerdict.NO_CHANGE:
             return (
                 f"leaves {sentences - changed:,} of {counted(sentences, 'sentence')} as they were; "
                 f"at most {percent(row['share_high'])} would change (95\u00a0%, all {together} "
@@ -121,25 +121,30 @@ def verdict_counts(found: Iterable[str]) -> str:
     """Return how many heads have which verdict: ``11 change the output and one is undecided``."""
     counts = Counter(found)
     parts = [
-        f"{small(n)} {COUNTED[verdict][n > 1]}" for verdict in Verdict if (n := counts[verdict])
+        f"{small(n)} {COUNTED[verdict][n > 1]}"
+        for verdict in AblationVerdict
+        if (n := counts[verdict])
     ]
     return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
 
 
-def choice_text(removals: Removals, heads: Iterable[int]) -> str:
+def choice_text(removals: AblationResults, heads: Iterable[int]) -> str:
     """Return how heads that were replaced alone had been chosen, in words; empty if all were.
 
     Args:
-        heads: places in `Removals.heads`.
+        heads: places in `AblationResults.heads`.
     """
-    if removals.chosen.all() and not (removals.chosen == Chosen.AUDIT).any():
+    if removals.chosen.all() and not (removals.chosen == AblationReason.AUDIT).any():
         return ""
-    counts = Counter(Chosen(int(removals.chosen[place])) for place in heads)
-    why = {Chosen.FIRST: "with the largest estimates", Chosen.AUDIT: "picked at random"}
+    counts = Counter(AblationReason(int(removals.chosen[place])) for place in heads)
+    why = {
+        AblationReason.FIRST: "with the largest estimates",
+        AblationReason.AUDIT: "picked at random",
+    }
     return ", ".join(f"{counts[each]:,} {text}" for each, text in why.items() if counts[each])
 
 
-def head_changes(removals: Removals) -> pd.DataFrame:
+def head_changes(removals: AblationResults) -> pd.DataFrame:
     """A row for each head, in the pages' unit, its mean in its place.
 
     Columns ``stack, layer, head, value, low, high, kind, verdict``; estimates have neither interval
@@ -182,14 +187,16 @@ def _by_head(results: StackResults) -> Mapping[HeadName, Rows]:
     return found
 
 
-def _change(removals: Removals, rows: Rows, replacement: Replacement) -> Mapping[str, Any] | None:
+def _change(
+    removals: AblationResults, rows: Rows, replacement: Replacement
+) -> Mapping[str, Any] | None:
     """The exact change, else the estimate; None where there is neither."""
     target = primary(removals)
     exact = rows.get((EFFECT, replacement, target))
     return exact or rows.get((ATTRIBUTION, replacement, target))
 
 
-def _verdict(removals: Removals, rows: Rows, replacement: Replacement) -> str:
+def _verdict(removals: AblationResults, rows: Rows, replacement: Replacement) -> str:
     """The verdict by the target that ranks heads; empty where the head was not replaced."""
     row = rows.get((EFFECT, replacement, ablation_tests.ranked_target(removals)))
     return verdict_text(row) if row else ""
@@ -199,7 +206,7 @@ def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
     return backed_up(results.study.head_groups, results.study.corpus_sums.removals)
 
 
-def backed_up(groups: pd.DataFrame, removals: Removals | None) -> Mapping[HeadName, str]:
+def backed_up(groups: pd.DataFrame, removals: AblationResults | None) -> Mapping[HeadName, str]:
     """Of each head the one with which together it is missed most beyond what each alone costs."""
     assert removals is not None
     pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == primary(removals))]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Estimate, Estimates, Ratios
+from headbook.analysis.accumulators import Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.report.results import StackResults
 from headbook.study.sentence_data import HeadName, StoredSentence, StoredText, heads_of
@@ -132,7 +132,7 @@ Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
 def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Estimates:
     """Ratios of sums over sentences, which are the clusters of the intervals."""
     n, d = (np.stack(each) for each in zip(*parts, strict=True))
-    return Estimates.of(Ratios.of(n, d, d, np.zeros(len(n), np.int64)), limits)
+    return Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), limits)
 
 
 def _counts(made: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:

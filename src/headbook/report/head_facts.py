@@ -20,10 +20,10 @@ from headbook.report.relations import (
 )
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
-LOOKS = {
+KEY_KINDS = {
     "previous": "previous token",
     "next": "next token",
     "self": "the token itself",
@@ -106,10 +106,10 @@ def _of(
 def _looks(results: StackResults, place: Place) -> Fact:
     """Among all keys; the first token and separators are not counted as special once more."""
     own, gain = {}, {}
-    for kind in LOOKS:
-        given = share(results, ids.ATTENTION_TO, View.RAW, kind, place).value
+    for kind in KEY_KINDS:
+        given = share(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
         if not math.isnan(given):
-            even = results.uniform(ids.ATTENTION_TO, View.RAW, kind).value[place[0]]
+            even = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
             own[kind], gain[kind] = given, given - float(even)
     if "special" in own:
         own["special"] -= own.get("first", 0) + own.get("separator", 0)
@@ -118,8 +118,8 @@ def _looks(results: StackResults, place: Place) -> Fact:
     if not ranked:
         return Fact()
     shares = [number(own[kind], share=True) for kind in ranked[:2]]
-    behind = f"{shares[0]}, {LOOKS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
-    return Fact(LOOKS[ranked[0]], behind, own[ranked[0]])
+    behind = f"{shares[0]}, {KEY_KINDS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
+    return Fact(KEY_KINDS[ranked[0]], behind, own[ranked[0]])
 
 
 def _relation(best: HeadRelation, *, beats: bool) -> Fact:

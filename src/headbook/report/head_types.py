@@ -35,10 +35,12 @@ from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN, KEYS, OFFSETS, ONE_OFFSET, PARTS
 from headbook.report.results import StackResults
 from headbook.report.wording import percent, signed
-from headbook.schema import View
+from headbook.schema import SinkView
 
 METRIC = ids.TYPE_SHARES
-ROOM = 0.05  # least 1 - u: closer to 1, uniform attention leaves a share no room to differ
+MIN_OFF_UNIFORM = (
+    0.05  # least 1 - u: closer to 1, uniform attention leaves a share no room to differ
+)
 ROUNDING = 1e-9  # by which sums that should reach a threshold may miss it
 Place = tuple[int, int]  # layer and head
 Key = TypeVar("Key", int, str)
@@ -61,7 +63,7 @@ class Share(NamedTuple):
 
         NaN if either number is missing, or if uniform attention gives more than 95 %.
         """
-        if not 1 - self.even >= ROOM - ROUNDING:
+        if not 1 - self.even >= MIN_OFF_UNIFORM - ROUNDING:
             return math.nan
         return (self.value - self.even) / (1 - self.even)
 
@@ -70,7 +72,7 @@ NO_SHARE = Share()
 
 
 @dataclass(frozen=True)
-class Shares:
+class TypeShares:
     """Numbers that decide the type of one head; NaN if a number is missing.
 
     Attributes:
@@ -125,13 +127,13 @@ class Shares:
         return max(known, key=lambda k: known[k], default=0)
 
 
-Ask = Callable[[str, View, str], float]
+Ask = Callable[[str, SinkView, str], float]
 
 
-def shares_of(results: StackResults, place: Place) -> Shares:
+def shares_of(results: StackResults, place: Place) -> TypeShares:
     """Return the numbers of one head that decide its type."""
 
-    def ask(metric: str, view: View, label: str) -> float:
+    def ask(metric: str, view: SinkView, label: str) -> float:
         return share(results, metric, view, label, place).value
 
     return shares_by(ask, sink_share(results, place), crosses=results.stack.crosses)
@@ -139,13 +141,13 @@ def shares_of(results: StackResults, place: Place) -> Shares:
 
 def sink_share(results: StackResults, place: Place) -> Share:
     """Return the share of a head's attention on the sink."""
-    value = share(results, ids.SINK_SHARE, View.RAW, "", place).value
+    value = share(results, ids.SINK_SHARE, SinkView.RAW, "", place).value
     if math.isnan(value):
         return NO_SHARE
-    return Share(value, float(results.uniform(ids.SINK_SHARE, View.RAW).value[place[0]]))
+    return Share(value, float(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[place[0]]))
 
 
-def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> Shares:
+def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> TypeShares:
     """Return the numbers that decide a type, looked up by metric, view and label.
 
     Args:
@@ -155,23 +157,23 @@ def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> Shares:
     """
 
     def of(label: str) -> Share:
-        return Share(ask(METRIC, View.RENORM, label), ask(METRIC, View.RENORM, EVEN[label]))
+        return Share(ask(METRIC, SinkView.RENORM, label), ask(METRIC, SinkView.RENORM, EVEN[label]))
 
     marks = of("punctuation")
     parts = {name: of(name) for name in PARTS}
     if crosses:
         parts = {"punctuation": marks, "words": Share(1 - marks.value, 1 - marks.even)}
-    keys = {kind: ask(METRIC, View.RENORM, f"key_{kind}") for kind in KEYS}
-    return Shares(
+    keys = {kind: ask(METRIC, SinkView.RENORM, f"key_{kind}") for kind in KEYS}
+    return TypeShares(
         sink=sink,
         parts=_known(parts),
         offsets=_known({int(k): of(k) for k in OFFSETS}),
         same_token=of("same_token"),
         own_sentence=of("own_sentence"),
-        entropy=ask(ids.RELATIVE_ENTROPY, View.RENORM, ""),
-        column=ask(METRIC, View.RENORM, "column"),
+        entropy=ask(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""),
+        column=ask(METRIC, SinkView.RENORM, "column"),
         keys={kind: value for kind, value in keys.items() if not math.isnan(value)},
-        left_out=ask(METRIC, View.RENORM, "left_out"),
+        left_out=ask(METRIC, SinkView.RENORM, "left_out"),
     )
 
 
@@ -179,7 +181,7 @@ def _known(shares: Mapping[Key, Share]) -> dict[Key, Share]:
     return {name: each for name, each in shares.items() if not math.isnan(each.value)}
 
 
-def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Estimate:
+def share(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> Estimate:
     """Return a number of one head; NaN if the study lacks it."""
     if not results.has(metric, view, label):
         return NO_ESTIMATE
@@ -191,7 +193,7 @@ MARGIN = 0.1  # of a threshold
 NOT_MEASURED = "not measured"
 
 
-class Rest(StrEnum):
+class OffSinkType(StrEnum):
     """What a head does outside the sink."""
 
     PREVIOUS = "previous-token"
@@ -210,8 +212,12 @@ class Rest(StrEnum):
     """All rows give more than 90 % to the sink."""
 
 
-UNNAMED = {Rest.NOT_MEASURED, Rest.NONE}  # no types that lists group by
-AT_ONE_OFFSET = {"previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF}
+UNNAMED = {OffSinkType.NOT_MEASURED, OffSinkType.NONE}  # no types that lists group by
+AT_ONE_OFFSET = {
+    "previous": OffSinkType.PREVIOUS,
+    "next": OffSinkType.NEXT,
+    "self": OffSinkType.SELF,
+}
 PART_NAMES = {
     "previous": "previous token",
     "next": "next token",
@@ -241,14 +247,14 @@ class HeadType:
         shares: the numbers behind it.
         sink: whether the name begins with the sink; ``some_sink``: whether it names it at all.
         rest: what it is outside the sink.
-        offset: of `Rest.OFFSET`, key minus query; 0 else.
+        offset: of `OffSinkType.OFFSET`, key minus query; 0 else.
         border: what it would be beyond a threshold that it is close to.
     """
 
-    shares: Shares
+    shares: TypeShares
     sink: bool
     some_sink: bool
-    rest: Rest
+    rest: OffSinkType
     offset: int = 0
     border: tuple[str, ...] = ()
 
@@ -256,12 +262,12 @@ class HeadType:
     def parts(self) -> tuple[str, ...]:
         """One or two kinds, by which pages colour it: ``sink``, rests, and parts of a mixed one."""
         sink = ("sink",) if self.some_sink else ()
-        if self.rest is Rest.NONE:
+        if self.rest is OffSinkType.NONE:
             return sink or (NOT_MEASURED,)
-        if self.rest is Rest.MIXED and self.sink:
+        if self.rest is OffSinkType.MIXED and self.sink:
             return sink
-        if self.rest is Rest.MIXED:
-            return (*sink, *self.shares.largest[: 2 - len(sink)]) or (str(Rest.MIXED),)
+        if self.rest is OffSinkType.MIXED:
+            return (*sink, *self.shares.largest[: 2 - len(sink)]) or (str(OffSinkType.MIXED),)
         return (*sink, str(self.rest))
 
     @property
@@ -276,8 +282,10 @@ class HeadType:
 
     def _named(self, sink: str) -> str:
         if self.sink:
-            return sink + ("" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}")
-        if self.rest is Rest.MIXED and self.parts != (Rest.MIXED,):
+            return sink + (
+                "" if self.rest in {OffSinkType.MIXED, OffSinkType.NONE} else f" + {self._rest}"
+            )
+        if self.rest is OffSinkType.MIXED and self.parts != (OffSinkType.MIXED,):
             return "mixed: " + " + ".join(PART_NAMES.get(part, part) for part in self.parts)
         return (f"{sink} + " if self.some_sink else "") + (self._rest or NOT_MEASURED)
 
@@ -289,16 +297,16 @@ class HeadType:
     @property
     def measured(self) -> bool:
         """Whether the study has the numbers that decide the type outside the sink."""
-        return self.rest is not Rest.NOT_MEASURED
+        return self.rest is not OffSinkType.NOT_MEASURED
 
     @property
     def detail(self) -> str:
         """What its name says beyond the family: a share, an offset, a second part."""
         if self.sink:
-            rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
+            rest = "" if self.rest in {OffSinkType.MIXED, OffSinkType.NONE} else f" + {self._rest}"
             return f"{percent(self.shares.sink.value)}{rest}"
-        if self.rest is Rest.MIXED:
-            parts = (part for part in self.parts if part != Rest.MIXED)
+        if self.rest is OffSinkType.MIXED:
+            parts = (part for part in self.parts if part != OffSinkType.MIXED)
             return " + ".join(PART_NAMES.get(part, part) for part in parts)
         about = self._rest.removeprefix(str(self.rest)).strip(" ()")
         sink = f"sink {percent(self.shares.sink.value)}" if self.some_sink else ""
@@ -312,9 +320,9 @@ class HeadType:
     @property
     def _rest(self) -> str:
         """The name of the rest."""
-        if self.rest is Rest.OFFSET:
+        if self.rest is OffSinkType.OFFSET:
             return f"offset {signed(self.offset)}"
-        if self.rest is Rest.KEYS and self.shares.keys:
+        if self.rest is OffSinkType.KEYS and self.shares.keys:
             best = max(self.shares.keys, key=lambda kind: self.shares.keys[kind])
             return f"key-driven ({KEY_NAMES[best]})" if best != "other" else "key-driven"
         return str(self.rest)
@@ -337,7 +345,7 @@ class _Tests:
         return holds != (name == self._turned)
 
 
-def head_type(shares: Shares) -> HeadType:
+def head_type(shares: TypeShares) -> HeadType:
     """The type that the rule gives, and what it is near the border of."""
     tests = _Tests()
     found = _decide(shares, tests)
@@ -346,39 +354,39 @@ def head_type(shares: Shares) -> HeadType:
     return HeadType(found.shares, found.sink, found.some_sink, found.rest, found.offset, border)
 
 
-def _decide(shares: Shares, holds: _Tests) -> HeadType:
+def _decide(shares: TypeShares, holds: _Tests) -> HeadType:
     sink = holds("sink", shares.sink.corrected, SINK)
     some = sink or holds("some sink", shares.sink.corrected, SOME_SINK)
     rest, offset = _rest(shares, holds)
     return HeadType(shares, sink, some, rest, offset)
 
 
-def _rest(shares: Shares, holds: _Tests) -> tuple[Rest, int]:
+def _rest(shares: TypeShares, holds: _Tests) -> tuple[OffSinkType, int]:
     """Return the first type that holds, and its offset."""
     if shares.left_out >= 1 - ROUNDING:
-        return Rest.NONE, 0
+        return OffSinkType.NONE, 0
     reached = [rest for rest, value in _halves(shares) if holds(str(rest), value, HALF)]
     missing = math.isnan(shares.entropy) and not reached
     if not shares.parts or missing:
-        return Rest.NOT_MEASURED, 0
+        return OffSinkType.NOT_MEASURED, 0
     # Half of the attention in one sentence of two still has a high entropy.
     apart = holds("own share", shares.own_sentence.corrected, HALF) or bool(reached)
-    if holds(Rest.UNIFORM, shares.entropy, EVENNESS) and not apart:
-        return Rest.UNIFORM, 0
-    if holds(Rest.KEYS, shares.column, KEYS_LEFT, most=True):
-        return Rest.KEYS, 0
+    if holds(OffSinkType.UNIFORM, shares.entropy, EVENNESS) and not apart:
+        return OffSinkType.UNIFORM, 0
+    if holds(OffSinkType.KEYS, shares.column, KEYS_LEFT, most=True):
+        return OffSinkType.KEYS, 0
     if reached:
-        return reached[0], shares.best_offset if reached[0] is Rest.OFFSET else 0
-    return (Rest.OWN if holds(Rest.OWN, shares.odds, ODDS) else Rest.MIXED), 0
+        return reached[0], shares.best_offset if reached[0] is OffSinkType.OFFSET else 0
+    return (OffSinkType.OWN if holds(OffSinkType.OWN, shares.odds, ODDS) else OffSinkType.MIXED), 0
 
 
-def _halves(shares: Shares) -> Iterator[tuple[Rest, float]]:
+def _halves(shares: TypeShares) -> Iterator[tuple[OffSinkType, float]]:
     """Yield the types that half of the attention decides, with their corrected shares."""
     for part, rest in AT_ONE_OFFSET.items():
         yield rest, shares.parts.get(part, NO_SHARE).corrected
-    yield Rest.OFFSET, shares.offsets.get(shares.best_offset, NO_SHARE).corrected
-    yield Rest.SAME, shares.same_token.corrected
-    yield Rest.WINDOW, shares.window.corrected
+    yield OffSinkType.OFFSET, shares.offsets.get(shares.best_offset, NO_SHARE).corrected
+    yield OffSinkType.SAME, shares.same_token.corrected
+    yield OffSinkType.WINDOW, shares.window.corrected
 
 
 Types = Mapping[Place, HeadType | None]
@@ -401,7 +409,7 @@ def _of(results: StackResults, place: Place) -> HeadType | None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeStyle:
     """A part of a type as pages show it: class of its colour, letter and name."""
 
     style: str
@@ -410,29 +418,29 @@ class Kind:
 
 
 KINDS = {
-    "sink": Kind("sink", "S", "sink"),
-    Rest.PREVIOUS: Kind("previous", "P", "previous-token"),
-    Rest.NEXT: Kind("next", "N", "next-token"),
-    Rest.SELF: Kind("self", "I", "self"),
-    Rest.OFFSET: Kind("offset", "K", "one other offset"),
-    Rest.SAME: Kind("same", "R", "same token"),
-    Rest.WINDOW: Kind("window", "W", "local window"),
-    Rest.UNIFORM: Kind("uniform", "U", "near-uniform"),
-    Rest.KEYS: Kind("keys", "C", "key-driven"),
-    Rest.OWN: Kind("own", "O", "own sentence"),
-    "distant": Kind("distant", "D", "distant tokens"),
-    Rest.MIXED: Kind("distant", "M", "mixed"),
-    Rest.NOT_MEASURED: Kind("unmeasured", "–", NOT_MEASURED),
+    "sink": TypeStyle("sink", "S", "sink"),
+    OffSinkType.PREVIOUS: TypeStyle("previous", "P", "previous-token"),
+    OffSinkType.NEXT: TypeStyle("next", "N", "next-token"),
+    OffSinkType.SELF: TypeStyle("self", "I", "self"),
+    OffSinkType.OFFSET: TypeStyle("offset", "K", "one other offset"),
+    OffSinkType.SAME: TypeStyle("same", "R", "same token"),
+    OffSinkType.WINDOW: TypeStyle("window", "W", "local window"),
+    OffSinkType.UNIFORM: TypeStyle("uniform", "U", "near-uniform"),
+    OffSinkType.KEYS: TypeStyle("keys", "C", "key-driven"),
+    OffSinkType.OWN: TypeStyle("own", "O", "own sentence"),
+    "distant": TypeStyle("distant", "D", "distant tokens"),
+    OffSinkType.MIXED: TypeStyle("distant", "M", "mixed"),
+    OffSinkType.NOT_MEASURED: TypeStyle("unmeasured", "–", NOT_MEASURED),
 }
 # Shares that a mixed head is named by, as the kinds that they belong to.
 OF_SHARE = {
-    "previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF, "near": Rest.WINDOW,
-    "punctuation": "distant", "repeated": Rest.SAME, "before": "distant", "after": "distant",
+    "previous": OffSinkType.PREVIOUS, "next": OffSinkType.NEXT, "self": OffSinkType.SELF, "near": OffSinkType.WINDOW,
+    "punctuation": "distant", "repeated": OffSinkType.SAME, "before": "distant", "after": "distant",
     "words": "distant",
 }  # fmt: skip
 
 
-def kinds_of(found: HeadType) -> tuple[Kind, ...]:
+def kinds_of(found: HeadType) -> tuple[TypeStyle, ...]:
     """The one or two kinds of a type, each once."""
     kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
     return tuple(dict.fromkeys(kinds))
@@ -449,7 +457,7 @@ def style_of(found: HeadType) -> str:
     return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
 
 
-TAG_VIEW = View.RENORM  # of attention that words of a part of speech receive
+TAG_VIEW = SinkView.RENORM  # of attention that words of a part of speech receive
 
 
 def much_to_sink(results: StackResults, place: Place) -> float:

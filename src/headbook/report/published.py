@@ -21,7 +21,7 @@ from headbook.report.ablation import primary
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
-from headbook.schema import UPOS, HeadColumn, Replacement, Target, View
+from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
 from headbook.study import ablation_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
 from headbook.study.ablation_tests import TOP
@@ -38,7 +38,7 @@ class Quantity(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> tuple[HeadColumn, ...]:
+    def columns(self) -> tuple[HeadKey, ...]:
         """Which numbers of heads it is computed from."""
 
     @property
@@ -77,10 +77,10 @@ class Count(Quantity):
 class OfColumn(Quantity):
     """What is computed from one column."""
 
-    column: HeadColumn
+    column: HeadKey
 
     @property
-    def columns(self) -> tuple[HeadColumn, ...]:
+    def columns(self) -> tuple[HeadKey, ...]:
         """The one column."""
         return (self.column,)
 
@@ -199,11 +199,11 @@ class Correlation(Quantity):
     """
 
     how = "Pearson correlation over all heads"
-    one: HeadColumn
-    other: HeadColumn
+    one: HeadKey
+    other: HeadKey
 
     @property
-    def columns(self) -> tuple[HeadColumn, ...]:
+    def columns(self) -> tuple[HeadKey, ...]:
         """Both."""
         return self.one, self.other
 
@@ -226,13 +226,13 @@ class TagsAbove(Count):
     """For how many parts of speech some head lies above so many times the mean of all heads."""
 
     metric: str
-    view: View
+    view: SinkView
     times: float
 
     @property
-    def columns(self) -> tuple[HeadColumn, ...]:
+    def columns(self) -> tuple[HeadKey, ...]:
         """Every part of speech."""
-        return tuple(HeadColumn(self.metric, self.view, tag) for tag in UPOS)
+        return tuple(HeadKey(self.metric, self.view, tag) for tag in UPOS)
 
     @property
     def how(self) -> str:
@@ -252,7 +252,7 @@ class TagsAbove(Count):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFigure:
     """A figure of a paper.
 
     Attributes:
@@ -270,7 +270,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Group:
+class PaperFigures:
     """Figures of one paper about one model.
 
     Attributes:
@@ -284,7 +284,7 @@ class Group:
     source: str
     names: frozenset[str]
     differs: tuple[str, ...]
-    figures: tuple[Published, ...]
+    figures: tuple[PublishedFigure, ...]
 
 
 IN_WORDS = {
@@ -294,11 +294,11 @@ IN_WORDS = {
 }
 
 
-class OfImportance(Quantity):
+class AblationQuantity(Quantity):
     """A quantity computed from heads whose output was replaced by its mean."""
 
     share = False
-    columns: ClassVar[tuple[HeadColumn, ...]] = ()  # it is made of no metric
+    columns: ClassVar[tuple[HeadKey, ...]] = ()  # it is made of no metric
 
     def written(self, value: float) -> str:
         """Return a value as a plain number."""
@@ -306,7 +306,7 @@ class OfImportance(Quantity):
 
 
 @dataclass(frozen=True)
-class AtReplaced(OfImportance):
+class AtReplaced(AblationQuantity):
     """A number of one head, on the logit of the true token; counted from 0."""
 
     metric: str
@@ -332,7 +332,7 @@ class AtReplaced(OfImportance):
 
 
 @dataclass(frozen=True)
-class RankReplaced(Count, OfImportance):
+class RankReplaced(Count, AblationQuantity):
     """The rank of a head by how much the true token's logit falls without it."""
 
     layer: int
@@ -356,7 +356,7 @@ class RankReplaced(Count, OfImportance):
 
 
 @dataclass(frozen=True)
-class CanGo(OfImportance):
+class RemovableShare(AblationQuantity):
     """The share of heads that can be removed together for at most 1 % of the loss.
 
     Attributes:
@@ -384,7 +384,7 @@ class CanGo(OfImportance):
         if removals is None or steps.empty:
             return NO_ESTIMATE
         steps = steps[steps["target"] == primary(removals)]
-        most = ablation_tests.TOGETHER * ablation_tests.margin(
+        most = ablation_tests.GROUP_MARGIN * ablation_tests.margin(
             removals, primary(removals), reported=True
         )
         share = ablation_tests.can_go([*steps["share"]], [*steps["high"]], most)
@@ -397,7 +397,7 @@ def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
     return table[
         (table["stack"] == results.stack.name)
         & (table["metric"] == metric)
-        & (table["target"] == Target.LOGIT)
+        & (table["target"] == AblationTarget.LOGIT)
         & (table["replacement"] == Replacement.MEAN)
         & (table["label"] == label)
     ]
@@ -406,14 +406,14 @@ def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
 GPT2 = frozenset({"gpt2", "openai-community/gpt2"})
 BERT = frozenset({"bert-base-uncased", "google-bert/bert-base-uncased"})
 
-DISTANCE = HeadColumn(ids.ATTENTION_DISTANCE, View.NOSINK, "")
-ENTROPY = HeadColumn(ids.ATTENTION_ENTROPY, View.RENORM, "")
-ALIGNMENT = HeadColumn(ids.DEPENDENCY_ALIGNMENT, View.NOSINK, "either")
-NOUN = HeadColumn(ids.POS_RECEIVED, View.NOSINK, "NOUN")
-FIRST = HeadColumn(ids.ATTENTION_TO, View.RAW, "first")
+DISTANCE = HeadKey(ids.ATTENTION_DISTANCE, SinkView.NOSINK, "")
+ENTROPY = HeadKey(ids.ATTENTION_ENTROPY, SinkView.RENORM, "")
+ALIGNMENT = HeadKey(ids.DEPENDENCY_ALIGNMENT, SinkView.NOSINK, "either")
+NOUN = HeadKey(ids.POS_RECEIVED, SinkView.NOSINK, "NOUN")
+FIRST = HeadKey(ids.ATTENTION_TO, SinkView.RAW, "first")
 TAGS = "Of the 17 universal tags here, those that the texts have."
 
-VIG = Group(
+VIG = PaperFigures(
     title="GPT-2 small on Wikipedia",
     source="Vig & Belinkov (2019), arXiv:1906.04284",
     names=GPT2,
@@ -428,62 +428,66 @@ VIG = Group(
         "token dropped. The paper does not name the base of the logarithm.",
     ),
     figures=(
-        Published("Attention to the first token, all heads", "57 %", "section 5", MeanOver(FIRST)),
-        Published(
+        PublishedFigure(
+            "Attention to the first token, all heads", "57 %", "section 5", MeanOver(FIRST)
+        ),
+        PublishedFigure(
             "Attention to the first token, the highest of all heads",
             "over 97 %",
             "section 5",
             Largest(FIRST),
         ),
-        Published(
+        PublishedFigure(
             "Attention to nouns, the highest of all heads", "43 %", "section 5", AtHead(NOUN, 9, 0)
         ),
-        Published("Attention to nouns, mean head", "21 %", "section 5", MeanOver(NOUN)),
-        Published(
+        PublishedFigure("Attention to nouns, mean head", "21 %", "section 5", MeanOver(NOUN)),
+        PublishedFigure(
             "Tags that receive from some head twice the attention of the mean head",
             "13 of 16",
             "section 5",
-            TagsAbove(ids.POS_RECEIVED, View.NOSINK, 2),
+            TagsAbove(ids.POS_RECEIVED, SinkView.NOSINK, 2),
             TAGS,
         ),
-        Published(
+        PublishedFigure(
             "Tags that give in some head twice the attention of the mean head",
             "7 of 16",
             "section 5",
-            TagsAbove(ids.POS_GIVEN, View.NOSINK, 2),
+            TagsAbove(ids.POS_GIVEN, SinkView.NOSINK, 2),
             TAGS,
         ),
-        Published(
+        PublishedFigure(
             "Attention along dependencies, the highest of all heads",
             "0.42 (42 %)",
             "section 5",
             AtHead(ALIGNMENT, 4, 11),
         ),
-        Published(
+        PublishedFigure(
             "Attention variability of the head with most attention along dependencies, the lowest "
             "of all",
             "0.004 (0.4 %)",
             "section 5",
-            AtHead(HeadColumn(ids.VARIABILITY, View.NOSINK, ""), 4, 11),
+            AtHead(HeadKey(ids.VARIABILITY, SinkView.NOSINK, ""), 4, 11),
             "Here on at most 2,000 sentences.",
         ),
-        Published(
+        PublishedFigure(
             "Longest mean distance of all heads", "14.2 tokens", "section 5", AtHead(DISTANCE, 5, 1)
         ),
-        Published(
+        PublishedFigure(
             "Entropy of the head with the longest mean distance",
             "0.41",
             "section 5",
             AtHead(ENTROPY, 5, 1),
         ),
-        Published(
+        PublishedFigure(
             "Spread of the mean distance over heads",
             "3.6 tokens",
             "section 5",
             SpreadOver(DISTANCE),
         ),
-        Published("Distance and entropy", "r = 0.61", "section 5", Correlation(DISTANCE, ENTROPY)),
-        Published(
+        PublishedFigure(
+            "Distance and entropy", "r = 0.61", "section 5", Correlation(DISTANCE, ENTROPY)
+        ),
+        PublishedFigure(
             "Distance and attention along dependencies",
             "r = −0.73",
             "section 5",
@@ -492,7 +496,7 @@ VIG = Group(
     ),
 )
 
-CLARK = Group(
+CLARK = PaperFigures(
     title="BERT-base on Wikipedia",
     source="Clark et al. (2019), arXiv:1906.04341",
     names=BERT,
@@ -505,33 +509,33 @@ CLARK = Group(
         "uncased one.",
     ),
     figures=(
-        Published(
+        PublishedFigure(
             "Attention to [SEP] in layers 5 to 9 (6 to 10 in the paper)",
             "over half",
             "section 3",
-            MeanOver(HeadColumn(ids.ATTENTION_TO, View.RAW, "separator"), (5, 6, 7, 8, 9)),
+            MeanOver(HeadKey(ids.ATTENTION_TO, SinkView.RAW, "separator"), (5, 6, 7, 8, 9)),
         ),
-        Published(
+        PublishedFigure(
             "Heads that give most of their attention to the previous token",
             "4",
             "section 3.1",
-            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "previous"), 0.5),
+            HeadsAbove(HeadKey(ids.ATTENTION_TO, SinkView.RAW, "previous"), 0.5),
         ),
-        Published(
+        PublishedFigure(
             "Heads that give most of their attention to the next token",
             "5",
             "section 3.1",
-            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "next"), 0.5),
+            HeadsAbove(HeadKey(ids.ATTENTION_TO, SinkView.RAW, "next"), 0.5),
         ),
     ),
 )
 
 
-def _found(relation: str) -> HeadColumn:
-    return HeadColumn(ids.RELATION_ACCURACY, View.NOSINK, f"{relation}:to_head")
+def _found(relation: str) -> HeadKey:
+    return HeadKey(ids.RELATION_ACCURACY, SinkView.NOSINK, f"{relation}:to_head")
 
 
-RELATIONS = Group(
+RELATIONS = PaperFigures(
     title="BERT-base on a treebank",
     source="Clark et al. (2019), arXiv:1906.04341",
     names=BERT,
@@ -547,40 +551,40 @@ RELATIONS = Group(
         "the 's predicts.",
     ),
     figures=(
-        Published(
+        PublishedFigure(
             "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
         ),
-        Published(
+        PublishedFigure(
             "det: accuracy of the best fixed offset, dependent → head",
             "51.7 % (+1)",
             "table 1",
             AtOffset(_found("det")),
         ),
-        Published(
+        PublishedFigure(
             "dobj: accuracy, dependent → head",
             "86.8 %",
             "table 1",
             AtHead(_found("obj"), 7, 9),
         ),
-        Published(
+        PublishedFigure(
             "dobj: accuracy of the best fixed offset, dependent → head",
             "40.0 % (−2)",
             "table 1",
             AtOffset(_found("obj")),
         ),
-        Published(
+        PublishedFigure(
             "pobj: accuracy, preposition → object",
             "76.3 %",
             "table 1",
             AtHead(_found("case"), 8, 5),
         ),
-        Published(
+        PublishedFigure(
             "poss: accuracy, dependent → head",
             "80.5 %",
             "table 1",
             AtHead(_found("nmod:poss"), 6, 5),
         ),
-        Published(
+        PublishedFigure(
             "auxpass: accuracy, dependent → head",
             "94.1 %",
             "the authors' notebook; table 1 prints 82.5 %, which there is the offset's",
@@ -589,7 +593,7 @@ RELATIONS = Group(
     ),
 )
 
-MICHEL = Group(
+MICHEL = PaperFigures(
     title="How many heads can go, BERT-base",
     source="Michel et al. (2019), arXiv:1905.10650",
     names=BERT,
@@ -602,15 +606,18 @@ MICHEL = Group(
         "both, there normalised in each layer.",
     ),
     figures=(
-        Published(
-            "Heads that can be removed together, MNLI", "40 %", "section 4.2", CanGo(GRADIENT)
+        PublishedFigure(
+            "Heads that can be removed together, MNLI",
+            "40 %",
+            "section 4.2",
+            RemovableShare(GRADIENT),
         ),
     ),
 )
 
 
-def _repaired(layer: int, head: int, printed: str) -> Published:
-    return Published(
+def _repaired(layer: int, head: int, printed: str) -> PublishedFigure:
+    return PublishedFigure(
         f"L{layer}·H{head}: self-repair over direct effect, its top 2\u00a0% of tokens",
         printed,
         STORED,
@@ -618,9 +625,9 @@ def _repaired(layer: int, head: int, printed: str) -> Published:
     )
 
 
-def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> Published:
+def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> PublishedFigure:
     what = "total" if metric == EFFECT else "direct"
-    return Published(
+    return PublishedFigure(
         f"L{layer}·H{head}: {what} change of the true token's logit",
         printed,
         STORED,
@@ -629,7 +636,7 @@ def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> Publi
 
 
 STORED = "values stored with the authors' code"
-SELF_REPAIR = Group(
+SELF_REPAIR = PaperFigures(
     title="Self-repair in GPT-2 small",
     source="Rushing & Nanda (2024), arXiv:2402.15390",
     names=GPT2,
@@ -640,7 +647,7 @@ SELF_REPAIR = Group(
         "authors' means are printed.",
     ),
     figures=(
-        Published(
+        PublishedFigure(
             "L4·H11: rank by the fall of the true token's logit", "1", STORED, RankReplaced(4, 11)
         ),
         _changed(4, 11, "−0.58"),

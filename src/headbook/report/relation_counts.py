@@ -11,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import REPORT, Estimates, Ratios
+from headbook.analysis.accumulators import HELD_OUT, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.surface_rules import NOTHING, OFFSETS
 from headbook.metrics import ids
 from headbook.report.results import StackResults
-from headbook.schema import View
-from headbook.study.word_samples import Cases, StrongestWords
+from headbook.schema import SinkView
+from headbook.study.word_samples import RelationCases, StrongestWords
 
 OTHERS = 30  # other words of the querying words' part of speech that a comparison needs
 
 
-class Preference(NamedTuple):
+class ClassPreference(NamedTuple):
     """How much more often a head prefers the right class of words in a relation than outside.
 
     Attributes:
@@ -40,13 +40,13 @@ class Preference(NamedTuple):
     others: Ints
 
     @classmethod
-    def of(cls, parts: "Sequence[Compared]") -> "Preference":
+    def of(cls, parts: "Sequence[LabelPreference]") -> "ClassPreference":
         """Return the comparisons of several labels side by side."""
-        sums = np.stack([p.sums.sums for p in parts], -1) if parts else Ratios.zero(0).sums
+        sums = np.stack([p.sums.sums for p in parts], -1) if parts else RatioSums.zero(0).sums
         return cls(
             np.array([part.share for part in parts]),
             np.array([part.elsewhere for part in parts]),
-            Estimates.of(Ratios(sums), (-1.0, 1.0)),
+            Estimates.of(RatioSums(sums), (-1.0, 1.0)),
             np.array([part.others for part in parts], np.int64),
         )
 
@@ -63,8 +63,8 @@ class Preference(NamedTuple):
         return found
 
 
-class Compared(NamedTuple):
-    """One head and one label; see `Preference`.
+class LabelPreference(NamedTuple):
+    """One head and one label; see `ClassPreference`.
 
     Attributes:
         sums: of the difference. What a sentence adds is its influence on the difference, times the
@@ -73,11 +73,11 @@ class Compared(NamedTuple):
 
     share: float
     elsewhere: float
-    sums: Ratios
+    sums: RatioSums
     others: int
 
 
-def preference(found: StrongestWords, label: int, head: tuple[int, int]) -> Compared:
+def preference(found: StrongestWords, label: int, head: tuple[int, int]) -> LabelPreference:
     """Compare the class of a head's strongest words inside a relation and outside.
 
     For each pair of parts of speech, of a querying word and its right answer, the share of
@@ -120,14 +120,14 @@ def preference(found: StrongestWords, label: int, head: tuple[int, int]) -> Comp
     np.subtract.at(n, found.sentence[own], moved)
     number = int(others[np.unique(asking)].sum())
     share, elsewhere = (float(x.mean()) if len(x) else np.nan for x in (inside, expected))
-    sums = Ratios.of(n, d, d, np.full(len(n), REPORT))
-    return Compared(share, elsewhere, sums, number)
+    sums = RatioSums.of(n, d, d, np.full(len(n), HELD_OUT))
+    return LabelPreference(share, elsewhere, sums, number)
 
 
-METRIC, VIEW = ids.RELATION_ACCURACY, View.NOSINK
+METRIC, VIEW = ids.RELATION_ACCURACY, SinkView.NOSINK
 
 
-class Counts(NamedTuple):
+class RelationCounts(NamedTuple):
     """What heads and rules find of one label, sentence by sentence.
 
     Attributes:
@@ -140,14 +140,14 @@ class Counts(NamedTuple):
     """
 
     label: int
-    cases: Cases
+    cases: RelationCases
     sentences: Ints
     words: Ints
     heads: Ints
     rules: Ints
 
 
-def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> Counts:
+def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
     """Return what heads and rules find of one label.
 
     Args:
@@ -163,7 +163,7 @@ def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> Coun
         else np.zeros((0, *hits.shape[1:]), np.int64)
         for hits in (by_head, by_rule)
     )
-    return Counts(label, cases, sentences, words, heads, rules)
+    return RelationCounts(label, cases, sentences, words, heads, rules)
 
 
 def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] | None:
@@ -205,7 +205,7 @@ def best_rule(counts: NDArray[np.generic]) -> int:
 def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
     """Return the offset that finds most words of each label, and the share that it finds.
 
-    Over all sentences, labels as in `headbook.schema.Scheme.labels`.
+    Over all sentences, labels as in `headbook.schema.AnnotationScheme.labels`.
 
     Returns:
         Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.
@@ -220,7 +220,7 @@ def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
     return offsets, shares
 
 
-def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> Ratios:
+def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> RatioSums:
     """Return ratios of sums over the sentences of one half.
 
     Args:
@@ -228,15 +228,17 @@ def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> Ratios:
         words: of how many; broadcast to the shape of ``n``.
     """
     d = np.broadcast_to(words, n.shape).astype(np.float64)
-    return Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
+    return RatioSums.of(n.astype(np.float64), d, d, np.full(len(n), HELD_OUT))
 
 
 def _estimates(
-    ratios: Sequence[Ratios], limits: tuple[float, float], cells: tuple[int, ...] = ()
+    ratios: Sequence[RatioSums], limits: tuple[float, float], cells: tuple[int, ...] = ()
 ) -> Estimates:
     """Return values with intervals, labels side by side in the last dimension."""
-    sums = np.stack([each.sums for each in ratios], -1) if ratios else Ratios.zero(*cells, 0).sums
-    return Estimates.of(Ratios(sums), limits)
+    sums = (
+        np.stack([each.sums for each in ratios], -1) if ratios else RatioSums.zero(*cells, 0).sums
+    )
+    return Estimates.of(RatioSums(sums), limits)
 
 
 def reported(

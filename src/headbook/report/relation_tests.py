@@ -29,13 +29,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, REPORT, Estimates, Ratios
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.intervals import FEW
-from headbook.analysis.multiple_testing import LEVEL, sign_flip_p
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.analysis.multiple_testing import ALPHA, sign_flip_p
 from headbook.report.relation_counts import (
-    Counts,
-    Preference,
+    ClassPreference,
+    RelationCounts,
     _estimates,
     best_rule,
     counted,
@@ -52,7 +52,7 @@ BUCKETS = 256  # groups of sentences, by their hashes; half of them report
 
 
 def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
-    """Return where family-wise p lies below `LEVEL` and the interval above 0.
+    """Return where family-wise p lies below `ALPHA` and the interval above 0.
 
     The rule of the site for every number that is tested family-wise.
 
@@ -61,11 +61,13 @@ def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
         margin: what is tested, of the same shape.
     """
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.bool_] = (p < LEVEL) & (margin.low > 0) & (margin.effective >= FEW)
+        found: NDArray[np.bool_] = (
+            (p < ALPHA) & (margin.low > 0) & (margin.effective >= MIN_EFFECTIVE)
+        )
     return found
 
 
-class HalfScores(NamedTuple):
+class SplitScores(NamedTuple):
     """A head and a rule on the same words of one half of the sentences.
 
     Attributes:
@@ -85,10 +87,10 @@ class RelationTests:
     """Labels with enough words, each with its best head and its best surface rule.
 
     Attributes:
-        labels: relation and direction, as in `headbook.schema.Scheme.labels`.
+        labels: relation and direction, as in `headbook.schema.AnnotationScheme.labels`.
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
         rule: name of the best rule of each label.
-        accuracy, at_rule, margin: numbers of the reporting half, see `HalfScores`.
+        accuracy, at_rule, margin: numbers of the reporting half, see `SplitScores`.
         choice: numbers of the choice half, of the same heads and rules.
         where_wrong: share of the words of the reporting half that the head finds, of those that
             the rule does not find. *Shape:* ``(label,)``.
@@ -108,9 +110,9 @@ class RelationTests:
     accuracy: Estimates
     at_rule: Estimates
     margin: Estimates
-    choice: HalfScores
+    choice: SplitScores
     where_wrong: Estimates
-    preference: Preference
+    preference: ClassPreference
     p: Floats
     every: Floats
     layer_head: Ints
@@ -160,20 +162,20 @@ def tests_of(results: StackResults) -> RelationTests | None:
 def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
     """Choose heads and rules on one half of the sentences, compare them on the other.
 
-    Labels take part whose words in the reporting half stand in at least `FEW` effective sentences,
-    and any in the other.
+    Labels take part whose words in the reporting half stand in at least `MIN_EFFECTIVE` effective
+    sentences, and any in the other.
 
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
     """
-    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
     tested = []
-    for label in sorted({*halves[CHOICE].labels_asked()} & {*halves[REPORT].labels_asked()}):
+    for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
         choice, report = map(counted, halves, named, (label, label))
-        if effective_sentences(report.words) >= FEW:
-            tested.append(_Test.of((choice, report), halves[REPORT], named[REPORT], present))
-    return _together(halves[REPORT], len(found.index), present, tested)
+        if effective_sentences(report.words) >= MIN_EFFECTIVE:
+            tested.append(_Test.of((choice, report), halves[HELD_OUT], named[HELD_OUT], present))
+    return _together(halves[HELD_OUT], len(found.index), present, tested)
 
 
 class _Test(NamedTuple):
@@ -190,21 +192,21 @@ class _Test(NamedTuple):
     head: tuple[int, int]
     rule: int
     layer_head: Ints
-    counts: tuple[Counts, Counts]
+    counts: tuple[RelationCounts, RelationCounts]
     wrong: tuple[Ints, Ints]
 
     @classmethod
     def of(
         cls,
-        counts: tuple[Counts, Counts],
+        counts: tuple[RelationCounts, RelationCounts],
         report: StrongestWords,
         named: NDArray[np.int32],
         present: NDArray[np.bool_],
     ) -> "_Test":
-        hits = np.where(present, counts[CHOICE].heads.sum(0), -1)  # absent heads come last
+        hits = np.where(present, counts[SELECTION].heads.sum(0), -1)  # absent heads come last
         layer, head = (int(x) for x in np.unravel_index(hits.argmax(), present.shape))
-        rule = best_rule(counts[CHOICE].rules.sum(0))
-        cases, sentences = counts[REPORT].cases, counts[REPORT].sentences
+        rule = best_rule(counts[SELECTION].rules.sum(0))
+        cases, sentences = counts[HELD_OUT].cases, counts[HELD_OUT].sentences
         right = report.strongest[cases.query, layer, head] == cases.right
         missed = named[rule, cases.query] != cases.right
         place, size = np.searchsorted(sentences, cases.sentence), len(sentences)
@@ -222,18 +224,18 @@ def _together(
     ahead = np.zeros((len(keys), *shape, len(tested)), np.float32)
     layer_margins = []
     for place, test in enumerate(tested):
-        counts = test.counts[REPORT]
+        counts = test.counts[HELD_OUT]
         beyond = counts.heads - counts.rules[:, test.rule, None, None]
         np.add.at(ahead[..., place], clusters[counts.sentences], beyond)
         layer_margins.append(ratios_of(beyond[:, layers, test.layer_head], counts.words[:, None]))
-    reported, choice = _scores(tested, REPORT), _scores(tested, CHOICE)
+    reported, choice = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
     every = sign_flip_p(ahead, present, keys) if tested else np.zeros((*shape, 0))
     every = np.where(reported.margin.sentences >= 2, every, np.nan)
     head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
     wrong = [ratios_of(found, words) for words, found in (test.wrong for test in tested)]
     layer_head = np.array([test.layer_head for test in tested], np.int64).reshape(-1, shape[0]).T
     return RelationTests(
-        labels=tuple(report.labels[test.counts[REPORT].label] for test in tested),
+        labels=tuple(report.labels[test.counts[HELD_OUT].label] for test in tested),
         head=head,
         rule=tuple(report.rules[test.rule] for test in tested),
         accuracy=reported.accuracy,
@@ -241,8 +243,8 @@ def _together(
         margin=reported.margin,
         choice=choice,
         where_wrong=_estimates(wrong, (0.0, 1.0)),
-        preference=Preference.of(
-            [preference(report, t.counts[REPORT].label, t.head) for t in tested]
+        preference=ClassPreference.of(
+            [preference(report, t.counts[HELD_OUT].label, t.head) for t in tested]
         ),
         p=every[head[:, 0], head[:, 1], np.arange(len(tested))],
         every=every,
@@ -252,16 +254,16 @@ def _together(
     )
 
 
-def _scores(tested: list[_Test], half: int) -> HalfScores:
+def _scores(tested: list[_Test], half: int) -> SplitScores:
     """Return what heads and rules find on one half."""
-    parts: list[list[Ratios]] = [[], [], []]
+    parts: list[list[RatioSums]] = [[], [], []]
     for test in tested:
         counts = test.counts[half]
         hits, at = counts.heads[:, *test.head], counts.rules[:, test.rule]
         for part, n in zip(parts, (hits, at, hits - at), strict=True):
             part.append(ratios_of(n, counts.words))
     limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
-    return HalfScores(*map(_estimates, parts, limits))
+    return SplitScores(*map(_estimates, parts, limits))
 
 
 def sign_clusters(

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.surface_rules import NOTHING
 from headbook.metrics import ids
 from headbook.report.relation_counts import VIEW, best_rule, counted, effective_sentences, reported
@@ -47,7 +47,7 @@ class HeadRelation(NamedTuple):
     """What one head finds best.
 
     Attributes:
-        label: relation and direction, one of `headbook.schema.Scheme.labels`.
+        label: relation and direction, one of `headbook.schema.AnnotationScheme.labels`.
         rule: the best surface rule for the label.
         accuracy: share of the words that the head finds.
         at_rule: share of the same words that the rule finds.
@@ -95,23 +95,23 @@ def head_relations(
 ) -> HeadRelations | None:
     """Return the relation that each head finds most above uniform attention.
 
-    Relations and directions take part whose words stand in at least `FEW` effective sentences of
-    each half; None if none does.
+    Relations and directions take part whose words stand in at least `MIN_EFFECTIVE` effective
+    sentences of each half; None if none does.
 
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
         uniform: what uniform attention finds; NaN if it is not known. *Shape:*
             ``(layer, label)``.
     """
-    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
     best = np.full(present.shape, -np.inf)
     label = np.zeros(present.shape, np.int64)
     rule = np.zeros(present.shape, np.int64)
-    hits, at, words = (np.zeros((len(halves[REPORT].lengths), *present.shape)) for _ in range(3))
-    for number in sorted({*halves[CHOICE].labels_asked()} & {*halves[REPORT].labels_asked()}):
+    hits, at, words = (np.zeros((len(halves[HELD_OUT].lengths), *present.shape)) for _ in range(3))
+    for number in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
         choice, report = map(counted, halves, named, (number, number))
-        if min(map(effective_sentences, (choice.words, report.words))) < FEW:
+        if min(map(effective_sentences, (choice.words, report.words))) < MIN_EFFECTIVE:
             continue
         gain = choice.heads.sum(0) / choice.words.sum() - np.nan_to_num(uniform[:, number, None])
         better = gain > best
@@ -158,7 +158,7 @@ class HeadRule(NamedTuple):
     @property
     def names(self) -> bool:
         """Whether the head may be named by the rule: in half of the cases, above the mean head."""
-        enough = self.agreement.effective >= FEW
+        enough = self.agreement.effective >= MIN_EFFECTIVE
         return bool(enough and self.agreement.value >= MOSTLY and self.margin.low > 0)
 
 
@@ -177,26 +177,28 @@ def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[in
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
     """
-    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     looking = [np.bincount(h.sentence[h.looks], minlength=len(h.lengths)) for h in halves]
     if not all(words.any() for words in looking):
         return {}
     named = [half.named() for half in halves]
-    totals = np.stack([_agreements(halves[CHOICE], word).sum(0) for word in named[CHOICE]], -1)
+    totals = np.stack(
+        [_agreements(halves[SELECTION], word).sum(0) for word in named[SELECTION]], -1
+    )
     best = np.apply_along_axis(best_rule, -1, totals)
     rules = {}
     for rule in np.unique(best[present]).tolist():
         choice, report = (_agreements(h, n[rule]) for h, n in zip(halves, named, strict=True))
         every = report[:, present].mean(1)
-        mean = reported(every, looking[REPORT], (0, 1)).at()
+        mean = reported(every, looking[HELD_OUT], (0, 1)).at()
         for layer, head in np.argwhere(present & (best == rule)).tolist():
             own = report[:, layer, head]
             rules[layer, head] = HeadRule(
                 found.rules[rule],
-                reported(choice[:, layer, head], looking[CHOICE], (0, 1)).at(),
-                reported(own, looking[REPORT], (0, 1)).at(),
+                reported(choice[:, layer, head], looking[SELECTION], (0, 1)).at(),
+                reported(own, looking[HELD_OUT], (0, 1)).at(),
                 mean,
-                reported(own - every, looking[REPORT], (-1, 1)).at(),
+                reported(own - every, looking[HELD_OUT], (-1, 1)).at(),
             )
     return rules
 
@@ -215,7 +217,7 @@ def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
     return np.add.reduceat(found.strongest == wanted, starts, dtype=np.int64)
 
 
-class Ends(NamedTuple):
+class RelationNouns(NamedTuple):
     """What stands at the two ends of a relation."""
 
     dependent: str
@@ -223,42 +225,42 @@ class Ends(NamedTuple):
 
 
 ENDS = {
-    "acl": Ends("clausal modifier", "noun"),
-    "acl:relcl": Ends("relative clause", "noun"),
-    "advcl": Ends("adverbial clause", "verb"),
-    "advmod": Ends("adverb", "modified word"),
-    "amod": Ends("adjective", "noun"),
-    "appos": Ends("apposition", "noun"),
-    "aux": Ends("auxiliary", "verb"),
-    "aux:pass": Ends("passive auxiliary", "verb"),
-    "case": Ends("case marker", "noun"),
-    "cc": Ends("coordinating conjunction", "conjunct"),
-    "ccomp": Ends("clausal complement", "verb"),
-    "clf": Ends("classifier", "noun"),
-    "compound": Ends("compound part", "noun"),
-    "compound:prt": Ends("particle", "verb"),
-    "conj": Ends("conjunct", "first conjunct"),
-    "cop": Ends("copula", "predicate"),
-    "csubj": Ends("clausal subject", "verb"),
-    "det": Ends("determiner", "noun"),
-    "discourse": Ends("discourse element", "clause"),
-    "expl": Ends("expletive", "verb"),
-    "fixed": Ends("later word of a fixed expression", "first word"),
-    "flat": Ends("later part of a name", "first part"),
-    "iobj": Ends("indirect object", "verb"),
-    "list": Ends("list item", "first item"),
-    "mark": Ends("clause marker", "verb"),
-    "nmod": Ends("nominal modifier", "noun"),
-    "nmod:poss": Ends("possessor", "noun"),
-    "nsubj": Ends("subject", "verb"),
-    "nsubj:pass": Ends("passive subject", "verb"),
-    "nummod": Ends("numeral", "noun"),
-    "obj": Ends("direct object", "verb"),
-    "obl": Ends("oblique", "verb"),
-    "parataxis": Ends("parataxis", "clause"),
-    "punct": Ends("punctuation mark", "head word"),
-    "vocative": Ends("vocative", "verb"),
-    "xcomp": Ends("open complement", "verb"),
+    "acl": RelationNouns("clausal modifier", "noun"),
+    "acl:relcl": RelationNouns("relative clause", "noun"),
+    "advcl": RelationNouns("adverbial clause", "verb"),
+    "advmod": RelationNouns("adverb", "modified word"),
+    "amod": RelationNouns("adjective", "noun"),
+    "appos": RelationNouns("apposition", "noun"),
+    "aux": RelationNouns("auxiliary", "verb"),
+    "aux:pass": RelationNouns("passive auxiliary", "verb"),
+    "case": RelationNouns("case marker", "noun"),
+    "cc": RelationNouns("coordinating conjunction", "conjunct"),
+    "ccomp": RelationNouns("clausal complement", "verb"),
+    "clf": RelationNouns("classifier", "noun"),
+    "compound": RelationNouns("compound part", "noun"),
+    "compound:prt": RelationNouns("particle", "verb"),
+    "conj": RelationNouns("conjunct", "first conjunct"),
+    "cop": RelationNouns("copula", "predicate"),
+    "csubj": RelationNouns("clausal subject", "verb"),
+    "det": RelationNouns("determiner", "noun"),
+    "discourse": RelationNouns("discourse element", "clause"),
+    "expl": RelationNouns("expletive", "verb"),
+    "fixed": RelationNouns("later word of a fixed expression", "first word"),
+    "flat": RelationNouns("later part of a name", "first part"),
+    "iobj": RelationNouns("indirect object", "verb"),
+    "list": RelationNouns("list item", "first item"),
+    "mark": RelationNouns("clause marker", "verb"),
+    "nmod": RelationNouns("nominal modifier", "noun"),
+    "nmod:poss": RelationNouns("possessor", "noun"),
+    "nsubj": RelationNouns("subject", "verb"),
+    "nsubj:pass": RelationNouns("passive subject", "verb"),
+    "nummod": RelationNouns("numeral", "noun"),
+    "obj": RelationNouns("direct object", "verb"),
+    "obl": RelationNouns("oblique", "verb"),
+    "parataxis": RelationNouns("parataxis", "clause"),
+    "punct": RelationNouns("punctuation mark", "head word"),
+    "vocative": RelationNouns("vocative", "verb"),
+    "xcomp": RelationNouns("open complement", "verb"),
 }
 
 TAGS = {  # without punctuation, which is known without tags
@@ -292,7 +294,7 @@ class RelationEnds(NamedTuple):
 def ends_of(label: str) -> RelationEnds:
     """A relation with its direction, ``obj:to_head``, in words: from whom, to whom."""
     relation, direction = relation_of(label)
-    ends = ENDS.get(relation, Ends(f"{relation} dependent", "head"))
+    ends = ENDS.get(relation, RelationNouns(f"{relation} dependent", "head"))
     query, key = ends if direction == "to_head" else reversed(ends)
     article = "an" if query[0] in "aeio" else "a"  # a unit, an oblique
     return RelationEnds(f"{article} {query}", f"its {key}")

@@ -7,19 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimates, Ratios
+from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats
-from headbook.memory import Memo
+from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import counted
-from headbook.schema import Baseline, HeadColumn, Space, Stack, State, TokenColumn, Twin, View
+from headbook.schema import (
+    AttentionStack,
+    Baseline,
+    BaselineRun,
+    EmbeddingSpace,
+    HeadKey,
+    ResidualPoint,
+    SinkView,
+    TokenKey,
+)
 from headbook.study.corpus_sums import HeadTable
 from headbook.study.study import Study
 
 
 @dataclass(frozen=True, eq=False)
-class StackResults(Memo):
+class StackResults(CachedByFunction):
     """Everything measured in one stack.
 
     Attributes:
@@ -27,11 +36,11 @@ class StackResults(Memo):
     """
 
     study: Study
-    stack: Stack
-    twin: Twin | None = None
+    stack: AttentionStack
+    twin: BaselineRun | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
-    _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
-    _there: dict[HeadColumn, bool] = field(default_factory=dict)
+    _read: dict[tuple[str, HeadKey], Estimates] = field(default_factory=dict)
+    _there: dict[HeadKey, bool] = field(default_factory=dict)
 
     @cached_property
     def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
@@ -68,7 +77,7 @@ class StackResults(Memo):
         """Those that have columns, in their order."""
         return tuple(dict.fromkeys(c.label for c in self._columns if c.metric == metric.id))
 
-    def view(self, metric: HeadMetric, label: str | None = None) -> View:
+    def view(self, metric: HeadMetric, label: str | None = None) -> SinkView:
         """The view that pages show first: the stack's own, where the metric has it.
 
         Args:
@@ -76,9 +85,9 @@ class StackResults(Memo):
         """
         view = self.stack.default_view
         view = view if view in metric.views else metric.views[0]
-        return view if label is None or self.has(metric.id, view, label) else View.RAW
+        return view if label is None or self.has(metric.id, view, label) else SinkView.RAW
 
-    def drawn(self, metric: HeadMetric) -> tuple[View, str] | None:
+    def drawn(self, metric: HeadMetric) -> tuple[SinkView, str] | None:
         """Return the view and label that the site's figures of a metric show, or None without any.
 
         Only for this choice do files of the metric stand in ``figures/``.
@@ -93,7 +102,7 @@ class StackResults(Memo):
         """Return the labels that a metric has numbers for in any view."""
         return [x for x in metric.listed if any(self.has(metric.id, v, x) for v in metric.views)]
 
-    def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
+    def band(self, baseline: Baseline, metric: str, view: SinkView, label: str = "") -> Estimates:
         """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
 
         The mean over seeds, with the smallest and the largest as ends; the interval of the only
@@ -113,30 +122,30 @@ class StackResults(Memo):
         every = sentences == self.study.manifest.counts["sentences"]
         return "" if every else f"{before} {counted(sentences, 'sentence')}"
 
-    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
+    def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """A number for each head. *Shape:* ``(layer, head)``."""
-        return self._numbers("heads", HeadColumn(metric, view, label))
+        return self._numbers("heads", HeadKey(metric, view, label))
 
-    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
+    def layers(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """A number for each layer, heads together. *Shape:* ``(layer,)``."""
-        return self._numbers("layers", HeadColumn(metric, view, label))
+        return self._numbers("layers", HeadKey(metric, view, label))
 
-    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
+    def uniform(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """The same measure on uniform attention. *Shape:* ``(layer,)``."""
-        return self._numbers("uniform", HeadColumn(metric, view, label))
+        return self._numbers("uniform", HeadKey(metric, view, label))
 
     def half(
-        self, number: int, metric: str, view: View, label: str = "", *, of: str = "heads"
+        self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"
     ) -> Estimates:
         """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
-        ratios: Ratios = getattr(self._table, of)
-        position = self._columns[HeadColumn(metric, view, label)]
+        ratios: RatioSums = getattr(self._table, of)
+        position = self._columns[HeadKey(metric, view, label)]
         known = all_metrics()[metric]
         return Estimates.of(ratios[..., position].half(number), known.limits, known.spread(label))
 
-    def has(self, metric: str, view: View, label: str = "") -> bool:
+    def has(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Whether there is a value at all."""
-        column = HeadColumn(metric, view, label)
+        column = HeadKey(metric, view, label)
         if column not in self._there:  # pages ask for the same again and again
             self._there[column] = column in self._columns and not bool(
                 np.isnan(self.heads(metric, view, label).value).all()
@@ -144,10 +153,10 @@ class StackResults(Memo):
         return self._there[column]
 
     def tokens(
-        self, metric: str, state: State, space: Space | None, label: str
+        self, metric: str, state: ResidualPoint, space: EmbeddingSpace | None, label: str
     ) -> Estimates | None:
         """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
-        column = TokenColumn(metric, state, space, label)
+        column = TokenKey(metric, state, space, label)
         corpus_sums = self.study.corpus_sums
         for table in (corpus_sums.tokens, corpus_sums.lookups, corpus_sums.flows):
             sums = table.get(self.stack.name)
@@ -159,13 +168,13 @@ class StackResults(Memo):
         return None
 
     @cached_property
-    def _columns(self) -> Mapping[HeadColumn, int]:
+    def _columns(self) -> Mapping[HeadKey, int]:
         columns = self._table.columns
         return {column: index for index, column in enumerate(columns)}
 
-    def _numbers(self, name: str, column: HeadColumn) -> Estimates:
+    def _numbers(self, name: str, column: HeadKey) -> Estimates:
         if (name, column) not in self._read:
-            ratios: Ratios = getattr(self._table, name)
+            ratios: RatioSums = getattr(self._table, name)
             metric = all_metrics()[column.metric]
             self._read[name, column] = Estimates.of(
                 ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)

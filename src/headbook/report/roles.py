@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from headbook.analysis.accumulators import Estimate
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN
 from headbook.report.head_types import (
@@ -22,8 +22,8 @@ from headbook.report.head_types import (
     SOME_SINK,
     TAG_VIEW,
     HeadType,
+    OffSinkType,
     Place,
-    Rest,
     Share,
     head_types,
     share,
@@ -42,7 +42,7 @@ from headbook.report.wording import (
     rule_phrase,
     tested,
 )
-from headbook.schema import HeadColumn, View
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Claim(NamedTuple):
     against: str = "uniform attention"
     p: float = math.nan
     chosen: float = math.nan
-    column: HeadColumn | None = None
+    column: HeadKey | None = None
 
 
 def estimate(value: Estimate, *, share: bool = True) -> str:
@@ -115,10 +115,10 @@ def _it(results: StackResults, found: HeadType) -> str:
 
 
 AT = {
-    Rest.PREVIOUS: ("previous", "the previous token"),
-    Rest.NEXT: ("next", "the next token"),
-    Rest.SELF: ("self", "the token itself"),
-    Rest.SAME: ("same_token", "other occurrences of the token"),
+    OffSinkType.PREVIOUS: ("previous", "the previous token"),
+    OffSinkType.NEXT: ("next", "the next token"),
+    OffSinkType.SELF: ("self", "the token itself"),
+    OffSinkType.SAME: ("same_token", "other occurrences of the token"),
 }
 
 
@@ -128,11 +128,11 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
         return
     if found.rest in AT:
         label, where = AT[found.rest]
-    elif found.rest is Rest.OFFSET:
+    elif found.rest is OffSinkType.OFFSET:
         label = str(found.offset)
         side = "back" if found.offset < 0 else "ahead"
         where = f"the token {abs(found.offset)} positions {side}"
-    elif found.rest is Rest.WINDOW:
+    elif found.rest is OffSinkType.WINDOW:
         within = found.shares.window
         kept = f"{percent(within.value)} of its attention within three tokens"
         yield Claim(
@@ -141,23 +141,23 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
             f"{_it(results, found)} keeps {kept}{_uniform(within.even)}.",
             Estimate(within.value, math.nan, math.nan, 0, 0),
             within.even,
-            column=HeadColumn(METRIC, View.RENORM, "window"),
+            column=HeadKey(METRIC, SinkView.RENORM, "window"),
         )
         return
     else:
         return
-    value = share(results, METRIC, View.RENORM, label, place)
-    even = share(results, METRIC, View.RENORM, EVEN[label], place).value
+    value = share(results, METRIC, SinkView.RENORM, label, place)
+    even = share(results, METRIC, SinkView.RENORM, EVEN[label], place).value
     clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
     yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
-                even, column=HeadColumn(METRIC, View.RENORM, label))  # fmt: skip
+                even, column=HeadKey(METRIC, SinkView.RENORM, label))  # fmt: skip
 
 
 def _uniform(even: float) -> str:
     return "" if math.isnan(even) else f" (uniform attention: {percent(even)})"
 
 
-def _even(results: StackResults, metric: str, view: View, label: str, place: Place) -> float:
+def _even(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> float:
     """What uniform attention gives in a head's layer; NaN where it is not known."""
     if not results.has(metric, view, label):
         return math.nan
@@ -169,7 +169,7 @@ CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of t
 
 def token_class(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """The class of tokens that receives most against uniform attention, if at least twice that."""
-    if found is not None and found.rest in {*AT, Rest.OFFSET}:
+    if found is not None and found.rest in {*AT, OffSinkType.OFFSET}:
         return
     own, best = results.stack.default_view, None
     asked = [(ids.ATTENTION_TO, own, label, name) for label, name in CLASSES.items()]
@@ -177,10 +177,10 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
     for metric, view, label, name in asked:
         value = share(results, metric, view, label, place)
         even = _even(results, metric, view, label, place)
-        clear = value.effective >= FEW and value.low >= TWICE * even > 0
+        clear = value.effective >= MIN_EFFECTIVE and value.low >= TWICE * even > 0
         if clear and (best is None or value.value / even > best[0]):
             of = "attention outside the sink" if metric == ids.POS_RECEIVED else "attention"
-            best = value.value / even, value, even, name, of, HeadColumn(metric, view, label)
+            best = value.value / even, value, even, name, of, HeadKey(metric, view, label)
     if best is not None:
         times, value, even, name, of, column = best
         yield Claim(
@@ -204,9 +204,9 @@ REPETITION = {
 def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
     """What it does on repeated random tokens, from a conventional threshold on."""
     for metric, (where, kind) in REPETITION.items():
-        value = share(results, metric, View.RAW, "", place)
+        value = share(results, metric, SinkView.RAW, "", place)
         if value.value >= REPEATED and value.low > 0:
-            even = _even(results, metric, View.RAW, "", place)
+            even = _even(results, metric, SinkView.RAW, "", place)
             yield Claim(
                 "repetition",
                 f"is {kind}",
@@ -214,7 +214,7 @@ def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
                 f"{where} (threshold 40{THIN}%; uniform attention: {percent(even)}).",
                 value,
                 even,
-                column=HeadColumn(metric, View.RAW, ""),
+                column=HeadKey(metric, SinkView.RAW, ""),
             )
 
 
@@ -223,14 +223,14 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
     if found is None:
         return
     it, parts = _it(results, found), found.shares.parts
-    if found.rest is Rest.UNIFORM:
-        value = share(results, ids.RELATIVE_ENTROPY, View.RENORM, "", place)
+    if found.rest is OffSinkType.UNIFORM:
+        value = share(results, ids.RELATIVE_ENTROPY, SinkView.RENORM, "", place)
         clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         yield Claim("shape", "spreads its attention almost evenly",
                     f"{clause}uniform attention.", value, 1.0,
-                    column=HeadColumn(ids.RELATIVE_ENTROPY, View.RENORM, ""))  # fmt: skip
-    elif found.rest is Rest.KEYS:
-        value = share(results, METRIC, View.RENORM, "column", place)
+                    column=HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""))  # fmt: skip
+    elif found.rest is OffSinkType.KEYS:
+        value = share(results, METRIC, SinkView.RENORM, "column", place)
         best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
         often = "" if best == "other" else (
             f"; the key of largest weight belongs mostly to {KEY_NAMES[best]} "
@@ -240,25 +240,25 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
         yield Claim("shape", "attends to the same keys from every query",
                     f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
                     f"{often}.", value,
-                    column=HeadColumn(METRIC, View.RENORM, "column"))  # fmt: skip
-    elif found.rest is Rest.OWN:
-        value = share(results, METRIC, View.RENORM, "own_sentence", place)
+                    column=HeadKey(METRIC, SinkView.RENORM, "column"))  # fmt: skip
+    elif found.rest is OffSinkType.OWN:
+        value = share(results, METRIC, SinkView.RENORM, "own_sentence", place)
         clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
         even = found.shares.own_sentence.even
         yield Claim("shape", "attends within the query's own sentence",
                     f"{clause}{_uniform(even)}.", value, even,
-                    column=HeadColumn(METRIC, View.RENORM, "own_sentence"))  # fmt: skip
-    elif found.rest is Rest.MIXED and found.shares.largest:
+                    column=HeadKey(METRIC, SinkView.RENORM, "own_sentence"))  # fmt: skip
+    elif found.rest is OffSinkType.MIXED and found.shares.largest:
         first, *others = found.shares.largest[:2]
         listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
-        value = share(results, METRIC, View.RENORM, first, place)
+        value = share(results, METRIC, SinkView.RENORM, first, place)
         if math.isnan(value.value):  # across two texts, words are what punctuation leaves
             value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
         names = [PART_NAMES[part] for part in (first, *others)]
         yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
                     f"{it} mixes shares; furthest above uniform attention: {listed}.",
                     value, parts[first].even,
-                    column=HeadColumn(METRIC, View.RENORM, first))  # fmt: skip
+                    column=HeadKey(METRIC, SinkView.RENORM, first))  # fmt: skip
 
 
 def _beside_even(part: str, found: Share) -> str:
@@ -268,13 +268,13 @@ def _beside_even(part: str, found: Share) -> str:
 
 def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """What the sink receives, and what it contributes."""
-    given = share(results, ids.SINK_SHARE, View.RAW, "", place)
+    given = share(results, ids.SINK_SHARE, SinkView.RAW, "", place)
     if math.isnan(given.value):
         return
-    brought = share(results, ids.SINK_NORM_SHARE, View.RAW, "", place)
-    even, what = _even(results, ids.SINK_SHARE, View.RAW, "", place), sink_words(results)
+    brought = share(results, ids.SINK_NORM_SHARE, SinkView.RAW, "", place)
+    even, what = _even(results, ids.SINK_SHARE, SinkView.RAW, "", place), sink_words(results)
     text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
-    first = share(results, ids.ATTENTION_TO, View.RAW, "first", place).value
+    first = share(results, ids.ATTENTION_TO, SinkView.RAW, "first", place).value
     named = sink_share(results, place).corrected >= SOME_SINK
     inserted = named and first >= ALMOST_ALL * given.value
     if inserted:
@@ -283,7 +283,7 @@ def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterato
         joined = ", but" if brought.high < given.low else ", and" if inserted else " and"
         text += f"{joined} contribute {estimate(brought)} of its output norm"
     short = f"attends mostly to {what}" if found is not None and found.sink else ""
-    column = HeadColumn(ids.SINK_SHARE, View.RAW, "")
+    column = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
     yield Claim("sink", short, f"{text}.", given, even, column=column)
 
 
@@ -331,7 +331,7 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
     at = [*position(results, cell, head_type)]
-    window = head_type is not None and head_type.rest is Rest.WINDOW
+    window = head_type is not None and head_type.rest is OffSinkType.WINDOW
     serves = [*relation(tests, cell)]
     claims = (
         *at,

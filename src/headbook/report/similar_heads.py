@@ -20,14 +20,14 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.metrics import ids
 from headbook.report.results import StackResults
 from headbook.report.wording import FEW_WORDS
-from headbook.schema import View
-from headbook.study.corpus_sums import Distances
+from headbook.schema import SinkView
+from headbook.study.corpus_sums import HeadDistances
 from headbook.study.sentence_data import HeadName
 
 METRIC = ids.HEAD_DISTANCE
 
 
-class Plane(NamedTuple):
+class HeadPlane(NamedTuple):
     """Heads as points of a plane.
 
     Attributes:
@@ -42,7 +42,7 @@ class Plane(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Likeness:
+class HeadDistanceMatrix:
     """The distances of all heads of a stack in one view; heads go by their place in ``heads``.
 
     Attributes:
@@ -94,11 +94,11 @@ class Likeness:
         return [(int(one[place]), int(other[place])) for place in order]
 
     @cached_property
-    def plane(self) -> Plane:
+    def plane(self) -> HeadPlane:
         """The map of all heads whose distances are known."""
         kept = self.complete
         points, share = scaled(self.apart[np.ix_(kept, kept)])
-        return Plane(kept, points, share)
+        return HeadPlane(kept, points, share)
 
     @cached_property
     def order(self) -> Ints:
@@ -116,7 +116,7 @@ class Likeness:
         return np.concatenate([kept, rest])
 
 
-def likeness(results: StackResults) -> Mapping[View, Likeness]:
+def likeness(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
     """How alike the heads of a stack are, by view; nothing where it was not measured."""
     stack = results.stack
     sums = results.study.corpus_sums.distances.get(stack.name)
@@ -136,7 +136,7 @@ def likeness(results: StackResults) -> Mapping[View, Likeness]:
     return {view: each for view, each in found.items() if not np.isnan(each.value[known]).all()}
 
 
-def _likeness(heads: tuple[HeadName, ...], sums: Distances, place: int) -> Likeness:
+def _likeness(heads: tuple[HeadName, ...], sums: HeadDistances, place: int) -> HeadDistanceMatrix:
     value = _known(sums.total[place], sums.rows[place])
     roots = None
     if sums.alike is not None:
@@ -144,7 +144,7 @@ def _likeness(heads: tuple[HeadName, ...], sums: Distances, place: int) -> Liken
         roots = 1 - _known(sums.alike.total[place], rows)
         np.fill_diagonal(roots, 0.0)
         roots = roots.clip(0, 1)
-    return Likeness(heads, value, sums.rows[place], sums.sentences, roots)
+    return HeadDistanceMatrix(heads, value, sums.rows[place], sums.sentences, roots)
 
 
 def _known(total: Floats, rows: Floats) -> Floats:
@@ -181,7 +181,7 @@ def scaled(squared: Floats) -> tuple[Floats, float]:
     return points + 0.0, float(best.sum()) / total if total > 0 else float("nan")
 
 
-def turned(plane: Plane, like: Plane) -> Floats:
+def turned(plane: HeadPlane, like: HeadPlane) -> Floats:
     """Points turned or mirrored so as to lie near another map's points of the same heads.
 
     Orthogonal Procrustes rotation about the origin; distances stay as they are.

@@ -1,7 +1,7 @@
 """A stored sentence word by word: attention between its words, and its tree. No torch.
 
-The same as `Maps.by_word`, `relations` and `wordtrees` of `headbook.attention`, for one sentence
-as pages keep it. Weights are stored in steps of 1/255, so that close ones may be equal.
+The same as `AttentionMaps.by_word`, `relations` and `wordtrees` of `headbook.attention`, for one
+sentence as pages keep it. Weights are stored in steps of 1/255, so that close ones may be equal.
 """
 
 from typing import NamedTuple
@@ -69,7 +69,7 @@ def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> lis
 
     Args:
         weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
-        label: relation and direction, as in `headbook.schema.Scheme.labels`.
+        label: relation and direction, as in `headbook.schema.AnnotationScheme.labels`.
     """
     relation, direction = relation_of(label)
     tokens = np.array(text.words)[~text.sink(causal=causal)]

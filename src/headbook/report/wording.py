@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.schema import Space, State, View, relation_of
+from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS, HeadName
 
 MISSING = "–"
@@ -38,18 +38,18 @@ LETTERLESS = re.compile(r"[^\w.+-]", re.ASCII)  # what names of files do not hav
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
-    View.RAW: "all keys",
-    View.NOSINK: "sink masked",
-    View.RENORM: "sink masked and renormalised",
+    SinkView.RAW: "all keys",
+    SinkView.NOSINK: "sink masked",
+    SinkView.RENORM: "sink masked and renormalised",
 }
 STATES = {
-    State.INPUT: "input",
-    State.MID: "after attention",
-    State.OUT: "after the layer",
+    ResidualPoint.INPUT: "input",
+    ResidualPoint.MID: "after attention",
+    ResidualPoint.OUT: "after the layer",
 }
 SPACES = {
-    Space.POSITIONAL: "token + position embedding",
-    Space.RAW: "token embedding",
+    EmbeddingSpace.POSITIONAL: "token + position embedding",
+    EmbeddingSpace.RAW: "token embedding",
 }
 TOKEN_CLASSES = {
     "all": "all tokens",
@@ -327,7 +327,7 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-NAMED = 3  # places beside the first that a note names
+MAX_NAMED = 3  # places beside the first that a note names
 Values = NDArray[np.floating]
 Written = Callable[[float], str]
 
@@ -359,8 +359,8 @@ def tie_note(others: Sequence[str]) -> str:
     if not others:
         return ""
     *most, last = others
-    if len(others) > NAMED:
-        most, last = [*others[:NAMED]], f"{small(len(others) - NAMED)} more"
+    if len(others) > MAX_NAMED:
+        most, last = [*others[:MAX_NAMED]], f"{small(len(others) - MAX_NAMED)} more"
     return f" (tied with {', '.join(most)}{' and ' * bool(most)}{last})"
 
 

@@ -55,7 +55,7 @@ FEW = 5  # folders that a message names
 
 
 @dataclass(frozen=True)
-class ModelAt:
+class ModelCheckpoint:
     """A model at one step of its training.
 
     Attributes:
@@ -79,7 +79,7 @@ class ModelAt:
         return UNFIT.sub("-", self.name)
 
 
-def checkpoints(model: str, revisions: Sequence[str]) -> list[ModelAt]:
+def checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoint]:
     """The checkpoints of a model.
 
     Args:
@@ -94,7 +94,7 @@ def checkpoints(model: str, revisions: Sequence[str]) -> list[ModelAt]:
     if not place.is_dir():
         if not revisions:
             raise ConfigError("--revisions: nothing came; expected revisions of the hub model")
-        found = [ModelAt(name, model, name) for name in revisions]
+        found = [ModelCheckpoint(name, model, name) for name in revisions]
     else:
         there = sorted(file.parent.name for file in place.glob("*/config.json"))
         for name in revisions:
@@ -104,7 +104,7 @@ def checkpoints(model: str, revisions: Sequence[str]) -> list[ModelAt]:
                     f"model '{model}': it has no checkpoint {name}; expected folders with "
                     f"config.json inside it ({some}{', …' if len(there) > FEW else ''})"
                 )
-        found = [ModelAt(name, str(place / name)) for name in revisions or there]
+        found = [ModelCheckpoint(name, str(place / name)) for name in revisions or there]
     if len({each.folder for each in found}) < len(found):
         raise ConfigError("--revisions: two names differ in signs alone; expected other names")
     return found

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from headbook.ablation.ablator import Ablator
-from headbook.ablation.importance import FAST, Importance, NoRoom, parameters_of
+from headbook.ablation.ablator import HeadAblator
+from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
 from headbook.ablation.sample import costs_of, sample_of
 from headbook.ablation.targets import judge_of
 from headbook.config import Config, read_notes
 from headbook.errors import ModelError
-from headbook.inputs import Corpus, Layout, Selection, open_corpus
+from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
 from headbook.memory import give_back_freed_memory, longest, room
 from headbook.metrics import (
     anchor_metrics,
@@ -44,11 +44,11 @@ from headbook.model.devices import own_randomness, set_aside
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.intervention import intervened
 from headbook.model.load import Model, load_model, untrained
-from headbook.model.logit_lens import Lens, NoLens, read_lens
+from headbook.model.logit_lens import LogitLens, NoLogitLens, read_lens
 from headbook.model.packing import Passages, packed
 from headbook.model.tokenizer import (
     RANDOM_TOKENS,
-    Encoder,
+    SentenceTokenizer,
     probes,
     random_sequences,
     sequence_limit,
@@ -56,52 +56,52 @@ from headbook.model.tokenizer import (
 )
 from headbook.output_folder import temporary_folder
 from headbook.passes.attention_flow import FlowTracker
-from headbook.passes.batch_sums import BucketTable, sums_of
+from headbook.passes.batch_sums import BucketAccumulator, sums_of
 from headbook.passes.corpus_pass import CorpusPass
-from headbook.passes.head_outputs import ContextSampler, FirstLook, SecondLook
-from headbook.passes.head_pairs import PairSampler
+from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
+from headbook.passes.head_pairs import HeadPairDistances
 from headbook.passes.model_checks import settle
-from headbook.passes.observers import PassResults, Watcher, look
-from headbook.passes.sample_statistics import Sampler, items_of
+from headbook.passes.observers import PassObserver, PassResults, look
+from headbook.passes.sample_statistics import SampleStatistics, items_of
 from headbook.passes.self_checks import roundings, self_checks
 from headbook.passes.sentence_maps import MapSampler, SentencePass, untraced
-from headbook.passes.state_geometry import Gathering, Geometer
-from headbook.passes.trajectories import Tracker
-from headbook.progress import Inside, Progress, Silent
+from headbook.passes.state_geometry import StateCollector, StateGeometry
+from headbook.passes.trajectories import TokenTracker
+from headbook.progress import NestedProgress, NoProgress, Progress
 from headbook.report.ablation import head_groups, layers_and_sinks
 from headbook.report.results import results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
 from headbook.run.manifest import fallbacks, manifest_of, plan_of, sentences_not_measured
-from headbook.run.missing import Long, find_gaps
+from headbook.run.missing import LongTexts, find_gaps
 from headbook.run.retries import (
-    Batching,
+    BatchBudget,
+    RunLog,
     ShardResult,
-    Tally,
     fault_of_shard,
     in_smaller_batches,
     tried,
     without_lost,
 )
-from headbook.run.sentences import Chosen, Texts, chosen_sentences, tokens_of
+from headbook.run.sentences import ChosenSentences, RunSentences, chosen_sentences, tokens_of
 from headbook.run.sentences import twins as twins_of
 from headbook.run.shards import reduced, sharded
-from headbook.run.store import Work, check_same, working
-from headbook.run.workers import Job, measure_in_processes
-from headbook.schema import Baseline, Side, Twin
-from headbook.study.ablation import Removals
+from headbook.run.store import Store, check_same, working
+from headbook.run.workers import WorkerJob, measure_in_processes
+from headbook.schema import Baseline, BaselineRun, Side
+from headbook.study.ablation import AblationResults
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets, facets
-from headbook.study.manifest import Gap
+from headbook.study.manifest import NotAvailable
 from headbook.study.sentence_data import MapSample, SentenceData
 from headbook.study.study import head_tables
-from headbook.text.annotate import Annotator, Rarity, shuffled
+from headbook.text.annotate import Annotator, WordFrequencies, shuffled
 from headbook.text.batch import Batch
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 
 @dataclass(frozen=True, eq=False)
-class SentenceFindings:
+class SentenceMeasures:
     """What is found of the sentences that pages show, and of the samples looked at with them."""
 
     corpus_sums: CorpusSums
@@ -111,11 +111,11 @@ class SentenceFindings:
 
 def findings(
     run: "Run",
-    chosen: Chosen,
-    items: Mapping[int, Encoded],
+    chosen: ChosenSentences,
+    items: Mapping[int, TokenizedSentence],
     embeddings: Mapping[Side, Embedding],
-    lens: Lens | NoLens,
-) -> SentenceFindings:
+    lens: LogitLens | NoLogitLens,
+) -> SentenceMeasures:
     """Look at all of them together, so that each product with the vocabulary is of many rows."""
     paged, listed = chosen.paged, frozenset(chosen.listed)
     maps = MapSampler(run.architecture.stacks, (items[index] for index in chosen.candidates))
@@ -128,14 +128,14 @@ def findings(
             alike=bool(context_metrics(run.metrics)),
             traced=chosen.traced,
         ),
-        Tracker(
+        TokenTracker(
             run.model,
             run.architecture,
             tuple(token_metrics(run.metrics)),
             listed,
             chosen.sampled,
             embeddings,
-            lens if isinstance(lens, Lens) else None,
+            lens if isinstance(lens, LogitLens) else None,
         ),
         flows(run, (), listed),
         maps,
@@ -148,12 +148,12 @@ def findings(
             found = run.look(run.texts.batches(items, some), watchers)
             sums += found.corpus_sums
             parts += found.sentence_data_parts
-    return SentenceFindings(sums, SentenceData.join(parts).sorted(), maps.sample())
+    return SentenceMeasures(sums, SentenceData.join(parts).sorted(), maps.sample())
 
 
-def embeddings_of(run: "Run", items: Iterable[Encoded]) -> dict[Side, Embedding]:
+def embeddings_of(run: "Run", items: Iterable[TokenizedSentence]) -> dict[Side, Embedding]:
     """Original encodings, with position vectors for the longest text of each side."""
-    some: Sequence[Encoded] = [*items]
+    some: Sequence[TokenizedSentence] = [*items]
     return {
         side: read_embedding(
             run.model,
@@ -185,15 +185,15 @@ class Run:
     model: Model
     architecture: Architecture
     metrics: tuple[Metric, ...]
-    texts: Texts
+    texts: RunSentences
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
-    long: Long = field(default_factory=Long)
-    tally: Tally = field(default_factory=Tally, init=False)  # of the pass over the corpus
+    long: LongTexts = field(default_factory=LongTexts)
+    tally: RunLog = field(default_factory=RunLog, init=False)  # of the pass over the corpus
     without: frozenset[int] = frozenset()  # sentences that are left out: set aside elsewhere
     compared: bool = True  # whether what comparisons with other models need is kept
-    work: Work | None = None  # where finished parts are kept, if anywhere
+    work: Store | None = None  # where finished parts are kept, if anywhere
     name: str = "model"  # of the folder of its parts there
     share: Callable[..., None] | None = None  # has shards measured by others; see `shared_out`
 
@@ -207,7 +207,7 @@ class Run:
         taken_up = self.put_by(corpus_sums)
         del corpus_sums
         look_again = partial(findings, self, chosen, items, embeddings, lens)
-        found: SentenceFindings = self.part(SentenceFindings, "sentences", look_again)
+        found: SentenceMeasures = self.part(SentenceMeasures, "sentences", look_again)
         corpus_sums, sentence_data = taken_up() + found.corpus_sums, found.sentence_data
         few = self.texts.checked(list(items.values()), self.long.texts)
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
@@ -267,9 +267,9 @@ class Run:
         """Whether anything is taken on the sample."""
         return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
-    def _twin(self, twin: Twin) -> "Run":
+    def _twin(self, twin: BaselineRun) -> "Run":
         """The same run with another model, or with other texts."""
-        progress = Inside(self.progress)
+        progress = NestedProgress(self.progress)
         same = replace(
             self,
             metrics=tuple(head_metrics(self.metrics)),
@@ -430,12 +430,12 @@ class Run:
 
     def buckets(
         self, metrics: Sequence[HeadMetric], *, once: bool = False
-    ) -> dict[str, BucketTable]:
+    ) -> dict[str, BucketAccumulator]:
         """Room for sums of groups of sentences, by stack; none where nothing is compared."""
         stacks = self.architecture.stacks.items() if self.compared and metrics else ()
-        return {name: BucketTable(stack, metrics, once=once) for name, stack in stacks}
+        return {name: BucketAccumulator(stack, metrics, once=once) for name, stack in stacks}
 
-    def look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> PassResults:
+    def look(self, batches: Iterable[Batch], watchers: Sequence[PassObserver]) -> PassResults:
         """One pass over some batches."""
 
         def seen(batch: Batch) -> PassResults:
@@ -481,7 +481,7 @@ def collect(
     check_arguments([*map(str, files)], config, config.model)
     notes = read_notes(config.notes)
     with ExitStack() as stack:
-        run = _prepared(stack, files, config, progress or Silent())
+        run = _prepared(stack, files, config, progress or NoProgress())
         if len(run.corpus) > FEW or config.engine != "local":
             run = _kept(stack, run, files, work)
         return with_importance(run, run.study(notes))
@@ -502,7 +502,7 @@ def _kept(stack: ExitStack, run: Run, files: Sequence[str | Path], work: Path | 
     run = replace(run, work=stack.enter_context(working(work, plan, restart=config.restart)))
     if not config.shared:
         return run
-    job = Job((*map(str, files),), Path.cwd(), config, work.resolve(), plan, _measurer)
+    job = WorkerJob((*map(str, files),), Path.cwd(), config, work.resolve(), plan, _measurer)
     return replace(run, share=partial(_engine(config), job))
 
 
@@ -516,7 +516,7 @@ def _engine(config: Config) -> Callable[..., None]:
 
 
 @contextmanager
-def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
+def _measurer(job: WorkerJob, device: str) -> Iterator[Callable[[int], str]]:
     """Measure shards as a worker.
 
     Raises:
@@ -525,8 +525,8 @@ def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
     """
     with ExitStack() as stack:
         config = replace(job.config, device=device)
-        run = _prepared(stack, job.inputs, config, Silent())
-        run = replace(run, config=job.config, work=Work(job.folder))
+        run = _prepared(stack, job.inputs, config, NoProgress())
+        run = replace(run, config=job.config, work=Store(job.folder))
         check_same(job.folder, job.plan, plan_of(run))
 
         def measure(number: int) -> str:
@@ -543,7 +543,7 @@ def _prepared(
     stack: ExitStack, files: Sequence[str | Path], config: Config, progress: Progress
 ) -> Run:
     """Return a run that can begin."""
-    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
     stack.enter_context(own_randomness(config.seed, _gpu(config.devices[0])))
     corpus = stack.enter_context(opened)
     columns = facets(corpus, config.facet, config.pair_member)
@@ -562,7 +562,7 @@ def _prepared(
     if config.pack is not None:
         texts = packed(corpus, model, config.pack, limit)
         columns = facets(texts, config.facet, config.pair_member)
-    encoder = Encoder(
+    encoder = SentenceTokenizer(
         model,
         limit=limit,
         targets=Annotator.load(config.target_annotator),
@@ -572,17 +572,17 @@ def _prepared(
     amounts = [sum(length.values()) for length in encoder.lengths(listed)] or [USUAL]
     architecture = settle(model, examine(model), probes(encoder))
     most = longest(architecture.stacks.values(), room(config.memory_bytes))
-    long = Long.of(texts, encoder, most)
+    long = LongTexts.of(texts, encoder, most)
     paired = bool(model.config.is_encoder_decoder)
     measured = long.measured(chosen_metrics(config.metrics).values())
-    prepared = Texts(
+    prepared = RunSentences(
         stack.enter_context(sharded(texts, len(texts), paired=paired)),
         Annotator.load(config.annotator),
         encoder,
         architecture.padded,
         corpus.scheme,
         torch.float64 if config.dtype == "float64" else torch.float32,
-        Batching(config.batch_tokens),
+        BatchBudget(config.batch_tokens),
         progress,
     )
     metrics = tuple(metric.under(corpus.scheme) for metric in measured)
@@ -606,12 +606,12 @@ def _gpu(device: str) -> torch.device | None:
     return torch.device("cuda" if device == "auto" else device) if asked else None
 
 
-def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:
+def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, WordFrequencies]:
     """What is known of the frequencies of words on each side that the model takes."""
-    rarities = {Side.SOURCE: Rarity.load(config.language, (s.text for s in corpus))}
+    rarities = {Side.SOURCE: WordFrequencies.load(config.language, (s.text for s in corpus))}
     if model.config.is_encoder_decoder:
         targets = (s.target for s in corpus if s.target is not None)
-        rarities[Side.TARGET] = Rarity.load(config.target_language, targets)
+        rarities[Side.TARGET] = WordFrequencies.load(config.target_language, targets)
     return rarities
 
 
@@ -632,14 +632,14 @@ def with_importance(run: Run, study: Study) -> Study:
         run.progress.say(importance.message)
         taken_up = run.put_by(study.corpus_sums)
         study = replace(study, corpus_sums=CorpusSums())
-        removals = run.stage(Removals, "importance", importance.removals)
-    except (ModelError, NoRoom) as error:
-        gap = Gap(MISSING, "", str(error))
+        removals = run.stage(AblationResults, "importance", importance.removals)
+    except (ModelError, NotEnoughMemory) as error:
+        gap = NotAvailable(MISSING, "", str(error))
         manifest = replace(manifest, gaps=(*manifest.gaps, gap))
     return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), removals=removals))
 
 
-def _importance(run: Run, study: Study) -> Importance:
+def _importance(run: Run, study: Study) -> AblationPlan:
     """What is to be done.
 
     Raises:
@@ -647,7 +647,7 @@ def _importance(run: Run, study: Study) -> Importance:
         NoRoom: slopes need maps of all heads at once, and every text is too long for these.
     """
     if run.long.every:
-        raise NoRoom(run.long.why)
+        raise NotEnoughMemory(run.long.why)
     smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
     items = [*run.texts.again(smallest)]
     sample = sample_of(
@@ -656,18 +656,18 @@ def _importance(run: Run, study: Study) -> Importance:
     heads = intervened(run.model, run.architecture, run.texts.batch(sample.small[0].items[:TRIED]))
     lens = read_lens(run.model, run.architecture)
     judge = judge_of(
-        lens if isinstance(lens, Lens) else None,
+        lens if isinstance(lens, LogitLens) else None,
         run.architecture.stacks[heads.read].queries,
         run.model.tokenizer.mask_token_id,
         logits=True,
         pooling=run.model.pooling,
     )
-    ablator, level = Ablator(heads, judge), run.config.importance
+    ablator, level = HeadAblator(heads, judge), run.config.importance
     groups = head_groups(results(study))
     if level == FAST:
         groups = layers_and_sinks(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
-    importance = Importance(
+    importance = AblationPlan(
         ablator, costs, level, sample, run.config.seed, tuple(groups), run.config.margin
     )
     run.progress.stage(STAGE, importance.steps)
@@ -688,9 +688,11 @@ def of_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
     return sums
 
 
-def _both_looks(run: "Run", smallest: Collection[int], items: Sequence[Encoded]) -> CorpusSums:
+def _both_looks(
+    run: "Run", smallest: Collection[int], items: Sequence[TokenizedSentence]
+) -> CorpusSums:
     pairs, geometry, context = _pairs(run), _geometry(run, items), _context(run)
-    first = FirstLook(context, context.step(items)) if context else None
+    first = SimilarityThresholds(context, context.step(items)) if context else None
     watchers = (_sampler(run, items), pairs, geometry, first, flows(run, smallest, ()))
     asked = [watcher for watcher in watchers if watcher is not None]
     run.progress.stage("sample", tokens_of(items))
@@ -698,11 +700,11 @@ def _both_looks(run: "Run", smallest: Collection[int], items: Sequence[Encoded])
     sums = run.look(run.texts.in_batches(items, budget), asked).corpus_sums
     sums += geometry.sums() if geometry else CorpusSums()
     near = pairs.nearest(sums.distances) if pairs else None
-    again: list[Watcher] = [near] if near else []
-    buckets: dict[str, BucketTable] = {}
+    again: list[PassObserver] = [near] if near else []
+    buckets: dict[str, BucketAccumulator] = {}
     if context is not None and first is not None:
         buckets = run.buckets(context.metrics)
-        again.append(SecondLook(context, first.thresholds(), buckets))
+        again.append(HeadOutputSums(context, first.thresholds(), buckets))
     if again:
         run.progress.stage("sample again", tokens_of(items))
         batches = run.texts.in_batches(items, budget if near else None)
@@ -710,7 +712,7 @@ def _both_looks(run: "Run", smallest: Collection[int], items: Sequence[Encoded])
     return sums + sums_of(buckets)
 
 
-def _sampler(run: "Run", items: Sequence[Encoded]) -> Sampler | None:
+def _sampler(run: "Run", items: Sequence[TokenizedSentence]) -> SampleStatistics | None:
     """Statistics of single sentences, and sums of tokens and pairs of tokens."""
     metrics = tuple(sampled_metrics(run.metrics))
     summed = run.tokens and head_metrics(run.metrics) and not run.long.every
@@ -718,28 +720,30 @@ def _sampler(run: "Run", items: Sequence[Encoded]) -> Sampler | None:
     wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
     if not metrics and not wanted:
         return None
-    return Sampler(run.model, run.architecture, metrics, run.config.sample_sentences, wanted)
+    return SampleStatistics(
+        run.model, run.architecture, metrics, run.config.sample_sentences, wanted
+    )
 
 
-def _pairs(run: "Run") -> PairSampler | None:
+def _pairs(run: "Run") -> HeadPairDistances | None:
     """Every two heads."""
     metrics = tuple(pair_metrics(run.metrics))
-    return PairSampler(run.model, run.architecture, metrics) if metrics else None
+    return HeadPairDistances(run.model, run.architecture, metrics) if metrics else None
 
 
-def _geometry(run: "Run", items: Sequence[Encoded]) -> Gathering | None:
+def _geometry(run: "Run", items: Sequence[TokenizedSentence]) -> StateCollector | None:
     """The shape of the states, over sentences of the sample."""
     metrics, pairs = tuple(layer_metrics(run.metrics)), tuple(layer_pair_metrics(run.metrics))
-    geometer = Geometer(run.model, run.architecture, metrics, pairs, run.config.seed)
+    geometer = StateGeometry(run.model, run.architecture, metrics, pairs, run.config.seed)
     asked = (metrics or pairs) and geometer.stacks
     return geometer.gathering(items) if asked else None
 
 
-def _context(run: "Run") -> ContextSampler | None:
+def _context(run: "Run") -> HeadOutputMeasures | None:
     """What heads write."""
     metrics, anchors = context_metrics(run.metrics), anchor_metrics(run.metrics)
     given = tuple(metrics), tuple(anchors), run.config.seed
-    return ContextSampler(run.model, run.architecture, *given) if metrics or anchors else None
+    return HeadOutputMeasures(run.model, run.architecture, *given) if metrics or anchors else None
 
 
 def flows(run: "Run", sampled: Collection[int], listed: Collection[int]) -> FlowTracker:

@@ -13,17 +13,17 @@ from headbook.inputs import Sentence
 from headbook.model.architecture import Architecture
 from headbook.model.tokenizer import special_pattern
 from headbook.run.shards import SHARD
-from headbook.schema import MOST_OWN, OTHER, Kind, Side
+from headbook.schema import MOST_OWN, OTHER, ModelKind, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import (
     SCHEMA,
     Check,
-    Gap,
     InputFacts,
     Manifest,
     ModelFacts,
+    NotAvailable,
     Rounding,
-    SetAside,
+    UnmeasuredSentences,
 )
 from headbook.text.annotate import NO_FREQUENCIES
 
@@ -45,14 +45,14 @@ def manifest_of(
     corpus_sums: CorpusSums,
     checks: tuple[Check, ...],
     checked: int,
-    gaps: tuple[Gap, ...],
+    gaps: tuple[NotAvailable, ...],
     rounded: tuple[Rounding, ...],
-    aside: tuple[SetAside, ...],
+    aside: tuple[UnmeasuredSentences, ...],
     smaller: tuple[str, ...],
 ) -> Manifest:
     """What is to be known of how a study was made."""
     annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
-    if Kind.ENCODER_DECODER is run.architecture.kind:
+    if ModelKind.ENCODER_DECODER is run.architecture.kind:
         annotators[Side.TARGET] = run.texts.encoder.targets.name
     # What a path or a short name stands for, never the path itself.
     named = {"model": run.model.name, "annotator": run.texts.annotator.name}
@@ -98,7 +98,7 @@ def fallbacks(run: "Run") -> Iterator[str]:
         )
 
 
-def sentences_not_measured(run: "Run", twin: str = "") -> tuple[SetAside, ...]:
+def sentences_not_measured(run: "Run", twin: str = "") -> tuple[UnmeasuredSentences, ...]:
     """The sentences that could not be measured: of whole shards, and single ones.
 
     Args:
@@ -111,7 +111,7 @@ def sentences_not_measured(run: "Run", twin: str = "") -> tuple[SetAside, ...]:
     groups += [
         ([run.texts.shards.sentences[index]], why) for index, why in sorted(run.tally.lost.items())
     ]
-    return tuple(SetAside(tuple(map(_name, group)), why, twin) for group, why in groups)
+    return tuple(UnmeasuredSentences(tuple(map(_name, group)), why, twin) for group, why in groups)
 
 
 def _name(sentence: Sentence) -> str:
@@ -127,19 +127,19 @@ def _annotation(run: "Run") -> str:
     return f"as in the CoNLL-U files, else {name}" if any(own) else name
 
 
-def _foreign(run: "Run") -> Iterator[Gap]:
+def _foreign(run: "Run") -> Iterator[NotAvailable]:
     """What annotation outside Universal Dependencies lacks on the site."""
     tags, relations = Counter[str](), Counter[str]()
     for file in run.corpus.files:
         tags.update(file.foreign_tags)
         relations.update(file.foreign_relations)
     if tags:
-        yield Gap(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
+        yield NotAvailable(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
     scheme = run.texts.scheme
     names = (("tags", tags, scheme.tags), ("relations", relations, scheme.relations))
     for kind, found, kept in names:
         if beyond := sorted(found.keys() - {*kept}):
-            yield Gap(f"{kind} {', '.join(beyond)}", "", BEYOND)
+            yield NotAvailable(f"{kind} {', '.join(beyond)}", "", BEYOND)
 
 
 def plan_of(run: "Run") -> dict[str, str]:

@@ -26,18 +26,21 @@ from headbook.metrics.ids import ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture
 from headbook.model.embedding import Embedding
 from headbook.model.load import Model
-from headbook.model.logit_lens import Lens, NoLens
+from headbook.model.logit_lens import LogitLens, NoLogitLens
 from headbook.model.packing import Passages
-from headbook.model.tokenizer import Encoder
-from headbook.passes.head_sums import MEDIANS
+from headbook.model.tokenizer import SentenceTokenizer
+from headbook.passes.head_sums import RANKING_SAMPLE
 from headbook.report.wording import SPACES, STATES
-from headbook.schema import Side, Space, State
+from headbook.schema import EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.manifest import Gap, Lack
-from headbook.text.annotate import Rarity
+from headbook.study.manifest import MissingPart, NotAvailable
+from headbook.text.annotate import WordFrequencies
 
 LENS = "logit lens"
-NEEDS = (Need.TAGS, Lack.TAGS, "tagged"), (Need.TREE, Lack.TREE, "parsed")  # and their counts
+NEEDS = (
+    (Need.TAGS, MissingPart.TAGS, "tagged"),
+    (Need.TREE, MissingPart.TREE, "parsed"),
+)  # and their counts
 
 
 def find_gaps(
@@ -47,9 +50,9 @@ def find_gaps(
     embeddings: Mapping[Side, Embedding],
     counts: Mapping[str, int],
     *,
-    lens: Lens | NoLens,
-    rarities: Mapping[Side, Rarity],
-) -> tuple[Gap, ...]:
+    lens: LogitLens | NoLogitLens,
+    rarities: Mapping[Side, WordFrequencies],
+) -> tuple[NotAvailable, ...]:
     """Everything that is missing from a study."""
     metrics = list(metrics)
     return (
@@ -66,15 +69,15 @@ def find_gaps(
     )
 
 
-def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
+def _architecture(model: Model, architecture: Architecture) -> Iterator[NotAvailable]:
     kind = model.config.model_type
     if not architecture.hooked:
-        yield Gap(
+        yield NotAvailable(
             "queries, keys and values", "",
-            f"{architecture.unhooked}; the weights come from output_attentions", Lack.QUERIES,
+            f"{architecture.unhooked}; the weights come from output_attentions", MissingPart.QUERIES,
         )  # fmt: skip
     if not architecture.layers:
-        yield Gap(
+        yield NotAvailable(
             "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
     else:
@@ -82,9 +85,9 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
             f"where attention blocks of '{kind}' end was not found: nothing that a module reads "
             "is what heads give, added to the residual"
         )
-        what = f"states {STATES[State.MID]}"
+        what = f"states {STATES[ResidualPoint.MID]}"
         for name, of in _unfound(architecture, architecture.ends.sites):
-            yield Gap(f"{what}{of}", name, why)
+            yield NotAvailable(f"{what}{of}", name, why)
 
 
 def _unfound(
@@ -105,50 +108,54 @@ def _unfound(
             yield name, "" if len(without) == len(layers) else f" of layers {', '.join(without)}"
 
 
-def _layers(architecture: Architecture) -> Iterator[Gap]:
+def _layers(architecture: Architecture) -> Iterator[NotAvailable]:
     for name, stack in architecture.stacks.items():
         without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
         if without:
-            yield Gap(
+            yield NotAvailable(
                 f"attention of layers {', '.join(map(str, without))}", name,
                 "these layers have none",
             )  # fmt: skip
 
 
-def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> Iterator[Gap]:
+def _spaces(
+    embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]
+) -> Iterator[NotAvailable]:
     if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
         return
     for side, embedding in embeddings.items():
         if embedding.missing:
             spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
-            lacking = (f"comparison with {SPACES[x]}" for x in Space if x not in spaces)
+            lacking = (f"comparison with {SPACES[x]}" for x in EmbeddingSpace if x not in spaces)
             what = " and ".join(lacking) if spaces else "vocabulary metrics"
-            yield Gap(f"{what} ({side} side)", "", embedding.missing)
+            yield NotAvailable(f"{what} ({side} side)", "", embedding.missing)
 
 
 def _lens(
-    architecture: Architecture, metrics: Iterable[Metric], lens: Lens | NoLens
-) -> Iterator[Gap]:
+    architecture: Architecture, metrics: Iterable[Metric], lens: LogitLens | NoLogitLens
+) -> Iterator[NotAvailable]:
     if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
         return
-    if isinstance(lens, NoLens):
-        yield Gap(LENS, "", lens.why)
+    if isinstance(lens, NoLogitLens):
+        yield NotAvailable(LENS, "", lens.why)
         return
     for name in architecture.stacks:
         if name != lens.stack:
-            yield Gap(LENS, name, "the language-model head reads the decoder's layers only")
+            yield NotAvailable(
+                LENS, name, "the language-model head reads the decoder's layers only"
+            )
 
 
 def _annotation(
     architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
-) -> Iterator[Gap]:
+) -> Iterator[NotAvailable]:
     needed = _needs(metrics)
     for name, stack in architecture.stacks.items():
         for need, key, number in NEEDS:
             applies = need is Need.TAGS or not stack.crosses
             if need in needed and applies and not counts.get(f"{stack.keys}.{number}"):
                 option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
-                yield Gap(
+                yield NotAvailable(
                     need.value, name,
                     f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
                     "or CoNLL-U", key,
@@ -161,7 +168,9 @@ def _needs(metrics: Iterable[Metric]) -> set[Need]:
     return {need for metric in asking for need in metric.needs}
 
 
-def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+def _values(
+    model: Model, architecture: Architecture, metrics: Iterable[Metric]
+) -> Iterator[NotAvailable]:
     if Need.VALUES not in _needs(metrics):
         return
     kind = model.config.model_type
@@ -173,49 +182,49 @@ def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric])
     )
     for name, of in _unfound(architecture, architecture.ends.projections):
         for stack in [name] if name else architecture.stacks:
-            yield Gap(f"{Need.VALUES}{of}", stack, why, "" if of else Lack.VALUES)
+            yield NotAvailable(f"{Need.VALUES}{of}", stack, why, "" if of else MissingPart.VALUES)
 
 
 def _context(
     model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
-) -> Iterator[Gap]:
+) -> Iterator[NotAvailable]:
     """What heads write cannot be seen everywhere; few texts are passages."""
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
     known = _needs(heads)
     of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
     for name, stack in architecture.stacks.items():
         if Need.OUTPUTS in known and not architecture.hooked:
-            yield Gap(Need.OUTPUTS, name, architecture.unhooked, Lack.OUTPUTS)
+            yield NotAvailable(Need.OUTPUTS, name, architecture.unhooked, MissingPart.OUTPUTS)
         elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
-            yield Gap(
+            yield NotAvailable(
                 " and ".join(of_passages), name,
                 f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
-                Lack.PASSAGES,
+                MissingPart.PASSAGES,
             )  # fmt: skip
 
 
 def _rarity(
-    architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
-) -> Iterator[Gap]:
+    architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, WordFrequencies]
+) -> Iterator[NotAvailable]:
     if Need.FREQUENCIES not in _needs(metrics):
         return
     for name, stack in architecture.stacks.items():
         if missing := rarities[stack.keys].missing:
             option = "--language" if stack.keys is Side.SOURCE else "--target-language"
-            yield Gap(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
+            yield NotAvailable(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
 
 
-def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
     for name, stack in architecture.stacks.items():
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
                 why = "positions and words of two texts do not compare"
-                yield Gap(metric.title, name, why, metric.id)
+                yield NotAvailable(metric.title, name, why, metric.id)
             elif isinstance(metric, FlowMetric) and stack.crosses:
-                yield Gap(metric.title, name, "all keys are of another text", metric.id)
+                yield NotAvailable(metric.title, name, "all keys are of another text", metric.id)
 
 
-def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
     """What is measured in vectors needs blocks whose parts are known, and attention in all layers.
 
     Where no values are known at all, that is said once.
@@ -230,17 +239,17 @@ def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap
         for metric in measured:
             if not whole:
                 why = "what the state after attention is made of is not known in each layer"
-                yield Gap(metric.title, name, why, metric.id)
+                yield NotAvailable(metric.title, name, why, metric.id)
             elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
                 why = "what layers without attention bring to a token is not measured"
-                yield Gap(metric.title, name, why, metric.id)
+                yield NotAvailable(metric.title, name, why, metric.id)
 
 
 TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # what needs such tables
 
 
 @dataclass(frozen=True)
-class Long:
+class LongTexts:
     """The texts that are too long.
 
     Attributes:
@@ -254,7 +263,7 @@ class Long:
     every: bool = False
 
     @classmethod
-    def of(cls, sentences: Corpus | Passages, encoder: Encoder, most: int) -> "Long":
+    def of(cls, sentences: Corpus | Passages, encoder: SentenceTokenizer, most: int) -> "LongTexts":
         """Find them; nothing is read where none can be."""
         if encoder.limit <= most:
             return cls(most=most)
@@ -273,7 +282,7 @@ class Long:
     def smallest(self, corpus_sums: CorpusSums, size: int) -> frozenset[int]:
         """The sentences with the smallest hashes; long ones only if there are no others."""
         sample = next(iter(corpus_sums.heads.values())).sample
-        known = sample.first(MEDIANS if self.texts else size).index.tolist()
+        known = sample.first(RANKING_SAMPLE if self.texts else size).index.tolist()
         return frozenset(self.within(known)[:size] or [self.first_short])
 
     @property
@@ -291,7 +300,7 @@ class Long:
             "small; --memory allows more"
         )
 
-    def gaps(self, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    def gaps(self, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
         """What a study does not have for that.
 
         Args:
@@ -300,11 +309,13 @@ class Long:
         if not self.texts:
             return
         why = self.why
-        yield Gap("maps and pages of long texts", "", why)
+        yield NotAvailable("maps and pages of long texts", "", why)
         if self.every:
-            yield from (Gap(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES))
+            yield from (
+                NotAvailable(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES)
+            )
         else:
-            yield Gap("long texts in the sample", "", why)
+            yield NotAvailable("long texts in the sample", "", why)
 
 
 def _texts(number: int) -> str:

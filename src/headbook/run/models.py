@@ -21,27 +21,27 @@ from headbook.errors import StudyError
 from headbook.inputs import Sentence
 from headbook.metrics import ids
 from headbook.model import attention_hook, checkpoint
-from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.architecture import Architecture, AttentionPlace, examine
 from headbook.model.checkpoint import is_local
 from headbook.model.forward import forward
 from headbook.model.head_weights import weight_drift
 from headbook.model.load import Model, load_model, untrained
-from headbook.model.tokenizer import Encoder, probes
+from headbook.model.tokenizer import SentenceTokenizer, probes
 from headbook.output_folder import MANIFEST
 from headbook.passes.model_checks import settle
 from headbook.progress import Progress
 from headbook.report.wording import STACKS
-from headbook.run.arguments import ModelAt
+from headbook.run.arguments import ModelCheckpoint
 from headbook.run.collect import collect
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 
 def study_at(
-    at: ModelAt,
+    at: ModelCheckpoint,
     inputs: Sequence[str],
     config: Config,
     *,
@@ -76,7 +76,7 @@ def study_at(
     return study
 
 
-def _check_weights(at: ModelAt, study: Study, place: Path) -> None:
+def _check_weights(at: ModelCheckpoint, study: Study, place: Path) -> None:
     """Refuse a kept study of a folder whose weights have changed since."""
     if at.local and checkpoint.find(at.model, None).revision != study.manifest.model.revision:
         raise StudyError(
@@ -124,12 +124,12 @@ def _stacked(found: Sequence[tuple[Floats, Floats]]) -> ClusterSums:
 
 def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence) -> Outputs:
     """What the heads of a model write for one sentence."""
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     tokens = {side: encoder.of_ids(ids.tolist()) for side, ids in sentence.ids.items()}
-    item = Encoded(Sentence(sentence.index, id="", text=""), tokens)
+    item = TokenizedSentence(Sentence(sentence.index, id="", text=""), tokens)
     found: dict[tuple[str, int], torch.Tensor] = {}
 
-    def on_attention(place: Call, attention: attention_hook.Attention) -> None:
+    def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
         if attention.output is not None:
             found[place.stack, place.layer] = attention.output[0].double().movedim(1, 0).cpu()
 
@@ -151,7 +151,7 @@ ROUNDED, EXACT = "bfloat16", "float32"
 FLOOR_SENTENCES = 64  # that rounding floors are measured on
 
 
-class Collected(NamedTuple):
+class CollectedPair(NamedTuple):
     """Two studies, and the maps of two more.
 
     Attributes:
@@ -180,7 +180,7 @@ def collect_pair(
     trained: bool = False,
     floor: bool = True,
     progress: Progress | None = None,
-) -> Collected:
+) -> CollectedPair:
     """Run two models over the same sentences, and what tells how much a difference means.
 
     Args:
@@ -207,7 +207,7 @@ def collect_pair(
     twice = None
     if floor and sides(one, other).same_heads:
         twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
-    return Collected(one, other, rounded, null, drift, twice)
+    return CollectedPair(one, other, rounded, null, drift, twice)
 
 
 def collect_twice(
@@ -287,7 +287,7 @@ def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]
 
 def _settled(model: Model) -> Architecture:
     """What is found of a model by watching it run."""
-    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     return settle(model, examine(model), probes(encoder))
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headbook.errors import ModelError, OutputError, SentenceError, device_lost, out_of_memory
-from headbook.run.workers import TRIES
+from headbook.errors import ModelError, NonFiniteStateError, OutputError, device_lost, out_of_memory
+from headbook.run.workers import MAX_TRIES
 from headbook.study.corpus_sums import CorpusSums
 
 T = TypeVar("T")
-HALVINGS = 6  # of the token budget of a shard's batches
-HOPELESS = 3  # shards that fail where none has been measured
-SINGLE = 16  # sentences of a shard that are set aside one by one
+MAX_HALVINGS = 6  # of the token budget of a shard's batches
+MAX_FAILED_SHARDS = 3  # shards that fail where none has been measured
+MAX_FAILED_SENTENCES = 16  # sentences of a shard that are set aside one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class ShardResult:
 
 
 @dataclass(frozen=True)
-class Tally:
+class RunLog:
     """What came of the parts of a run so far.
 
     Attributes:
@@ -63,9 +63,13 @@ class Tally:
         """Stop where it is not the shards.
 
         Raises:
-            ModelError: `HOPELESS` shards failed, or all there are, and none was measured.
+            ModelError: `MAX_FAILED_SHARDS` shards failed, or all there are, and none was measured.
         """
-        if self.failed and not self.measured and (all_came or len(self.failed) >= HOPELESS):
+        if (
+            self.failed
+            and not self.measured
+            and (all_came or len(self.failed) >= MAX_FAILED_SHARDS)
+        ):
             number, why = next(iter(self.failed.items()))
             raise ModelError(f"no shard could be measured; of shard {number:,}: {why}")
 
@@ -79,7 +83,7 @@ class Tally:
 
 
 @dataclass
-class Batching:
+class BatchBudget:
     """How batches are made.
 
     Attributes:
@@ -98,27 +102,27 @@ def in_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int
     Returns:
         What it gave, and how often that number was halved.
     """
-    for halved in range(HALVINGS):
+    for halved in range(MAX_HALVINGS):
         try:
             return measure(tokens >> halved), halved
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-    return measure(tokens >> HALVINGS), HALVINGS
+    return measure(tokens >> MAX_HALVINGS), MAX_HALVINGS
 
 
 def tried(measure: Callable[[], ShardResult]) -> ShardResult:
-    """Measure a shard, `TRIES` times if need be; what came of it in the end.
+    """Measure a shard, `MAX_TRIES` times if need be; what came of it in the end.
 
     Raises:
         OutputError: what was measured cannot be kept, which is not the shard's fault.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         try:
             return measure()
         except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
             why = fault_of_shard(error)
-            if isinstance(error, SentenceError):
+            if isinstance(error, NonFiniteStateError):
                 break  # it would be the same
     return ShardResult(CorpusSums(), why=why)
 
@@ -131,15 +135,15 @@ def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) ->
         size: sentences of the shard.
 
     Raises:
-        SentenceError: they are more than `SINGLE`, or all.
+        SentenceError: they are more than `MAX_FAILED_SENTENCES`, or all.
     """
     lost: dict[int, str] = {}
     while True:
         try:
             return ShardResult(measure(lost), lost=lost)
-        except SentenceError as error:
+        except NonFiniteStateError as error:
             lost |= error.found
-            if len(lost) > SINGLE or len(lost) >= size:
+            if len(lost) > MAX_FAILED_SENTENCES or len(lost) >= size:
                 raise
 
 

@@ -10,24 +10,24 @@ import torch
 
 from headbook.inputs import Sentence
 from headbook.metrics import token_metrics
-from headbook.model.tokenizer import Encoder
+from headbook.model.tokenizer import SentenceTokenizer
 from headbook.progress import Progress
-from headbook.run.retries import Batching
+from headbook.run.retries import BatchBudget
 from headbook.run.shards import Shards
-from headbook.schema import Baseline, Scheme, Twin
+from headbook.schema import AnnotationScheme, Baseline, BaselineRun
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.exemplars import Choice, choose, most_cited
+from headbook.study.exemplars import ExemplarChoice, choose, most_cited
 from headbook.study.sentence_data import SENTENCES
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import TokenizedSentence
 
 if TYPE_CHECKING:
     from headbook.run.collect import Run
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenSentences:
     """Sentences by index.
 
     Attributes:
@@ -40,7 +40,7 @@ class Chosen:
     """
 
     first: int
-    exemplars: tuple[Choice, ...]
+    exemplars: tuple[ExemplarChoice, ...]
     listed: tuple[int, ...]
     traced: tuple[int, ...]
     sampled: frozenset[int]
@@ -57,7 +57,7 @@ class Chosen:
         return self.paged | self.sampled | self.candidates | {self.first}
 
 
-def chosen_sentences(run: "Run", corpus_sums: CorpusSums) -> Chosen:
+def chosen_sentences(run: "Run", corpus_sums: CorpusSums) -> ChosenSentences:
     """Choose them by what is known of all sentences; none is too long for maps."""
     long, config = run.long, run.config
     exemplars = tuple(choice for choice in choose(corpus_sums) if choice.index not in long.texts)
@@ -65,7 +65,7 @@ def chosen_sentences(run: "Run", corpus_sums: CorpusSums) -> Chosen:
     cited = most_cited(exemplars, few, len(run.corpus), config.n_sentence_pages)
     listed = tuple(index for index in cited if index not in long.texts | run.aside)
     asked = any(metric.sampled for metric in token_metrics(run.metrics))
-    return Chosen(
+    return ChosenSentences(
         next(index for index in count() if index not in run.aside),
         exemplars,
         listed,
@@ -92,7 +92,7 @@ def as_it_is(sentence: Sentence) -> Sentence:
 
 
 @dataclass(frozen=True)
-class Texts:
+class RunSentences:
     """The sentences of a run.
 
     Attributes:
@@ -103,24 +103,24 @@ class Texts:
 
     shards: Shards
     annotator: Annotator
-    encoder: Encoder
+    encoder: SentenceTokenizer
     padded: bool
-    scheme: Scheme
+    scheme: AnnotationScheme
     dtype: torch.dtype
-    batching: Batching
+    batching: BatchBudget
     progress: Progress
     arrange: Callable[[Sentence], Sentence] = as_it_is
     # Those that later passes may want, by index; what is arranged in another way has its own.
-    _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
+    _kept: dict[int, TokenizedSentence] = field(default_factory=dict, init=False)
 
-    def of_shard(self, number: int) -> Iterator[Encoded]:
+    def of_shard(self, number: int) -> Iterator[TokenizedSentence]:
         """The sentences of a shard; those of a small corpus are kept, so none is parsed again."""
         for item in self._encode(self.shards.shard(number)):
             if self._few:
                 self._kept[item.sentence.index] = item
             yield item
 
-    def again(self, wanted: Collection[int]) -> Iterator[Encoded]:
+    def again(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
         """Some of the sentences again, in their order; only those not kept are read again."""
         missing = set(wanted) - self._kept.keys()
         if self._few:
@@ -138,26 +138,30 @@ class Texts:
         """Whether all are kept."""
         return len(self.shards.order) <= KEPT
 
-    def _encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
+    def _encode(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         """Annotated, arranged as this run wants them, and tokenised."""
         return self.encoder.encode(map(self.arrange, self.annotator.annotate(sentences)))
 
-    def batches(self, items: Mapping[int, Encoded], wanted: Collection[int]) -> Iterator[Batch]:
+    def batches(
+        self, items: Mapping[int, TokenizedSentence], wanted: Collection[int]
+    ) -> Iterator[Batch]:
         """Batches of some sentences."""
         return self.in_batches(items[index] for index in sorted(wanted))
 
-    def in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
+    def in_batches(
+        self, items: Iterable[TokenizedSentence], budget: int | None = None
+    ) -> Iterator[Batch]:
         """Batches by token budget."""
         for group in by_budget(items, budget or self.batching.tokens, alike=not self.padded):
             yield self.batch(group)
             tokens = tokens_of(group)
             self.progress.advance(tokens, tokens)
 
-    def batch(self, group: Sequence[Encoded]) -> Batch:
+    def batch(self, group: Sequence[TokenizedSentence]) -> Batch:
         """Sentences as the model takes them."""
         return Batch.of(group, self.encoder.model.device, self.dtype, self.scheme)
 
-    def checked(self, every: Sequence[Encoded], long: Collection[int]) -> Batch:
+    def checked(self, every: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
         """The first sentences, for the self-checks, which hold the weights of all layers at once.
 
         Args:
@@ -177,12 +181,12 @@ class Texts:
         return self.batch(few)
 
 
-def tokens_of(items: Iterable[Encoded]) -> int:
+def tokens_of(items: Iterable[TokenizedSentence]) -> int:
     """How many they have, on all sides."""
     return sum(len(text) for item in items for text in item.tokens.values())
 
 
-def twins(baseline: str, seeds: int) -> Iterator[Twin]:
+def twins(baseline: str, seeds: int) -> Iterator[BaselineRun]:
     """Everything that an option asks for, in order.
 
     Args:
@@ -192,4 +196,4 @@ def twins(baseline: str, seeds: int) -> Iterator[Twin]:
     for kind in Baseline:
         if kind in baseline.split(","):
             for seed in range(seeds if kind is Baseline.UNTRAINED else 1):
-                yield Twin(kind, seed)
+                yield BaselineRun(kind, seed)

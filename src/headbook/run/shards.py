@@ -21,10 +21,10 @@ from headbook.inputs.sources import no_room
 from headbook.output_folder import temporary_folder
 from headbook.study.buckets import MOST, bucket_of
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.storage import Packed, pack, unpack
-from headbook.text.batch import WINDOW, text_hash
+from headbook.study.storage import PackedArrays, pack, unpack
+from headbook.text.batch import SORT_WINDOW, text_hash
 
-SHARD = WINDOW  # sentences; fewer would be batches with more padding
+SHARD = SORT_WINDOW  # sentences; fewer would be batches with more padding
 TOGETHER = 64  # shards that are added up before their sum goes to the others
 
 
@@ -88,7 +88,7 @@ def sharded(sentences: Iterable[Sentence], size: int, *, paired: bool) -> Iterat
     with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
         places = np.zeros(size + 1, np.int64)
         for index, sentence in enumerate(sentences):
-            line = json.dumps(pack(sentence, "", Packed())).encode() + b"\n"
+            line = json.dumps(pack(sentence, "", PackedArrays())).encode() + b"\n"
             digest.update(line)
             texts = (sentence.text, sentence.target if paired else None)
             hashes[index] = text_hash(text for text in texts if text is not None)
@@ -120,7 +120,7 @@ class _Spool:
     def __getitem__(self, place: int) -> Sentence:
         self.file.seek(int(self.places[place]))
         line = self.file.read(int(self.places[place + 1] - self.places[place]))
-        sentence: Sentence = unpack(Sentence, json.loads(line), Packed())
+        sentence: Sentence = unpack(Sentence, json.loads(line), PackedArrays())
         return sentence
 
 

@@ -34,7 +34,7 @@ from headbook.output_folder import (
 )
 from headbook.study.storage import (
     UNREADABLE,
-    Packed,
+    PackedArrays,
     arrays,
     deserialised,
     pack,
@@ -45,13 +45,13 @@ from headbook.study.storage import (
 
 LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
 BEGUN = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")  # files that a run writes before its parts
-ASIDE = "aside.safetensors"
+SPILLED = "aside.safetensors"
 MOST = 3  # differences that are named
 MISPLACED = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}  # a folder instead of a file, or reversed
 
 
 @dataclass(frozen=True)
-class Work:
+class Store:
     """A folder of finished parts.
 
     Attributes:
@@ -90,7 +90,7 @@ class Work:
         Raises:
             OutputError: there is no room for it.
         """
-        file, packed = self.folder / ASIDE, Packed()
+        file, packed = self.folder / SPILLED, PackedArrays()
         layout = pack(value, "", packed)
         with self._written():
             write_arrays(file, packed.arrays, "")
@@ -100,7 +100,7 @@ class Work:
             give_back_freed_memory()
             found = arrays(file)
             file.unlink()
-            return unpack(kind, layout, Packed(found, tables))
+            return unpack(kind, layout, PackedArrays(found, tables))
 
         return taken
 
@@ -140,7 +140,7 @@ class Work:
 
 
 @contextmanager
-def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Work]:
+def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Store]:
     """A folder in which nobody else works meanwhile, with what a run of the same plan has left.
 
     Args:
@@ -160,7 +160,7 @@ def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator
             _write_plan(folder, plan)
         else:
             check_same(folder, known, plan)
-        yield Work(folder)
+        yield Store(folder)
 
 
 def check_same(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:

@@ -34,14 +34,14 @@ from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError, ResourceError
 from headbook.model.devices import pick_device
 
-TRIES = 3  # of a shard, before the others go on without it
+MAX_TRIES = 3  # of a shard, before the others go on without it
 COLLECT = "headbook.run.collect"  # imports all that a worker needs
 READY = -1  # what a worker says when its model is loaded
 STOP = -2  # what it says when nothing can go on
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """What workers are told.
 
     Attributes:
@@ -58,21 +58,23 @@ class Job:
     config: Config
     folder: Path
     plan: Mapping[str, str]
-    begin: Callable[["Job", str], AbstractContextManager[Callable[[int], str]]]
+    begin: Callable[["WorkerJob", str], AbstractContextManager[Callable[[int], str]]]
 
 
-def measure_in_processes(job: Job, shards: Iterable[int], came: Callable[[int, str], None]) -> None:
+def measure_in_processes(
+    job: WorkerJob, shards: Iterable[int], came: Callable[[int, str], None]
+) -> None:
     """Have shards measured by processes of this machine, one to a device in turn.
 
     Args:
-        came: told the number of each shard that is done, and of each that failed `TRIES` times
+        came: told the number of each shard that is done, and of each that failed `MAX_TRIES` times
             also why.
 
     Raises:
         ResourceError: workers die before they have begun.
         HeadbookError: one says that nothing can go on, as on a full disk.
     """
-    crew = _Crew(job, deque(shards), came)
+    crew = _WorkerPool(job, deque(shards), came)
     try:
         while crew.waiting or crew.busy:
             crew.hire()
@@ -81,10 +83,12 @@ def measure_in_processes(job: Job, shards: Iterable[int], came: Callable[[int, s
         crew.dismiss()
 
 
-class _Crew:
+class _WorkerPool:
     """The processes, and what each is doing."""
 
-    def __init__(self, job: Job, waiting: deque[int], came: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, job: WorkerJob, waiting: deque[int], came: Callable[[int, str], None]
+    ) -> None:
         self.waiting = waiting
         self._job, self._came = job, came
         self._size, self._places = job.config.n_workers, job.config.devices
@@ -152,7 +156,7 @@ class _Crew:
     def _fail(self, number: int, why: str) -> None:
         """Have a shard tried again, at the end, unless that is of no use."""
         self._failures[number] += 1
-        if self._failures[number] < TRIES:
+        if self._failures[number] < MAX_TRIES:
             self.waiting.append(number)
         else:
             self._came(number, why)
@@ -167,9 +171,9 @@ class _Crew:
             self._fail(number, f"the process that measured it ended with code {process.exitcode}")
             return
         self._failures[READY] += 1
-        if self._failures[READY] == TRIES:
+        if self._failures[READY] == MAX_TRIES:
             raise ResourceError(
-                f"{TRIES} workers died before their models were loaded, the last with code "
+                f"{MAX_TRIES} workers died before their models were loaded, the last with code "
                 f"{process.exitcode}; expected memory for each: fewer --workers or --batch-tokens "
                 "need less; what is done is kept"
             )
@@ -190,7 +194,9 @@ def _context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
     return multiprocessing.get_context("spawn")
 
 
-def _serve(connection: Connection, job: Job, device: str, environment: Mapping[str, str]) -> None:
+def _serve(
+    connection: Connection, job: WorkerJob, device: str, environment: Mapping[str, str]
+) -> None:
     """A worker's life.
 
     Args:
@@ -219,11 +225,11 @@ def take_share(workers: int) -> None:
 MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
 
 
-def measure_on_ray(job: Job, shards: Iterable[int], came: Callable[[int, str], None]) -> None:
+def measure_on_ray(job: WorkerJob, shards: Iterable[int], came: Callable[[int, str], None]) -> None:
     """Have shards measured.
 
     Args:
-        came: told the number of each shard that is done, and of each that failed `TRIES` times
+        came: told the number of each shard that is done, and of each that failed `MAX_TRIES` times
             also why.
 
     Raises:
@@ -247,7 +253,7 @@ def measure_on_ray(job: Job, shards: Iterable[int], came: Callable[[int, str], N
             why, alive = _outcome(ray, result)
             free.append(actor if alive else begin())
             failures[number] += bool(why)
-            if why and failures[number] < TRIES:
+            if why and failures[number] < MAX_TRIES:
                 waiting.append(number)
             else:
                 came(number, why)
@@ -271,7 +277,7 @@ def _outcome(ray: Any, result: Any) -> tuple[str, bool]:
 
 
 @contextmanager
-def _cluster(job: Job, size: int) -> Iterator[Any]:
+def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
     """Ray, connected as long as the block lasts.
 
     Raises:
@@ -305,18 +311,18 @@ def _cluster(job: Job, size: int) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _beginning(ray: Any, job: Job) -> Callable[[], Any]:
+def _beginning(ray: Any, job: WorkerJob) -> Callable[[], Any]:
     """What begins an actor; with a GPU of its own, where GPUs are asked for."""
     graphics = any(device.startswith("cuda") for device in job.config.devices)
-    kind = ray.remote(num_cpus=1, num_gpus=int(graphics))(Actor)
+    kind = ray.remote(num_cpus=1, num_gpus=int(graphics))(ShardActor)
     # Ray gives an actor one GPU, which is the first that it sees.
     return partial(kind.remote, job, "cuda" if graphics else job.config.devices[0])
 
 
-class Actor:
+class ShardActor:
     """Measures shards; its model is loaded with the first, so that what fails then is heard."""
 
-    def __init__(self, job: Job, device: str) -> None:
+    def __init__(self, job: WorkerJob, device: str) -> None:
         self._job, self._device = job, device
         self._stack = ExitStack()
         self._measure: Callable[[int], str] | None = None

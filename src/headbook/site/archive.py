@@ -122,7 +122,7 @@ made, and site/data/ has the numbers as CSV and Parquet.
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedSite:
     """An archive, or a site in one file.
 
     Attributes:
@@ -158,7 +158,7 @@ def pack(
     processes: int = 1,
     force: bool = False,
     progress: Progress | None = None,
-) -> Packed:
+) -> PackedSite:
     """Write a site as an archive or as one HTML file.
 
     Args:
@@ -214,7 +214,7 @@ def _is_archive(out: Path) -> bool:
         return f"{TOP}/{SUMS}" in archive.namelist()
 
 
-def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
+def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
     """The archive of a folder.
 
     Hidden files, a version history among them, stay out.
@@ -229,15 +229,15 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
             _add(archive, name, file.read_bytes())
     with zipfile.ZipFile(out) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
-    return Packed(out, len(files) + 2, out.stat().st_size, unpacked, left)
+    return PackedSite(out, len(files) + 2, out.stat().st_size, unpacked, left)
 
 
-def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
+def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
     """The one file of a folder."""
     with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(document(site))
     sizes = [file.stat().st_size for _, file in _site_files(site)]
-    return Packed(out, len(sizes), out.stat().st_size, sum(sizes), left)
+    return PackedSite(out, len(sizes), out.stat().st_size, sum(sizes), left)
 
 
 def _site_files(site: Path) -> Iterator[tuple[str, Path]]:

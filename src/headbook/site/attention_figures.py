@@ -29,7 +29,7 @@ class Weighting(StrEnum):
     NORM = "norm"
 
 
-class Axis(NamedTuple):
+class MapAxis(NamedTuple):
     """The tokens of rows or columns, and their words.
 
     Attributes:
@@ -44,7 +44,7 @@ class Axis(NamedTuple):
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: StoredText, *, causal: bool) -> "Axis":
+    def of(cls, text: StoredText, *, causal: bool) -> "MapAxis":
         """One side of a sentence."""
         data = text_data(text)
         units = np.array(data["units"], np.int64)
@@ -60,8 +60,8 @@ class StoredMap(NamedTuple):
     """
 
     steps: NDArray[np.uint8]
-    queries: Axis
-    keys: Axis
+    queries: MapAxis
+    keys: MapAxis
     causal: bool
     norms: NDArray[np.float32]
 
@@ -149,7 +149,7 @@ class Variant(NamedTuple):
 VARIANTS = [Variant(*pair) for pair in product(Weighting, (False, True))]
 
 
-class Single(NamedTuple):
+class HeadInSentence(NamedTuple):
     """A head in a sentence."""
 
     head: HeadName
@@ -189,7 +189,7 @@ def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[D
                 yield _picture(single, kind, variant, names[kind] + variant.ending)
 
 
-def _single(results: StackResults, index: int, head: HeadName) -> Single:
+def _single(results: StackResults, index: int, head: HeadName) -> HeadInSentence:
     sentence_data, stack = results.study.sentence_data, results.stack
     maps, norms = (
         found.get((stack.name, index)) for found in (sentence_data.maps, sentence_data.norms)
@@ -202,11 +202,11 @@ def _single(results: StackResults, index: int, head: HeadName) -> Single:
         steps = maps[head.layer, head.head]
         lengths = none if norms is None else norms[head.layer, head.head]
     texts = (sentence.texts[side] for side in (stack.queries, stack.keys))
-    queries, keys = (Axis.of(text, causal=stack.causal) for text in texts)
-    return Single(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
+    queries, keys = (MapAxis.of(text, causal=stack.causal) for text in texts)
+    return HeadInSentence(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
 
 
-def _picture(single: Single, kind: str, variant: Variant, name: str) -> Drawing:
+def _picture(single: HeadInSentence, kind: str, variant: Variant, name: str) -> Drawing:
     values = single.map.weights(variant.weighting, words=variant.words)
     queries, keys = single.map.names(words=variant.words)
     about = "norm-weighted" if variant.weighting is Weighting.NORM else "attention weight"
@@ -226,7 +226,7 @@ def _picture(single: Single, kind: str, variant: Variant, name: str) -> Drawing:
     return replace(drawn, rows=pd.DataFrame(rows, columns=[*COLUMNS]))
 
 
-def _caption(single: Single, kind: str, variant: Variant) -> str:
+def _caption(single: HeadInSentence, kind: str, variant: Variant) -> str:
     units = "words" if variant.words else "tokens"
     title = f"Attention of head {head_name(single.head)} in sentence {single.sentence.number}"
     if kind == "map":

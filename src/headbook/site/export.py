@@ -181,13 +181,13 @@ def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
 
 
-def write_figure(figure: charts.Picture, folder: Path, *, columns: bool = True) -> None:
+def write_figure(figure: charts.Drawable, folder: Path, *, columns: bool = True) -> None:
     """Write a figure's files, named after it; see `figure_files`."""
     for suffix, content in figure_files(figure, columns=columns).items():
         (folder / f"{figure.name}{suffix}").write_bytes(content)
 
 
-def figure_files(figure: charts.Picture, *, columns: bool = True) -> dict[str, bytes]:
+def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, bytes]:
     """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
 
     Numbers have the digits of the tables; they come last. Empty columns of data are left out.

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from headbook.charts import Drawing, Figure, Picture
+from headbook.charts import Drawable, Drawing, Figure
 from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
 from headbook.memory import check_room
@@ -24,15 +24,15 @@ from headbook.pages.comparison.metricpair_heads import (
     pair_choices,
     pair_figures,
 )
-from headbook.pages.comparison.parts import BothStacks, both_stacks
+from headbook.pages.comparison.parts import StackComparison, both_stacks
 from headbook.pages.head import OFFSET_METRIC, has_offsets, offsets, profile_name
 from headbook.pages.metric import head_figures, metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
-from headbook.progress import Progress, Silent
+from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
 from headbook.report.results import results as results_of
 from headbook.report.wording import counted, head_file, label_name
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.site import export, latex
 from headbook.site.attention_figures import KINDS, pictures, single_name, singles
 from headbook.site.sites import across_pages, facts_of, manifest_of, pages_over_heads
@@ -73,7 +73,7 @@ class Choosable:
         if label and all(label != x for _, x in self.columns):
             label = next((x for _, x in self.columns if self.name(x) == label), label)
         wanted = label or usual_label
-        views = [view] if view else [usual_view, *map(str, View)]
+        views = [view] if view else [usual_view, *map(str, SinkView)]
         return next(((v, wanted) for v in views if (v, wanted) in self.columns), None)
 
 
@@ -118,7 +118,7 @@ def _refusal(names: Sequence[str], known: Sequence[Choosable], label: str, view:
         return f"--label: got {label!r}, but {metrics} has no labels"
     if label and not having:
         return f"--label: got {label!r}, expected a label of {metrics}: {', '.join(labels)}"
-    views = [v for v in map(str, View) if any(each.column(label, v) for each in having)]
+    views = [v for v in map(str, SinkView) if any(each.column(label, v) for each in having)]
     if not views:
         return f"--view: got {view!r}, but {metrics} has no views"
     about = f"{metrics}, label {label}" if label else metrics
@@ -141,7 +141,7 @@ def _of_stack(results: StackResults) -> Iterator[Choosable]:
 
 
 def _heads(results: StackResults, metric: HeadMetric, view: str, label: str) -> Sequence[Figure]:
-    return head_figures(results, metric, View(view), label)
+    return head_figures(results, metric, SinkView(view), label)
 
 
 def choosable_of_two(comparison: Comparison) -> list[Choosable]:
@@ -161,9 +161,9 @@ def choosable_of_two(comparison: Comparison) -> list[Choosable]:
     return found
 
 
-def _pair(both: BothStacks, metric: ComparedMetric, view: str, label: str) -> Sequence[Figure]:
+def _pair(both: StackComparison, metric: ComparedMetric, view: str, label: str) -> Sequence[Figure]:
     if both.found is None:
-        return (depth_figure(both, metric, View(view), label),)
+        return (depth_figure(both, metric, SinkView(view), label),)
     return pair_figures(both, metric, view, label)
 
 
@@ -220,12 +220,12 @@ def write_figures(
     asked = [*_profiles(results, only), *_singles(results, only)]
     own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
     figures = [*(() if own else study_figures(study)), *asked]
-    chosen: Sequence[Picture] = _chosen(figures, only, partial(_expected, results))
+    chosen: Sequence[Drawable] = _chosen(figures, only, partial(_expected, results))
     if label or view:
         chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
     site = SiteFacts.of(study.manifest, sentence_pages=False)
     made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
-    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+    return _write(chosen, made, Path(out), force=force, progress=progress or NoProgress())
 
 
 def write_comparison_figures(
@@ -242,12 +242,12 @@ def write_comparison_figures(
     check_output_folder(Path(out), OutputKind.FIGURES, force=force)
     check_room()
     figures = exported(pages_over_heads(comparison))
-    chosen: Sequence[Picture] = _chosen(figures, only, _expected_of_two)
+    chosen: Sequence[Drawable] = _chosen(figures, only, _expected_of_two)
     if label or view:
         chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
     year = comparison.sides.a.manifest.created[:4]
     made = _Made(facts_of(comparison), year, manifest_of(comparison))
-    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+    return _write(chosen, made, Path(out), force=force, progress=progress or NoProgress())
 
 
 class _Made(NamedTuple):
@@ -259,7 +259,7 @@ class _Made(NamedTuple):
 
 
 def _write(
-    chosen: Sequence[Picture], made: _Made, out: Path, *, force: bool, progress: Progress
+    chosen: Sequence[Drawable], made: _Made, out: Path, *, force: bool, progress: Progress
 ) -> list[str]:
     """Write a folder of figures; their names."""
     progress.stage("figures", len(chosen))
@@ -302,10 +302,10 @@ def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
 
 
 def _chosen(
-    figures: Sequence[Picture],
+    figures: Sequence[Drawable],
     only: Sequence[str],
     expected: Callable[[str, Sequence[str]], str],
-) -> list[Picture]:
+) -> list[Drawable]:
     """The figures whose names match a pattern, in their own order.
 
     Args:
@@ -323,7 +323,7 @@ def _chosen(
     return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
 
 
-def _groups(figures: Sequence[Picture], only: Sequence[str]) -> list[list[str]]:
+def _groups(figures: Sequence[Drawable], only: Sequence[str]) -> list[list[str]]:
     """Return the names of figures that each pattern asks for."""
     names = [figure.name for figure in figures]
     return [[name for name in names if _wanted(name, [pattern])] for pattern in only or ("*",)]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from headbook.charts import Figure, Picture
+from headbook.charts import Drawable, Figure
 from headbook.pages.parts.page import SiteFacts
 from headbook.report.wording import unbroken, visible
 
@@ -46,12 +46,12 @@ def escaped(text: str) -> str:
     return unbroken(visible(text)).translate(LETTERS)
 
 
-def key(figure: Picture) -> str:
+def key(figure: Drawable) -> str:
     """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
 
 
-def snippet(figure: Picture, source: str) -> str:
+def snippet(figure: Drawable, source: str) -> str:
     """A figure environment.
 
     Args:
@@ -69,7 +69,7 @@ def snippet(figure: Picture, source: str) -> str:
 """
 
 
-def entry(figure: Picture, site: SiteFacts, year: str) -> str:
+def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
     """A BibTeX entry of a figure with the model in its title; no year where none is known."""
     short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
     title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
@@ -83,6 +83,6 @@ def entry(figure: Picture, site: SiteFacts, year: str) -> str:
 """
 
 
-def document(figures: Iterable[Picture], source: str) -> str:
+def document(figures: Iterable[Drawable], source: str) -> str:
     """Figure environments, one after another, to copy from or to input whole."""
     return HEAD + "".join(snippet(figure, source) for figure in figures)

@@ -22,7 +22,7 @@ import jinja2
 from headbook import charts
 from headbook.charts import Figure
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Table
+from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
 from headbook.site import markup
@@ -47,7 +47,7 @@ PART = re.compile(
     r'|<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>(?P<text>.*?)</h(?P=level)>',
     re.DOTALL,
 )
-ASIDE = re.compile(r"<small\b.*?</small>|<[^>]+>", re.DOTALL)
+MARKUP = re.compile(r"<small\b.*?</small>|<[^>]+>", re.DOTALL)
 ID = re.compile(r'\bid="([^"]*)"')
 
 
@@ -87,7 +87,7 @@ def _headings(html: str) -> Iterator[_Heading]:
         if not part["level"]:
             depth += -1 if part["end"] else 1
         elif not depth:
-            text = " ".join(ASIDE.sub("", part["text"]).split())
+            text = " ".join(MARKUP.sub("", part["text"]).split())
             name = part["id"] or _free(text, above if part["level"] == "3" else "", taken)
             above = name if part["level"] == "2" else above
             yield _Heading(part.start(), int(part["level"]), name, text)
@@ -182,7 +182,7 @@ def path_to_root(base: str, page: Page) -> str:
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
 # What holds no chart: of a table a `Drawing` at most.
-PLAIN = {str, int, float, bool, NoneType, Table, Token}
+PLAIN = {str, int, float, bool, NoneType, PageTable, Token}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def default_processes() -> int:
     return min(max((mine or 1) // 2, 1), MOST)
 
 
-class Shares:
+class DrawingPool:
     """Processes that each do a share of some work; a context manager that ends them.
 
     They end with the process that began them, too, however that ends.

@@ -22,8 +22,8 @@ from headbook.comparison.comparison import (
 )
 from headbook.comparison.film import TABLES, Film
 from headbook.comparison.head_pairs import (
-    ListedSentence,
     PairedStack,
+    SharedSentence,
     listed_sentences,
     paired_stacks,
 )
@@ -54,7 +54,7 @@ from headbook.pages.importance import importance_page
 from headbook.pages.index import DRAWN, overview_page
 from headbook.pages.methods import methods_page
 from headbook.pages.metric import MetricPage, metric_pages, metrics_page, study_metrics
-from headbook.pages.parts.page import EVERY, Across, Entry, Page, SiteFacts, always, menu
+from headbook.pages.parts.page import EVERY, Entry, OptionalPage, Page, SiteFacts, always, menu
 from headbook.pages.patterns import patterns_page
 from headbook.pages.sentence import sentence_pages
 from headbook.pages.sentences import sentences_page
@@ -62,15 +62,15 @@ from headbook.pages.similar import similar_page
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.pages.tokens import types_page
-from headbook.progress import Progress, Silent
+from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
 from headbook.report.results import results as results_of
 from headbook.site import data_files, export, markup, writer
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter, site_address
-from headbook.site.parallel import Shares, default_processes
-from headbook.site.writer import MANY, TEXTS, Summary, _draw, exported
+from headbook.site.parallel import DrawingPool, default_processes
+from headbook.site.writer import PARALLEL_FROM, TEXTS, WrittenSite, _draw, exported
 from headbook.study import tables
 from headbook.study.study import Study
 
@@ -87,7 +87,7 @@ def render_comparison(
     base_url: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> Summary:
+) -> WrittenSite:
     """Write the site of a comparison; the bytes depend on the comparison and zlib alone.
 
     Raises:
@@ -96,7 +96,7 @@ def render_comparison(
     """
 
     def write(folder: Path, base: str) -> int:
-        return _ComparisonSite(comparison, folder, base, progress or Silent()).write()
+        return _ComparisonSite(comparison, folder, base, progress or NoProgress()).write()
 
     return writer.render_site(Path(out), base_url, write, force=force)
 
@@ -150,7 +150,7 @@ class _ComparisonSite:
         return paired_stacks(self.comparison)
 
     @cached_property
-    def _listed(self) -> tuple[ListedSentence, ...]:
+    def _listed(self) -> tuple[SharedSentence, ...]:
         return listed_sentences(self.comparison.sides, self._paired)
 
     @property
@@ -237,7 +237,7 @@ def render_film(
     base_url: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> Summary:
+) -> WrittenSite:
     """Write the site of a film; the bytes depend on the film and zlib alone.
 
     Args:
@@ -250,7 +250,7 @@ def render_film(
     title = title or f"Film of {len(film.frames)} checkpoints"
 
     def write(folder: Path, base: str) -> int:
-        return _FilmSite(DrawnFilm(film), folder, title, base, progress or Silent()).write()
+        return _FilmSite(DrawnFilm(film), folder, title, base, progress or NoProgress()).write()
 
     return writer.render_site(Path(out), base_url, write, force=force)
 
@@ -316,11 +316,11 @@ class _FilmSite:
         self._page_writer.text("data/manifest.json", text + "\n")
 
 
-ACROSS: tuple[Across[Page], ...] = (
+OPTIONAL_PAGES: tuple[OptionalPage[Page], ...] = (
     heads_page,
     alignment_page,
-    Across("speech.html", always, speech_page),
-    Across("syntax.html", always, syntax_page),
+    OptionalPage("speech.html", always, speech_page),
+    OptionalPage("syntax.html", always, syntax_page),
     patterns_page,
     importance_page,
     similar_page,
@@ -340,7 +340,7 @@ def render(
     force: bool = False,
     processes: int = 1,
     progress: Progress | None = None,
-) -> Summary:
+) -> WrittenSite:
     """Write a study's site.
 
     The same study gives the same bytes on one machine, with one version of zlib.
@@ -368,8 +368,8 @@ def render(
         study = Study.load(study)
     with replace_folder(Path(out), OutputKind.SITE, force=force) as draft, charts.unchecked():
         base = site_address(base_url)
-        pages = _StudySite(study, draft, progress or Silent(), base, processes, stored).write()
-    return Summary(Path(out) / "index.html", pages, sum(export.sizes(Path(out)).values()))
+        pages = _StudySite(study, draft, progress or NoProgress(), base, processes, stored).write()
+    return WrittenSite(Path(out) / "index.html", pages, sum(export.sizes(Path(out)).values()))
 
 
 @dataclass
@@ -427,7 +427,9 @@ class _StudySite:
 
         If there are many, other processes write them while this one makes everything else.
         """
-        processes = self.processes or (default_processes() if self._expected >= MANY else 1)
+        processes = self.processes or (
+            default_processes() if self._expected >= PARALLEL_FROM else 1
+        )
         if processes == 1:
             yield _draw(self._page_writer, _many_pages(self._results))
             return
@@ -437,7 +439,7 @@ class _StudySite:
                 stored = stack.enter_context(temporary_folder("study")) / "study"
                 self.study.save(stored)
             given = stored, self._page_writer
-            yield stack.enter_context(Shares(_draw_share, given, processes - 1))
+            yield stack.enter_context(DrawingPool(_draw_share, given, processes - 1))
 
     @cached_property
     def _results(self) -> Mapping[str, StackResults]:
@@ -455,7 +457,7 @@ class _StudySite:
     @cached_property
     def _across_paths(self) -> frozenset[str]:
         """Their addresses, known before they are made."""
-        return frozenset(page.path for page in ACROSS if page.there(self._results))
+        return frozenset(page.path for page in OPTIONAL_PAGES if page.there(self._results))
 
     @cached_property
     def _facts(self) -> SiteFacts:
@@ -570,4 +572,4 @@ def _draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator
 
 def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
     """The pages across metrics of a study, those that it has the numbers for."""
-    return tuple(page.make(results) for page in ACROSS if page.there(results))
+    return tuple(page.make(results) for page in OPTIONAL_PAGES if page.there(results))

@@ -25,7 +25,7 @@ from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.progress import Progress
 from headbook.report.results import StackResults
 from headbook.report.wording import counted
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.page_writer import MISSING, PageWriter, address, figures_of, site_address
@@ -77,11 +77,11 @@ TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 
 # Pages from which on several processes are worth their start: each takes as long for it as to draw
 # about a hundred.
-MANY = 400
+PARALLEL_FROM = 400
 
 
 @dataclass(frozen=True)
-class Summary:
+class WrittenSite:
     """What was written.
 
     Attributes:
@@ -113,7 +113,7 @@ Tables = Mapping[str, tuple[pd.DataFrame, Table]]
 
 def render_site(
     out: Path, base_url: str | None, write: Callable[[Path, str], int], *, force: bool
-) -> Summary:
+) -> WrittenSite:
     """Replace a folder by a site, as a whole.
 
     Args:
@@ -124,10 +124,10 @@ def render_site(
     check_room()
     with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.unchecked():
         pages = write(draft, base)
-    return Summary(out / "index.html", pages, sum(export.sizes(out).values()))
+    return WrittenSite(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
-def begin(folder: Path, stacks: Iterable[Stack], site: str) -> None:
+def begin(folder: Path, stacks: Iterable[AttentionStack], site: str) -> None:
     """Write style and scripts, and make the folders of data and figures.
 
     Args:

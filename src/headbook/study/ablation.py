@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios, half_of
+from headbook.analysis.accumulators import RatioSums, half_of
 from headbook.analysis.arrays import Floats, Ints
 
 Flags = NDArray[np.bool_]
@@ -22,7 +22,7 @@ class HeadPlace(NamedTuple):
     head: int
 
 
-class SetKind(StrEnum):
+class HeadSetKind(StrEnum):
     """Why heads were taken away together."""
 
     HEAD = "head"
@@ -37,8 +37,8 @@ class SetKind(StrEnum):
     """Two of those whose loss is largest."""
 
 
-class RemovedSet(NamedTuple):
-    """Heads that were taken away together; which ones is told by `Removals.members`.
+class HeadSet(NamedTuple):
+    """Heads that were taken away together; which ones is told by `AblationResults.members`.
 
     Attributes:
         name: of a group or an order.
@@ -46,14 +46,14 @@ class RemovedSet(NamedTuple):
         replacement: what stood in their place, as in `headbook.schema.Replacement`.
     """
 
-    kind: SetKind
+    kind: HeadSetKind
     stack: str
     name: str
     number: int
     replacement: str
 
 
-class EstimateColumn(NamedTuple):
+class AttributionKey(NamedTuple):
     """What one estimate of a head is."""
 
     metric: str
@@ -62,7 +62,7 @@ class EstimateColumn(NamedTuple):
     label: str
 
 
-class Chosen(IntEnum):
+class AblationReason(IntEnum):
     """Why a head was taken away by itself."""
 
     NOT = 0
@@ -72,11 +72,11 @@ class Chosen(IntEnum):
     """At random among the others, to see what estimates miss."""
 
 
-class MissedAt(NamedTuple):
+class MissedToken(NamedTuple):
     """A token at which the first target changes much, or as much as in the middle.
 
     Attributes:
-        head: its place in `Removals.heads`; the mean stands in its place.
+        head: its place in `AblationResults.heads`; the mean stands in its place.
         rank: from 1, the largest change first.
         tokens: how many were ranked.
         sentence: its place in the input, from 0.
@@ -99,13 +99,13 @@ class MissedAt(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Removals:
+class AblationResults:
     """Changes of targets where sets of heads are taken away, on a sample of sentences.
 
     Attributes:
         level: ``fast`` or ``full``, as asked for.
         heads: all heads.
-        chosen: of each head, a `Chosen`. *Shape:* ``(head,)``.
+        chosen: of each head, a `AblationReason`. *Shape:* ``(head,)``.
         content_hash: hashes of the sentences, ascending. *Shape:* ``(sentence,)``.
         counts: by target, scored tokens. *Shape:* ``(sentence,)`` each.
         full: by target, sums of the losses of the whole model; likewise.
@@ -140,13 +140,13 @@ class Removals:
     content_hash: NDArray[np.uint64]
     counts: Mapping[str, Floats]
     full: Mapping[str, Floats]
-    sets: tuple[RemovedSet, ...]
+    sets: tuple[HeadSet, ...]
     members: Flags
     changes: Mapping[str, Floats]
     direct: Floats
-    columns: tuple[EstimateColumn, ...]
-    estimates: Ratios
-    missed: tuple[MissedAt, ...] = ()
+    columns: tuple[AttributionKey, ...]
+    estimates: RatioSums
+    missed: tuple[MissedToken, ...] = ()
     top: Floats = field(default_factory=lambda: np.zeros((3, 0, 0)))
     text_hash: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     characters: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -164,12 +164,12 @@ class Removals:
         """What of the answer changes."""
         return tuple(self.changes)
 
-    def ratios(self, target: str, places: NDArray[np.intp]) -> Ratios:
+    def ratios(self, target: str, places: NDArray[np.intp]) -> RatioSums:
         """Change of a target per scored token, for some sets."""
         changes = self.changes[target][:, places]
         counts = np.broadcast_to(self.counts[target][:, None], changes.shape)
         counts = np.where(np.isnan(changes), 0, counts)
-        return Ratios.of(np.nan_to_num(changes), counts, counts, self.half)
+        return RatioSums.of(np.nan_to_num(changes), counts, counts, self.half)
 
     def loss(self, target: str, *, reported: bool = False) -> float:
         """The target of the whole model per token; NaN for those that it has none of.
@@ -183,12 +183,12 @@ class Removals:
         total = self.counts[target][kept].sum()
         return float(self.full[target][kept].sum() / total) if total else float("nan")
 
-    def shifted(self, by: int) -> "Removals":
+    def shifted(self, by: int) -> "AblationResults":
         """The same for sentences that come ``by`` places later."""
         missed = tuple(each._replace(sentence=each.sentence + by) for each in self.missed)
         return replace(self, missed=missed)
 
-    def __add__(self, other: "Removals") -> "Removals":
+    def __add__(self, other: "AblationResults") -> "AblationResults":
         """Of the sentences of both, with the sets that both have taken away.
 
         Means that stood in place of heads remain those of each part; so do mean distances between

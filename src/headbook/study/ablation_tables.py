@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats
-from headbook.schema import Replacement, Target
+from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import Removals, RemovedSet, SetKind
+from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 
 STACK = "self; or encoder, decoder, cross"
 REPLACED = (
@@ -26,7 +26,7 @@ TARGET = (
     "or embedding (1 minus the cosine)"
 )
 
-JUDGED = {
+VERDICT_COLUMNS = {
     "margin": "mean change from which on a sentence counts as changed: 1 % of the mean distance "
     "between two sentences (embedding) or tokens of different sentences (state), 0.5 % of the "
     "whole model's loss (losses, kl), or --margin; at least 10 times the change by rounding all "
@@ -63,7 +63,7 @@ ABLATION_TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "sentences": "sentences that contribute",
             "events": "scored tokens",
             "kind": "exact or estimated",
-            **JUDGED,
+            **VERDICT_COLUMNS,
         },
     ),
     "head_groups": (
@@ -87,7 +87,7 @@ ABLATION_TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
             "sink heads alone",
             "rank": "place of the group among itself and its random sets, 1 for the largest change",
-            **JUDGED,
+            **VERDICT_COLUMNS,
         },
     ),
     "pruning": (
@@ -211,7 +211,7 @@ TOKENS = (
 PRUNING = ("stack", "order", "replacement", "target", "share", "value", "low", "high")
 
 
-def importance_table(removals: Removals | None) -> pd.DataFrame:
+def importance_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each number of a head."""
     made = (_exact, _from_slopes, _direct, _repaired)
     rows = [row for make in made for row in make(removals)] if removals else []
@@ -219,7 +219,7 @@ def importance_table(removals: Removals | None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*IMPORTANCE]).sort_values(order, ignore_index=True)
 
 
-def _exact(removals: Removals) -> Iterator[dict[str, Any]]:
+def _exact(removals: AblationResults) -> Iterator[dict[str, Any]]:
     for replacement in Replacement:
         for target in removals.targets:
             effects = ablation_tests.head_effects(removals, target, replacement)
@@ -239,19 +239,19 @@ def _exact(removals: Removals) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _judged(effects: ablation_tests.Effects, k: int) -> dict[str, Any]:
+def _judged(effects: ablation_tests.HeadEffects, k: int) -> dict[str, Any]:
     """Columns of the verdict on one set of heads."""
     shares = effects.share_changed[k], effects.share_low[k], effects.share_high[k]
     numbers = dict(zip(SHARES, (effects.margin, *shares), strict=True))
     return numbers | {"verdict": effects.verdict[k]}
 
 
-def _direct(removals: Removals) -> Iterator[dict[str, Any]]:
+def _direct(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """What heads say to the logits themselves, where that is known."""
-    if Target.LOGIT not in removals.counts or np.isnan(removals.direct).all():
+    if AblationTarget.LOGIT not in removals.counts or np.isnan(removals.direct).all():
         return
-    counts = np.broadcast_to(removals.counts[Target.LOGIT][:, None], removals.direct.shape)
-    ratios = Ratios.of(removals.direct, counts, counts, removals.half)
+    counts = np.broadcast_to(removals.counts[AblationTarget.LOGIT][:, None], removals.direct.shape)
+    ratios = RatioSums.of(removals.direct, counts, counts, removals.half)
     low, high = ratios.interval()
     for place in np.flatnonzero(np.abs(removals.direct).sum(0)):
         numbers = ratios.value[place], low[place], high[place]
@@ -259,10 +259,10 @@ def _direct(removals: Removals) -> Iterator[dict[str, Any]]:
         yield _of_logits(removals, int(place), DIRECT, numbers, about)
 
 
-def _repaired(removals: Removals) -> Iterator[dict[str, Any]]:
+def _repaired(removals: AblationResults) -> Iterator[dict[str, Any]]:
     heads, (value, low, high) = ablation_tests.self_repair(removals)
     for k, head in enumerate(heads):
-        about = len(removals.content_hash), removals.counts[Target.LOGIT].sum()
+        about = len(removals.content_hash), removals.counts[AblationTarget.LOGIT].sum()
         yield _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
     heads, (value, low, high) = ablation_tests.self_repair_on_top(removals)
     for k, head in enumerate(heads):
@@ -273,7 +273,7 @@ def _repaired(removals: Removals) -> Iterator[dict[str, Any]]:
 
 
 def _of_logits(
-    removals: Removals,
+    removals: AblationResults,
     place: int,
     metric: str,
     numbers: tuple[float, float, float],
@@ -282,7 +282,7 @@ def _of_logits(
     return removals.heads[place]._asdict() | {
         "metric": metric,
         "replacement": str(Replacement.MEAN),
-        "target": str(Target.LOGIT),
+        "target": str(AblationTarget.LOGIT),
         "label": "",
         **dict(zip(("value", "low", "high"), numbers, strict=True)),
         **dict(zip(("sentences", "events"), about, strict=True)),
@@ -291,7 +291,7 @@ def _of_logits(
     }
 
 
-def _from_slopes(removals: Removals) -> Iterator[dict[str, Any]]:
+def _from_slopes(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """Numbers from one backward pass; estimates have no interval, for theirs would not hold."""
     ratios = removals.estimates
     low, high = ratios.interval()
@@ -315,7 +315,7 @@ def _from_slopes(removals: Removals) -> Iterator[dict[str, Any]]:
             yield row | by_layer | {"low": np.nan, "high": np.nan}
 
 
-def _normalised(removals: Removals) -> Floats:
+def _normalised(removals: AblationResults) -> Floats:
     """Values over the root of the sum of squares of their layer. *Shape:* ``(head, column)``."""
     layers = [(head.stack, head.layer) for head in removals.heads]
     _, place = np.unique(layers, axis=0, return_inverse=True)
@@ -327,18 +327,18 @@ def _normalised(removals: Removals) -> Floats:
     return found
 
 
-def groups_table(removals: Removals | None) -> pd.DataFrame:
+def groups_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each group of heads and each pair."""
     rows = [*_groups(removals), *_pairs(removals)] if removals else []
     return pd.DataFrame(rows, columns=[*GROUPS])
 
 
-def _groups(removals: Removals) -> Iterator[dict[str, Any]]:
+def _groups(removals: AblationResults) -> Iterator[dict[str, Any]]:
     for target in removals.targets:
         values = removals.ratios(target, np.arange(len(removals.sets))).value
         random: dict[tuple[str, str, str], list[float]] = {}
         for value, each in zip(values, removals.sets, strict=True):
-            if each.kind == SetKind.RANDOM:
+            if each.kind == HeadSetKind.RANDOM:
                 random.setdefault(_key(each), []).append(value)
         for replacement in Replacement:
             alone = _alone(removals, target, replacement)
@@ -367,11 +367,11 @@ def _groups(removals: Removals) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _key(each: RemovedSet) -> tuple[str, str, str]:
+def _key(each: HeadSet) -> tuple[str, str, str]:
     return each.stack, each.name, each.replacement
 
 
-def _alone(removals: Removals, target: str, replacement: str) -> Floats:
+def _alone(removals: AblationResults, target: str, replacement: str) -> Floats:
     """The effect of each head alone; NaN where it is not known. *Shape:* ``(head,)``."""
     found: Floats = np.full(len(removals.heads), np.nan)
     effects = ablation_tests.head_effects(removals, target, replacement)
@@ -379,11 +379,11 @@ def _alone(removals: Removals, target: str, replacement: str) -> Floats:
     return found
 
 
-def _pairs(removals: Removals) -> Iterator[dict[str, Any]]:
+def _pairs(removals: AblationResults) -> Iterator[dict[str, Any]]:
     for target in removals.targets:
         for index, each in enumerate(removals.sets):
             ratios = None
-            if each.kind == SetKind.PAIR:
+            if each.kind == HeadSetKind.PAIR:
                 ratios = ablation_tests.interaction(removals, target, index)
             if ratios is not None:
                 low, high = ratios.interval()
@@ -408,19 +408,19 @@ def _pairs(removals: Removals) -> Iterator[dict[str, Any]]:
                 }
 
 
-def pruning_table(removals: Removals | None) -> pd.DataFrame:
+def pruning_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each share of heads that was removed in an order."""
     rows = [*_steps(removals)] if removals else []
     return pd.DataFrame(rows, columns=[*PRUNING])
 
 
-def _steps(removals: Removals) -> Iterator[dict[str, Any]]:
+def _steps(removals: AblationResults) -> Iterator[dict[str, Any]]:
     for target in removals.targets:
         ratios = removals.ratios(target, np.arange(len(removals.sets)))
         low, high = ratios.interval(ablation_tests.limits_of(target))
         before = ""
         for index, each in enumerate(removals.sets):
-            if each.kind != SetKind.ORDER:
+            if each.kind != HeadSetKind.ORDER:
                 continue
             row = {
                 "stack": each.stack,
@@ -439,13 +439,13 @@ def _steps(removals: Removals) -> Iterator[dict[str, Any]]:
             }
 
 
-def tokens_table(removals: Removals | None) -> pd.DataFrame:
+def tokens_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each token at which a head is missed."""
     rows = [*_missed(removals)] if removals else []
     return pd.DataFrame(rows, columns=[*TOKENS])
 
 
-def _missed(removals: Removals) -> Iterator[dict[str, Any]]:
+def _missed(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """Losses as probabilities of the true token; of states the cosine afterwards."""
     target = ablation_tests.token_target(removals)
     for missed in removals.missed:

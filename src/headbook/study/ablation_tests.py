@@ -15,29 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis import intervals
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
 from headbook.analysis.intervals import at_most, share_bounds
-from headbook.analysis.multiple_testing import LEVEL, bootstrap_t, family_wise_above
-from headbook.schema import Replacement, Target
-from headbook.study.ablation import Chosen, Removals, SetKind
+from headbook.analysis.multiple_testing import ALPHA, bootstrap_t, family_wise_above
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
 
 ATTRIBUTION = "attribution_estimate"
-SHARE = 0.005  # margin of losses, as a share of the whole model's loss
+LOSS_MARGIN = 0.005  # margin of losses, as a share of the whole model's loss
 APART = 0.01  # margin of cosines, as a share of the mean distance between sentences
 ROUNDED = 10.0  # least margin, in changes by rounding weights to bfloat16
 FIFTH = 0.2  # share of sentences that decides
 RESAMPLED = 500  # sentences up to which intervals are bootstrap-t intervals
-TOGETHER = 2.0  # margins that many heads together may lose
+GROUP_MARGIN = 2.0  # margins that many heads together may lose
 TOP = "top_2_percent"  # label of what is taken at tokens for which a head says most
 NOT_NEGATIVE: dict[str, tuple[float, float]] = {
-    Target.KL: (0, np.inf),
-    Target.STATE: (0, 2),
-    Target.EMBEDDING: (0, 2),
+    AblationTarget.KL: (0, np.inf),
+    AblationTarget.STATE: (0, 2),
+    AblationTarget.EMBEDDING: (0, 2),
 }
 
 
-class Verdict(StrEnum):
+class AblationVerdict(StrEnum):
     """What the share of changed sentences supports."""
 
     CHANGES = "changes"
@@ -46,12 +46,12 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Effects(NamedTuple):
+class HeadEffects(NamedTuple):
     """Effects of sets of heads that were replaced; arrays of *shape* ``(set,)``.
 
     Attributes:
-        place: places in `Removals.sets`.
-        head: places in `Removals.heads` of each set's first head.
+        place: places in `AblationResults.sets`.
+        head: places in `AblationResults.heads` of each set's first head.
         low, high: ends of the 95 % interval of the value.
         sentences: sentences that contribute.
         events: scored tokens.
@@ -60,7 +60,7 @@ class Effects(NamedTuple):
         changed: changed sentences.
         share_low, share_high: bounds of the share of changed sentences; each errs in any of the
             sets with a probability of at most 5 %.
-        verdict: a `Verdict`; empty without a margin.
+        verdict: a `AblationVerdict`; empty without a margin.
     """
 
     place: NDArray[np.intp]
@@ -84,7 +84,7 @@ class Effects(NamedTuple):
         return np.where(np.isnan(self.share_low), np.nan, found)
 
 
-class Audit(NamedTuple):
+class EstimateAudit(NamedTuple):
     """What estimates are worth, seen on heads that were picked at random.
 
     Attributes:
@@ -111,7 +111,7 @@ def limits_of(target: str) -> tuple[float, float]:
     return NOT_NEGATIVE.get(target, (-np.inf, np.inf))
 
 
-def margin(removals: Removals, target: str, *, reported: bool = False) -> float:
+def margin(removals: AblationResults, target: str, *, reported: bool = False) -> float:
     """Return the change of a target from which on a sentence counts as changed.
 
     1 % of the mean distance between sentences for cosines, 0.5 % of the whole model's loss for
@@ -121,18 +121,18 @@ def margin(removals: Removals, target: str, *, reported: bool = False) -> float:
     Args:
         reported: take the loss of the second half of the sentences.
     """
-    if target == Target.LOGIT:
+    if target == AblationTarget.LOGIT:
         return float("nan")
     found = removals.asked_margin
     if np.isnan(found):
-        if target in {Target.STATE, Target.EMBEDDING}:
+        if target in {AblationTarget.STATE, AblationTarget.EMBEDDING}:
             found = APART * removals.apart.get(target, float("nan"))
         else:
-            found = SHARE * removals.loss(removals.targets[0], reported=reported)
+            found = LOSS_MARGIN * removals.loss(removals.targets[0], reported=reported)
     return found if np.isnan(found) else max(found, ROUNDED * rounding_change(removals, target))
 
 
-def rounding_change(removals: Removals, target: str) -> float:
+def rounding_change(removals: AblationResults, target: str) -> float:
     """Return the mean absolute change of a sentence by rounding weights; 0 if not measured."""
     if target not in removals.rounding:
         return 0.0
@@ -140,31 +140,31 @@ def rounding_change(removals: Removals, target: str) -> float:
     return float(np.abs(each[removals.counts[target] > 0]).mean())
 
 
-def ranked_target(removals: Removals) -> str:
+def ranked_target(removals: AblationResults) -> str:
     """Return the target that ranks heads, and whose verdict lists show."""
-    return Target.KL if Target.KL in removals.targets else removals.targets[0]
+    return AblationTarget.KL if AblationTarget.KL in removals.targets else removals.targets[0]
 
 
-def token_target(removals: Removals) -> str:
-    """Return the target of single tokens (`Removals.missed`): the loss, else states."""
-    return next(target for target in removals.targets if target != Target.EMBEDDING)
+def token_target(removals: AblationResults) -> str:
+    """Return the target of single tokens (`AblationResults.missed`): the loss, else states."""
+    return next(target for target in removals.targets if target != AblationTarget.EMBEDDING)
 
 
-def head_effects(removals: Removals, target: str, replacement: str) -> Effects:
+def head_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of heads that were replaced one at a time."""
     return set_effects(removals, target, places(removals, replacement))
 
 
-def group_effects(removals: Removals, target: str, replacement: str) -> Effects:
+def group_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of groups of heads."""
-    return set_effects(removals, target, places(removals, replacement, SetKind.GROUP))
+    return set_effects(removals, target, places(removals, replacement, HeadSetKind.GROUP))
 
 
-def set_effects(removals: Removals, target: str, sets: NDArray[np.intp]) -> Effects:
+def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) -> HeadEffects:
     """Return effects and verdicts of sets of heads, all of which are one family.
 
     Args:
-        sets: places in `Removals.sets`.
+        sets: places in `AblationResults.sets`.
     """
     ratios = removals.ratios(target, sets)
     changes, counts = removals.changes[target][:, sets], removals.counts[target]
@@ -177,9 +177,9 @@ def set_effects(removals: Removals, target: str, sets: NDArray[np.intp]) -> Effe
     changed = (own > most).sum(0)
     bounds = np.full((2, len(sets)), np.nan)
     if not np.isnan(most) and len(sets):
-        bounds[:] = share_bounds(changed, ratios.sentences, 1 - LEVEL / len(sets))
-    harmful = (ratios.value < 0) & (p < LEVEL)
-    return Effects(
+        bounds[:] = share_bounds(changed, ratios.sentences, 1 - ALPHA / len(sets))
+    harmful = (ratios.value < 0) & (p < ALPHA)
+    return HeadEffects(
         place=sets,
         head=removals.members[sets].argmax(1),
         value=ratios.value,
@@ -201,7 +201,7 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
 
     Bootstrap-t intervals of up to `RESAMPLED` sentences: linearised ones of rare large effects
     are too narrow. If no sentence changes beyond rounding, the smallest and largest change of any
-    sentence. NaN below `intervals.FEW` effective sentences.
+    sentence. NaN below `intervals.MIN_EFFECTIVE` effective sentences.
 
     Args:
         changes: sums over scored tokens; NaN if not measured. *Shape:* ``(sentence, set)``.
@@ -209,13 +209,13 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
     """
     tokens = np.where(np.isnan(changes), 0.0, counts[:, None])
     sums = np.nan_to_num(changes)
-    ratios = Ratios.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
+    ratios = RatioSums.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
     low, high = ratios.interval(limits_of(target))
     if len(counts) <= RESAMPLED:
         there = intervals.enough(ratios.effective, ratios.sentences)
         ends = bootstrap_t(sums, tokens, limits_of(target))
         low, high = (np.where(there, end, np.nan) for end in ends)
-    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.effective >= intervals.FEW)
+    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.effective >= intervals.MIN_EFFECTIVE)
     each = np.where(tokens > 0, divide(sums, tokens), np.nan)
     least, most = (
         function(np.nan_to_num(each, nan=fill), axis=0, initial=fill)
@@ -224,13 +224,13 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
     return np.where(still, least, low), np.where(still, most, high)
 
 
-def held_out(removals: Removals, target: str, place: int) -> tuple[float, float, float]:
+def held_out(removals: AblationResults, target: str, place: int) -> tuple[float, float, float]:
     """Return the effect of one set on the second half of the sentences, with its interval.
 
     All three are NaN if that half is empty, as it may be with one sentence or two.
 
     Args:
-        place: of the set in `Removals.sets`.
+        place: of the set in `AblationResults.sets`.
     """
     rows = removals.half == 1
     changes, counts = removals.changes[target][rows][:, [place]], removals.counts[target][rows]
@@ -245,12 +245,14 @@ def _verdict(low: float, high: float, harmful: bool) -> str:
     if np.isnan(low):
         return ""
     if low > FIFTH:
-        return Verdict.HARMFUL if harmful else Verdict.CHANGES
-    return Verdict.NO_CHANGE if high < FIFTH else Verdict.UNDECIDED
+        return AblationVerdict.HARMFUL if harmful else AblationVerdict.CHANGES
+    return AblationVerdict.NO_CHANGE if high < FIFTH else AblationVerdict.UNDECIDED
 
 
-def places(removals: Removals, replacement: str, kind: SetKind = SetKind.HEAD) -> NDArray[np.intp]:
-    """Return where sets of a kind, by default single heads, stand in `Removals.sets`."""
+def places(
+    removals: AblationResults, replacement: str, kind: HeadSetKind = HeadSetKind.HEAD
+) -> NDArray[np.intp]:
+    """Return where sets of a kind, by default single heads, stand in `AblationResults.sets`."""
     return np.array(
         [
             index
@@ -261,7 +263,7 @@ def places(removals: Removals, replacement: str, kind: SetKind = SetKind.HEAD) -
     )
 
 
-def estimated(removals: Removals, target: str, replacement: str) -> Floats:
+def estimated(removals: AblationResults, target: str, replacement: str) -> Floats:
     """The estimate of what is lost without each head. *Shape:* ``(head,)``."""
     position = next(
         k
@@ -272,17 +274,17 @@ def estimated(removals: Removals, target: str, replacement: str) -> Floats:
     return value
 
 
-def audit(removals: Removals, target: str) -> Audit:
+def audit(removals: AblationResults, target: str) -> EstimateAudit:
     """Estimates against exact effects of the mean in a head's place."""
     effects = head_effects(removals, target, Replacement.MEAN)
-    picked = removals.chosen[effects.head] == Chosen.AUDIT
+    picked = removals.chosen[effects.head] == AblationReason.AUDIT
     exact = effects.value[picked]
     guess = estimated(removals, target, Replacement.MEAN)[effects.head[picked]]
     above, n = exact > margin(removals, target), len(exact)
     missed = int((above & (guess <= margin(removals, target))).sum())
-    return Audit(
+    return EstimateAudit(
         heads=n,
-        rest=int((removals.chosen == Chosen.NOT).sum()),
+        rest=int((removals.chosen == AblationReason.NOT).sum()),
         pearson=_correlation(exact, guess),
         spearman=_correlation(*map(_ranks, (exact, guess))),
         above=int(above.sum()),
@@ -324,7 +326,7 @@ def can_go(shares: Sequence[float], high: Sequence[float], most: float) -> float
 
 
 def self_repair_on_top(
-    removals: Removals,
+    removals: AblationResults,
 ) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """The same on the tokens for which each head says most, whose threshold is the other half's."""
     head, _ = self_repair(removals)
@@ -335,7 +337,9 @@ def self_repair_on_top(
     return head[there], intervals.of_signed((total - direct)[:, there], -direct[:, there])
 
 
-def self_repair(removals: Removals) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
+def self_repair(
+    removals: AblationResults,
+) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """Which part of a head's direct effect the rest of the model makes up for.
 
     (Total change of the true token's logit minus the direct one) over minus the direct one, sums
@@ -343,22 +347,22 @@ def self_repair(removals: Removals) -> tuple[NDArray[np.intp], tuple[Floats, Flo
     the head itself said, below 0 where more is lost, for later layers needed it.
 
     Returns:
-        Places of heads in `Removals.heads`, and value, low and high of each.
+        Places of heads in `AblationResults.heads`, and value, low and high of each.
     """
     sets = places(removals, Replacement.MEAN)
     head = removals.members[sets].argmax(1)
-    if Target.LOGIT not in removals.changes or not len(sets):
+    if AblationTarget.LOGIT not in removals.changes or not len(sets):
         return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
-    direct, total = removals.direct[:, head], removals.changes[Target.LOGIT][:, sets]
+    direct, total = removals.direct[:, head], removals.changes[AblationTarget.LOGIT][:, sets]
     there = np.abs(direct).sum(0) > 0
     return head[there], intervals.of_signed((total - direct)[:, there], -direct[:, there])
 
 
-def interaction(removals: Removals, target: str, place: int) -> Ratios | None:
+def interaction(removals: AblationResults, target: str, place: int) -> RatioSums | None:
     """What two heads lose together beyond what each loses alone; None where that is not known.
 
     Args:
-        place: of the pair in `Removals.sets`.
+        place: of the pair in `AblationResults.sets`.
     """
     singles = places(removals, removals.sets[place].replacement)
     heads = np.flatnonzero(removals.members[place])
@@ -368,4 +372,4 @@ def interaction(removals: Removals, target: str, place: int) -> Ratios | None:
     changes = removals.changes[target]
     more = changes[:, place] - changes[:, alone].sum(1)
     counts = np.where(np.isnan(more), 0, removals.counts[target])
-    return Ratios.of(np.nan_to_num(more), counts, counts, removals.half)
+    return RatioSums.of(np.nan_to_num(more), counts, counts, removals.half)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
-from headbook.schema import Side, Twin
-from headbook.study.ablation import MissedAt, Removals
+from headbook.schema import BaselineRun, Side
+from headbook.study.ablation import AblationResults, MissedToken
 from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, agreements, sizes_of
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import NEAREST, TOKENS, Exemplar, MappedSentence, StoredSentence
@@ -40,14 +40,14 @@ def check_arrays(
     Raises:
         StudyError: one of them is not as it must be; the message names it.
     """
-    walk = _Walk(manifest, sentences)
+    walk = _StudyChecker(manifest, sentences)
     try:
         walk.check(value, "", walk.bounds, None, None)
     except StudyError as error:
         raise StudyError(f"{place}{error}") from error
 
 
-class _Walk:
+class _StudyChecker:
     """A walk over a study that knows the sizes which the manifest and the sentences fix."""
 
     def __init__(self, manifest: Manifest, sentences: Mapping[int, StoredSentence]) -> None:
@@ -85,7 +85,7 @@ class _Walk:
                 place = f"{path}/{'/'.join(map(str, key)) if isinstance(key, tuple) else key}"
                 known = sizes | self._sizes_of_key(key, place, sizes)
                 self.check(part, place, known, rule, hint)
-        elif is_dataclass(value) or isinstance(value, MissedAt):
+        elif is_dataclass(value) or isinstance(value, MissedToken):
             self._check_record(value, path, sizes, rule)
         elif isinstance(value, tuple):
             for number, part in enumerate(value):
@@ -104,7 +104,7 @@ class _Walk:
         if isinstance(value, Exemplar):
             self._check_head(value.head, path)
             sizes |= self._sizes_of_place(value.head.stack, value.index, path)
-        if isinstance(value, Removals):
+        if isinstance(value, AblationResults):
             for head in value.heads:
                 self._check_head(head, path)
         kind: Any = type(value)
@@ -177,7 +177,7 @@ class _Walk:
 
     def _sizes_of_key(self, key: Any, path: str, sizes: Sizes) -> Sizes:
         """Return the sizes that the key of a mapping fixes: a stack, a side, a place."""
-        if isinstance(key, Twin):
+        if isinstance(key, BaselineRun):
             return {}
         if isinstance(key, tuple):
             stack, index, *_ = key

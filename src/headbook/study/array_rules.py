@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import FIELDS, HALVES, Ratios, Reservoir, TopK
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, HashSample, RatioSums, TopK
 from headbook.attention.surface_rules import NO_CELL
 from headbook.attention.surface_rules import NOTHING as NO_WORD
-from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
-from headbook.schema import RULES as END_RULES
-from headbook.study.ablation import MissedAt, Removals
-from headbook.study.buckets import MOST, Buckets, Texts, TokenBuckets
+from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.schema import SEGMENTATION_RULES as END_RULES
+from headbook.study.ablation import AblationResults, MissedToken
+from headbook.study.buckets import MOST, HeadBuckets, SentenceSet, TokenBuckets
 from headbook.study.corpus_sums import (
-    Alike,
-    Distances,
+    HeadDistances,
     HeadSums,
     HeadTable,
+    HellingerSums,
     PositionSums,
     SampleSums,
     TokenSums,
 )
-from headbook.study.groups import Group, Members
+from headbook.study.groups import GroupSums, PairMembers
 from headbook.study.sentence_data import Exemplar, MappedSentence, QueriesAndKeys, SentenceData
 from headbook.study.state_geometry import GeometrySums
-from headbook.study.token_sums import ANY, DISTINCT, STATES, Affinities, Anchors, TypeSums
+from headbook.study.token_sums import ANY, DISTINCT, STATES, Affinities, Anchors, TokenTypeSums
 from headbook.study.word_samples import LONGEST, PairCells, StrongestWords
 
 MOST_ENTRIES = 1 << 24  # vocabulary entries; no tokenizer has as many
@@ -43,7 +43,7 @@ Sizes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What is expected of an array, a number, or the cells of a `Ratios`, `TopK` or `Reservoir`.
+    """What is expected of an array, a number, or the cells of a `RatioSums`, `TopK` or `HashSample`.
 
     Attributes:
         shape: names or numbers of the dimensions, separated by spaces. A name whose size is not
@@ -64,13 +64,13 @@ class Rule:
 
 
 RULES: Mapping[type, Mapping[str, Rule]] = {
-    Ratios: {"sums": Rule(f"{len(FIELDS)} {HALVES}|1 *")},  # groups have both halves as one
+    RatioSums: {"sums": Rule(f"{len(FIELDS)} {N_SPLITS}|1 *")},  # groups have both halves as one
     TopK: {
         "score": Rule("* rank", gaps=True),
         "index": Rule("* rank", -1, "place"),
         "content_hash": Rule("* rank"),
     },
-    Reservoir: {
+    HashSample: {
         "content_hash": Rule("kept"),
         "index": Rule("kept", 0, "place"),
         "payload": Rule("kept *", gaps=True),
@@ -85,13 +85,13 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "sample": Rule("layer head"),
         "massive": Rule("layer head"),
     },
-    Group: {
+    GroupSums: {
         "sentences": Rule("", 0, "sentences"),
         "heads": Rule("layer head column"),
         "layers": Rule("layer column"),
         "uniform": Rule("layer column"),
     },
-    Members: {
+    PairMembers: {
         "pair": Rule("kept"),
         "index": Rule("kept", 0, "place"),
         "values": Rule("kept layer head part", gaps=True),
@@ -105,7 +105,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "tag": Rule("word", high="last_tag"),
         "relation": Rule("word", high="last_relation"),
         "head": Rule("word"),
-        "asked": Rule("word", 0, LOOKS | SEEN | TO_HEAD | TO_DEPENDENT),
+        "asked": Rule("word", 0, HAS_OTHERS | SEEN | TO_HEAD | TO_DEPENDENT),
     },
     PositionSums: {
         "total": Rule("layer head position position", 0),
@@ -117,11 +117,11 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "pairs": Rule("layer cell", 0),
         "links": Rule("layer link"),
     },
-    Alike: {
+    HellingerSums: {
         "total": Rule("column every_head every_head", 0),
         "rows": Rule("column every_head every_head", 0),
     },
-    Distances: {
+    HeadDistances: {
         "total": Rule("column every_head every_head", 0),
         "rows": Rule("column every_head every_head", 0),
         "sentences": Rule("", 0, "sentences"),
@@ -151,14 +151,14 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "sums": Rule("3 layer head item", 0),
         "texts": Rule(f"{DISTINCT} layer item"),
     },
-    TypeSums: {
+    TokenTypeSums: {
         "ids": Rule("type", 0, MOST_ENTRIES, ascending=True),
         "count": Rule("type", 1, "tokens"),
         "sentences": Rule("type", 1, "sentences"),
         "total": Rule(f"type layer {len(STATES)}", gaps=True),
         "squares": Rule(f"type layer {len(STATES)}", gaps=True),
     },
-    Removals: {
+    AblationResults: {
         "chosen": Rule("listed", 0, 2),
         "content_hash": Rule("sentence"),
         "counts": Rule("sentence", 0),
@@ -172,18 +172,18 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "characters": Rule("sentence", 0, MOST_CHARACTERS, may_be_empty=True),
         "rounding": Rule("sentence"),
     },
-    MissedAt: {
+    MissedToken: {
         "head": Rule("", 0, "last_listed"),
         "rank": Rule("", 1),
         "sentence": Rule("", 0, "place"),
         "position": Rule("", 0, "limit"),
     },
-    Texts: {
+    SentenceSet: {
         "sentences": Rule(str(MOST), 0, "sentences"),
         "prints": Rule(str(MOST)),
         "smallest": Rule("0"),
     },
-    Buckets: {
+    HeadBuckets: {
         "size": Rule("", 1, MOST),
         "keys": Rule("bucket", 0, "last_bucket", ascending=True),
         "n": Rule("bucket layer head column"),
@@ -235,17 +235,17 @@ def sizes_of(value: Any) -> Sizes:
         case StrongestWords():
             sizes["last_tag"] = len(value.scheme.tags) - 1
             sizes["last_relation"] = len(value.scheme.relations) - 1
-        case Members():
+        case PairMembers():
             sizes["part"] = len(value.places)
         case Affinities():
             sizes["entry"] = len(value.names)
-        case TypeSums():
+        case TokenTypeSums():
             sizes["type"] = len(value.names)
         case Anchors():
             sizes["last_cell"] = math.prod(value.shape) - 1
-        case Buckets() | TokenBuckets():
+        case HeadBuckets() | TokenBuckets():
             sizes["last_bucket"] = value.size - 1
-        case Removals():
+        case AblationResults():
             listed = len(value.heads)
             sizes |= {"listed": listed, "last_listed": listed - 1, "set": len(value.sets)}
     return sizes
@@ -255,7 +255,7 @@ def agreements(  # noqa: C901 - one branch for each kind of record
     value: Any, sizes: Sizes
 ) -> Iterator[tuple[bool, str]]:
     """Yield what must hold between the fields of a record, and it in words."""
-    if isinstance(value, Ratios):
+    if isinstance(value, RatioSums):
         yield not (value.sums[SQUARES] < 0).any(), "squares from 0"
         yield bool((value.sums[COUNTS] >= 0).all()), "counts from 0"
     elif isinstance(value, HeadSums | TokenSums):
@@ -264,7 +264,7 @@ def agreements(  # noqa: C901 - one branch for each kind of record
         yield ratios.sentences.max(initial=0) <= most, f"sums of at most {most} sentences"
     elif isinstance(value, TopK):
         yield not np.isnan(value.score).any(), "scores, or minus infinity without one"
-    elif isinstance(value, Reservoir):
+    elif isinstance(value, HashSample):
         yield len(value.index) <= value.size, f"at most {value.size} sentences"
     elif isinstance(value, StrongestWords):
         words = len(value.strongest)
@@ -278,7 +278,7 @@ def agreements(  # noqa: C901 - one branch for each kind of record
         yield bool(known.all()), f"pairs in {cells} cells"
     elif isinstance(value, Exemplar):
         yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
-    elif isinstance(value, Members):
+    elif isinstance(value, PairMembers):
         yield {*value.places} <= {*range(sizes["column"])}, "columns of the table"
         yield {*map(len, value.labels.values())} <= {len(value.index)}, "a label for each sentence"
     elif isinstance(value, Affinities):
@@ -289,5 +289,5 @@ def agreements(  # noqa: C901 - one branch for each kind of record
         yield value.shape == shape, f"shape {shape}"
         yield not (np.diff(value.cell) < 0).any(), "cells in order"
         yield {*map(str, np.unique(value.token))} <= {*value.names}, "names of all tokens"
-    elif isinstance(value, Buckets | TokenBuckets):
+    elif isinstance(value, HeadBuckets | TokenBuckets):
         yield MOST % value.size == 0, f"a divisor of {MOST} as number of buckets"

@@ -11,9 +11,9 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.accumulators import HashSample
 from headbook.analysis.arrays import Floats, Ints
-from headbook.schema import HeadColumn, TokenColumn
+from headbook.schema import HeadKey, TokenKey
 
 MOST, FEWER = 256, 64  # buckets; a divisor, so that one study's can be put together as another's
 MANY_HEADS = 300  # of a stack, above which there are fewer buckets
@@ -21,7 +21,7 @@ NAMED = 2000  # sentences that are known one by one, to say which differ
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class SentenceSet:
     """Which sentences a study is of.
 
     Attributes:
@@ -32,10 +32,10 @@ class Texts:
 
     sentences: Ints
     prints: NDArray[np.uint64]
-    smallest: Reservoir
+    smallest: HashSample
 
     @classmethod
-    def of(cls, hashes: NDArray[np.uint64], index: Ints) -> "Texts":
+    def of(cls, hashes: NDArray[np.uint64], index: Ints) -> "SentenceSet":
         """Sentences one by one.
 
         Args:
@@ -47,17 +47,17 @@ class Texts:
         return cls(
             np.bincount(bucket, minlength=MOST),
             prints,
-            Reservoir.of(NAMED, hashes, index, np.zeros((len(index), 0), np.float32)),
+            HashSample.of(NAMED, hashes, index, np.zeros((len(index), 0), np.float32)),
         )
 
-    def __add__(self, other: "Texts") -> "Texts":
-        return Texts(
+    def __add__(self, other: "SentenceSet") -> "SentenceSet":
+        return SentenceSet(
             self.sentences + other.sentences,
             self.prints + other.prints,
             self.smallest + other.smallest,
         )
 
-    def shifted(self, by: int) -> "Texts":
+    def shifted(self, by: int) -> "SentenceSet":
         """The same for sentences that come ``by`` places later."""
         return replace(self, smallest=self.smallest.shifted(by))
 
@@ -102,7 +102,7 @@ class BucketSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Buckets(BucketSums):
+class HeadBuckets(BucketSums):
     """Those of heads.
 
     Attributes:
@@ -111,7 +111,7 @@ class Buckets(BucketSums):
         d: the same shape, with one head where denominators are the same for all.
     """
 
-    columns: tuple[HeadColumn, ...] = ()
+    columns: tuple[HeadKey, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +124,11 @@ class TokenBuckets(BucketSums):
         d: the same shape, with one layer where denominators are the same for all.
     """
 
-    columns: tuple[TokenColumn, ...] = ()
+    columns: tuple[TokenKey, ...] = ()
 
     @classmethod
     def of(
-        cls, columns: tuple[TokenColumn, ...], hashes: NDArray[np.uint64], n: Floats, d: Floats
+        cls, columns: tuple[TokenKey, ...], hashes: NDArray[np.uint64], n: Floats, d: Floats
     ) -> Self:
         """Sentences one by one.
 
@@ -169,7 +169,7 @@ def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
     return keys, parts[0], parts[1]
 
 
-Kind = TypeVar("Kind", Buckets, TokenBuckets)
+Kind = TypeVar("Kind", HeadBuckets, TokenBuckets)
 
 
 def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:

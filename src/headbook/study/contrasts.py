@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.analysis.intervals import ANYTHING, FEW, Limits, clipped, of_difference
+from headbook.analysis.intervals import MIN_EFFECTIVE, UNBOUNDED, Limits, clipped, of_difference
 from headbook.analysis.multiple_testing import sign_flip_p
 from headbook.metrics import all_metrics
-from headbook.schema import HeadColumn
+from headbook.schema import HeadKey
 from headbook.study.corpus_sums import HeadSums
-from headbook.study.groups import Members
+from headbook.study.groups import PairMembers
 
 FIRST, SECOND = "first", "second"  # members of a pair that nothing but their order tells apart
 
@@ -42,14 +42,14 @@ class Contrast(NamedTuple):
     p: Floats
 
 
-def contrast(one: Ratios, other: Ratios, limits: Limits = ANYTHING) -> Contrast:
+def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Contrast:
     """The difference of two independent samples; a spread of 0 is no evidence, and gives NaN.
 
     Args:
         limits: least and largest possible value of each.
     """
     parts = [
-        (r.variance(limits), np.where(r.effective >= FEW, r.effective, np.nan))
+        (r.variance(limits), np.where(r.effective >= MIN_EFFECTIVE, r.effective, np.nan))
         for r in (one, other)
     ]
     variance = sum(spread for spread, _ in parts)
@@ -77,14 +77,14 @@ class PairDifferences:
         p: family-wise over ``family`` heads and columns; the same shape.
     """
 
-    columns: tuple[HeadColumn, ...]
+    columns: tuple[HeadKey, ...]
     member_column: str
     members: tuple[str, str]
     pairs: int
     left_out: int
     first: Floats
     second: Floats
-    difference: Ratios
+    difference: RatioSums
     p: Floats
     family: int
 
@@ -92,7 +92,7 @@ class PairDifferences:
     def ends(self) -> tuple[Floats, Floats]:
         """Ends of the intervals of ``difference``, within bounds; arrays of the same shape."""
         known = [all_metrics().get(column.metric) for column in self.columns]
-        limits = np.array([ANYTHING if m is None else m.limits for m in known]).reshape(-1, 2).T
+        limits = np.array([UNBOUNDED if m is None else m.limits for m in known]).reshape(-1, 2).T
         return clipped(*self.difference.interval(), of_difference((limits[0], limits[1])))
 
 
@@ -127,13 +127,13 @@ def pair_differences(
         len(np.unique(kept.pair)) - len(rows),
         first,
         second,
-        Ratios.of(ahead, counted, counted, np.zeros(len(rows), np.int64)),
+        RatioSums.of(ahead, counted, counted, np.zeros(len(rows), np.int64)),
         np.where(takes_part & (counted.sum(0) >= 2), p, np.nan),
         int(takes_part.sum()),
     )
 
 
-def _matched(kept: Members, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
+def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
     """The column that tells members apart, its two values, and the rows of each pair.
 
     *Shape* of the rows: ``(pair, 2)``, the member of the first value first.
@@ -152,12 +152,12 @@ def _matched(kept: Members, member_column: str | None) -> tuple[str, tuple[str, 
     )
 
 
-def _candidates(kept: Members) -> Iterator[str]:
+def _candidates(kept: PairMembers) -> Iterator[str]:
     """Columns that may tell members apart; a label first."""
     yield from sorted(kept.labels, key=lambda name: (name != "label", name))
 
 
-def _set_apart(kept: Members, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
+def _set_apart(kept: PairMembers, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
     """The two values of a column, and the pairs that have both; None with other than two values.
 
     The first value is that of the sentence that comes first.

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.schema import HeadColumn, Stack, TokenColumn, View
-from headbook.study.ablation import Removals
-from headbook.study.buckets import Buckets, Kind, Texts, TokenBuckets
+from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
+from headbook.study.ablation import AblationResults
+from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets
 from headbook.study.buckets import together as buckets_together
-from headbook.study.groups import Group, Members, together
+from headbook.study.groups import GroupSums, PairMembers, together
 from headbook.study.state_geometry import GeometrySums
-from headbook.study.token_sums import Affinities, Anchors, TypeSums
+from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
 from headbook.study.word_samples import PairCells, StrongestWords
 
 FIRST = 12  # positions of queries and of keys that are kept
@@ -24,7 +24,7 @@ FIRST_OF_MANY = 8  # where a layer has `MANY` heads or more
 MANY = 24
 
 
-def kept_positions(stack: Stack) -> int:
+def kept_positions(stack: AttentionStack) -> int:
     """How many positions are kept of a stack's maps."""
     return FIRST_OF_MANY if stack.n_heads >= MANY else FIRST
 
@@ -54,7 +54,7 @@ class PositionSums:
         return found
 
     @classmethod
-    def zero(cls, stack: Stack) -> "PositionSums":
+    def zero(cls, stack: AttentionStack) -> "PositionSums":
         """Sums of no sentence."""
         side = kept_positions(stack)
         cells = (stack.n_layers, stack.n_heads, side, side)
@@ -72,10 +72,10 @@ class HeadTable:
         uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
     """
 
-    columns: tuple[HeadColumn, ...]
-    heads: Ratios
-    layers: Ratios
-    uniform: Ratios
+    columns: tuple[HeadKey, ...]
+    heads: RatioSums
+    layers: RatioSums
+    uniform: RatioSums
 
     def __add__(self, other: "HeadTable") -> "HeadTable":
         return HeadTable(
@@ -88,7 +88,7 @@ class HeadTable:
     def scaled(self, by: float) -> "HeadTable":
         """All sums times a number."""
         parts = (self.heads, self.layers, self.uniform)
-        return HeadTable(self.columns, *(Ratios(part.sums * by) for part in parts))
+        return HeadTable(self.columns, *(RatioSums(part.sums * by) for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +109,12 @@ class HeadSums:
 
     table: HeadTable
     strongest: TopK
-    sample: Reservoir
+    sample: HashSample
     positions: PositionSums
     massive: TopK
     strongest_words: StrongestWords | None = None
-    groups: tuple[Group, ...] = ()
-    members: Members | None = None
+    groups: tuple[GroupSums, ...] = ()
+    members: PairMembers | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
@@ -148,7 +148,7 @@ class SampleColumn(NamedTuple):
     """Which statistics belong together, and how many there are."""
 
     metric: str
-    view: View
+    view: SinkView
     width: int
 
 
@@ -164,7 +164,7 @@ class SampleSums:
     """
 
     columns: tuple[SampleColumn, ...]
-    stats: Reservoir
+    stats: HashSample
     cells: PairCells | None = None
 
     def __add__(self, other: "SampleSums") -> "SampleSums":
@@ -181,11 +181,11 @@ class PairColumn(NamedTuple):
     """What one number of two heads is."""
 
     metric: str
-    view: View
+    view: SinkView
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class HellingerSums:
     """How alike every two heads of a stack are, by Bhattacharyya's affinity.
 
     Attributes:
@@ -196,8 +196,8 @@ class Alike:
     total: NDArray[np.float64]
     rows: NDArray[np.float64]
 
-    def __add__(self, other: "Alike") -> "Alike":
-        return Alike(self.total + other.total, self.rows + other.rows)
+    def __add__(self, other: "HellingerSums") -> "HellingerSums":
+        return HellingerSums(self.total + other.total, self.rows + other.rows)
 
     @property
     def apart(self) -> NDArray[np.float64]:
@@ -210,7 +210,7 @@ class Alike:
 
 
 @dataclass(frozen=True, eq=False)
-class Distances:
+class HeadDistances:
     """Metrics of every two heads of a stack, over sampled sentences.
 
     Heads are numbered through all layers that have attention.
@@ -228,10 +228,10 @@ class Distances:
     total: NDArray[np.float64]
     rows: NDArray[np.float64]
     sentences: int
-    alike: Alike | None = None
+    alike: HellingerSums | None = None
 
-    def __add__(self, other: "Distances") -> "Distances":
-        return Distances(
+    def __add__(self, other: "HeadDistances") -> "HeadDistances":
+        return HeadDistances(
             self.columns,
             self.total + other.total,
             self.rows + other.rows,
@@ -249,8 +249,8 @@ class TokenSums:
         layers: *Shape:* ``(layer, column)``.
     """
 
-    columns: tuple[TokenColumn, ...]
-    layers: Ratios
+    columns: tuple[TokenKey, ...]
+    layers: RatioSums
 
     def __add__(self, other: "TokenSums") -> "TokenSums":
         return TokenSums(self.columns, self.layers + other.layers)
@@ -282,19 +282,19 @@ class CorpusSums:
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
     tokens: Mapping[str, TokenSums] = field(default_factory=dict)
     lookups: Mapping[str, TokenSums] = field(default_factory=dict)
-    types: Mapping[str, TypeSums] = field(default_factory=dict)
+    types: Mapping[str, TokenTypeSums] = field(default_factory=dict)
     flows: Mapping[str, TokenSums] = field(default_factory=dict)
     sampled: Mapping[str, SampleSums] = field(default_factory=dict)
     random: Mapping[str, HeadTable] = field(default_factory=dict)
-    distances: Mapping[str, Distances] = field(default_factory=dict)
+    distances: Mapping[str, HeadDistances] = field(default_factory=dict)
     geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
     context: Mapping[str, HeadTable] = field(default_factory=dict)
     anchors: Mapping[str, Anchors] = field(default_factory=dict)
     affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    removals: Removals | None = None
-    buckets: Mapping[str, tuple[Buckets, ...]] = field(default_factory=dict)
-    texts: Texts | None = None
+    removals: AblationResults | None = None
+    buckets: Mapping[str, tuple[HeadBuckets, ...]] = field(default_factory=dict)
+    texts: SentenceSet | None = None
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":

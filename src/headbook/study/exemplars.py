@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.analysis.accumulators import Reservoir, TopK
+from headbook.analysis.accumulators import HashSample, TopK
 from headbook.analysis.arrays import Floats, Ints
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sampled_metrics import contributions
@@ -18,7 +18,7 @@ MOST_OTHERS = 2  # of every other ranking
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExemplarChoice:
     """An exemplar before its map is known; fields as in `headbook.study.allowed.Exemplar`."""
 
     head: HeadName
@@ -29,7 +29,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class SentenceRanking:
     """Sentences in the order of a ranking, equal texts once.
 
     Attributes:
@@ -41,7 +41,7 @@ class Ranked:
     score: Floats
 
     @classmethod
-    def of(cls, sample: Reservoir, scores: Floats) -> "Ranked":
+    def of(cls, sample: HashSample, scores: Floats) -> "SentenceRanking":
         """The sentences of a sample by some score.
 
         To six decimals, as in `TopK`, so that the last bits decide nothing; ties go to the
@@ -62,7 +62,7 @@ class Ranked:
 
 def choose(
     corpus_sums: CorpusSums, among: Mapping[HeadName, Collection[int]] | None = None
-) -> Iterator[Choice]:
+) -> Iterator[ExemplarChoice]:
     """The exemplars of every head, ranking by ranking.
 
     Args:
@@ -78,11 +78,11 @@ def choose(
             yield from _quantiles(name, weights_of(sums.sample, name), allowed)
             yield from _best(name, Ranking.MASS, sums.massive)
             if moved is not None and sampled is not None:
-                ranked = Ranked.of(sampled.stats, moved[:, layer, head])
+                ranked = SentenceRanking.of(sampled.stats, moved[:, layer, head])
                 yield from _first(name, Ranking.VARIABILITY, ranked, allowed)
 
 
-def most_cited(choices: Iterable[Choice], first: int, total: int, most: float) -> list[int]:
+def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: float) -> list[int]:
     """The sentences whose pages show all heads, in order.
 
     Half of them are the first ones of the input, then those that exemplars of most heads cite, then
@@ -101,20 +101,22 @@ def most_cited(choices: Iterable[Choice], first: int, total: int, most: float) -
     return sorted([*start, *ranked[: size - len(start)]])
 
 
-def weights_of(sample: Reservoir, head: HeadName) -> Ranked:
+def weights_of(sample: HashSample, head: HeadName) -> SentenceRanking:
     """The sampled sentences by one head's largest weight without the sink."""
-    return Ranked.of(sample, sample.payload[:, head.layer, head.head])
+    return SentenceRanking.of(sample, sample.payload[:, head.layer, head.head])
 
 
-def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[Choice]:
+def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoice]:
     """What a list of the best holds."""
     index = best.index[name.layer, name.head]
     for rank, place in enumerate(index[index >= 0], start=1):
         score = float(best.score[name.layer, name.head, rank - 1])
-        yield Choice(name, ranking, rank, int(place), score)
+        yield ExemplarChoice(name, ranking, rank, int(place), score)
 
 
-def _quantiles(name: HeadName, ranked: Ranked, allowed: Collection[int] | None) -> Iterator[Choice]:
+def _quantiles(
+    name: HeadName, ranked: SentenceRanking, allowed: Collection[int] | None
+) -> Iterator[ExemplarChoice]:
     """The sentences nearest to some quantiles of the ranking."""
     ranks = ranked.ranks(allowed)
     for ranking, (part, number) in QUANTILES.items():
@@ -124,14 +126,16 @@ def _quantiles(name: HeadName, ranked: Ranked, allowed: Collection[int] | None) 
 
 
 def _first(
-    name: HeadName, ranking: Ranking, ranked: Ranked, allowed: Collection[int] | None
-) -> Iterator[Choice]:
+    name: HeadName, ranking: Ranking, ranked: SentenceRanking, allowed: Collection[int] | None
+) -> Iterator[ExemplarChoice]:
     """The first sentences of a ranking that contribute anything."""
     ranks = ranked.ranks(allowed)[:MOST_OTHERS]
     yield from _at(name, ranking, ranked, ranks[ranked.score[ranks] > 0])
 
 
-def _at(name: HeadName, ranking: Ranking, ranked: Ranked, ranks: Ints) -> Iterator[Choice]:
+def _at(
+    name: HeadName, ranking: Ranking, ranked: SentenceRanking, ranks: Ints
+) -> Iterator[ExemplarChoice]:
     for rank in ranks:
         index, score = int(ranked.index[rank]), float(ranked.score[rank])
-        yield Choice(name, ranking, int(rank) + 1, index, score)
+        yield ExemplarChoice(name, ranking, int(rank) + 1, index, score)

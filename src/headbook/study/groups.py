@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Ints
 from headbook.config import FACETS
 from headbook.errors import ConfigError
 from headbook.inputs import Sentence
 from headbook.metrics.base import HeadMetric
-from headbook.schema import HEADLINES, HeadColumn, Stack
-from headbook.study.manifest import Gap, Lack
+from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
+from headbook.study.manifest import MissingPart, NotAvailable
 
 AUTO, NONE = "auto", "none"
 PAIR = "pair_id"
@@ -39,11 +39,11 @@ class Facets:
     columns: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     paired: bool = False
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[NotAvailable, ...] = ()
 
 
 @dataclass
-class _Seen:
+class _ColumnValues:
     """The texts of one column.
 
     Attributes:
@@ -90,14 +90,16 @@ def value_of(sentence: Sentence, column: str) -> str:
     return sentence.metadata.get(column, "").strip()
 
 
-def _read(sentences: Iterable[Sentence], wanted: Collection[str]) -> tuple[dict[str, _Seen], bool]:
-    seen: dict[str, _Seen] = {}
+def _read(
+    sentences: Iterable[Sentence], wanted: Collection[str]
+) -> tuple[dict[str, _ColumnValues], bool]:
+    seen: dict[str, _ColumnValues] = {}
     paired = False
     for sentence in sentences:
         own = bool(value_of(sentence, PAIR))
         paired |= own
         for name in sentence.metadata:
-            column, value = seen.setdefault(name, _Seen()), value_of(sentence, name)
+            column, value = seen.setdefault(name, _ColumnValues()), value_of(sentence, name)
             if value:
                 column.sentences += 1
                 if name in wanted:
@@ -107,12 +109,12 @@ def _read(sentences: Iterable[Sentence], wanted: Collection[str]) -> tuple[dict[
     return seen, paired
 
 
-def _groups(column: _Seen) -> bool:
+def _groups(column: _ColumnValues) -> bool:
     """Whether a column that nobody asked for has values that several sentences share."""
     return FEWEST <= len(column.values) < column.sentences
 
 
-def _members(seen: dict[str, _Seen]) -> Iterator[str]:
+def _members(seen: dict[str, _ColumnValues]) -> Iterator[str]:
     """Columns with no more values than a pair has members; a part of the input may lack one."""
     for name in sorted(seen):
         texts = seen[name].of_pairs
@@ -120,7 +122,7 @@ def _members(seen: dict[str, _Seen]) -> Iterator[str]:
             yield name
 
 
-def _check_groups(name: str, seen: dict[str, _Seen]) -> None:
+def _check_groups(name: str, seen: dict[str, _ColumnValues]) -> None:
     _check_there("--facet", name, seen)
     column = seen[name]
     if len(column.values) == column.sentences > 1:
@@ -130,7 +132,7 @@ def _check_groups(name: str, seen: dict[str, _Seen]) -> None:
         )
 
 
-def _check_members(name: str, seen: dict[str, _Seen]) -> None:
+def _check_members(name: str, seen: dict[str, _ColumnValues]) -> None:
     _check_there("--pair-member", name, seen)
     if len(seen[name].of_pairs) > FEWEST:
         raise ConfigError(
@@ -139,21 +141,21 @@ def _check_members(name: str, seen: dict[str, _Seen]) -> None:
         )
 
 
-def _check_there(option: str, name: str, seen: dict[str, _Seen]) -> None:
+def _check_there(option: str, name: str, seen: dict[str, _ColumnValues]) -> None:
     if name not in seen:
         there = f"one of {', '.join(sorted(seen))}" if seen else "an input with other columns"
         raise ConfigError(f"{option}: no column '{name}' in the input; expected {there}")
 
 
-def _gaps(sizes: dict[str, int]) -> Iterator[Gap]:
+def _gaps(sizes: dict[str, int]) -> Iterator[NotAvailable]:
     """What is said of columns that have too many values."""
     for name, size in sizes.items():
         if size > MOST:
-            yield Gap(
+            yield NotAvailable(
                 f"groups by {name}",
                 "",
                 f"it has {size:,} values; at most {MOST} compare",
-                Lack.GROUPS,
+                MissingPart.GROUPS,
             )
 
 
@@ -172,15 +174,15 @@ def pair_key(pair: str) -> int:
 
 
 def headlines(
-    metrics: Sequence[HeadMetric], columns: Sequence[HeadColumn], stack: Stack
+    metrics: Sequence[HeadMetric], columns: Sequence[HeadKey], stack: AttentionStack
 ) -> tuple[int, ...]:
-    """Which columns groups and pairs are compared by: of `HEADLINES`, else of the first metric."""
+    """Which columns groups and pairs are compared by: of `MAIN_METRICS`, else of the first metric."""
     there = {column.metric for column in columns}
     measured = [metric for metric in metrics if metric.id in there]
     view = stack.default_view
     return tuple(
-        columns.index(HeadColumn(m.id, view if view in m.views else m.views[0], m.headline))
-        for m in [metric for metric in measured if metric.id in HEADLINES] or measured[:1]
+        columns.index(HeadKey(m.id, view if view in m.views else m.views[0], m.headline))
+        for m in [metric for metric in measured if metric.id in MAIN_METRICS] or measured[:1]
     )
 
 
@@ -188,7 +190,7 @@ ENOUGH = 3  # sentences of a pair that are kept: a third one tells that it is no
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class GroupSums:
     """The sentences that have one value in a metadata column, for one stack.
 
     Columns of numbers are those of the table of all sentences. Halves are not kept apart.
@@ -204,12 +206,12 @@ class Group:
     column: str
     value: str
     sentences: int
-    heads: Ratios
-    layers: Ratios
-    uniform: Ratios
+    heads: RatioSums
+    layers: RatioSums
+    uniform: RatioSums
 
-    def __add__(self, other: "Group") -> "Group":
-        return Group(
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        return GroupSums(
             self.column,
             self.value,
             self.sentences + other.sentences,
@@ -219,9 +221,9 @@ class Group:
         )
 
 
-def together(groups: Iterable[Group]) -> tuple[Group, ...]:
+def together(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
     """One group for each column and value, in the order of their names."""
-    found: dict[tuple[str, str], Group] = {}
+    found: dict[tuple[str, str], GroupSums] = {}
     for group in groups:
         name = group.column, group.value
         found[name] = found[name] + group if name in found else group
@@ -229,7 +231,7 @@ def together(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
+class PairMembers:
     """Single sentences that form pairs, of the pairs with the smallest hashes.
 
     Of each pair at most `ENOUGH` sentences are kept, those that come first.
@@ -251,9 +253,9 @@ class Members:
     labels: Mapping[str, tuple[str, ...]]
     values: NDArray[np.float32]
 
-    def __add__(self, other: "Members") -> "Members":
+    def __add__(self, other: "PairMembers") -> "PairMembers":
         names = dict.fromkeys([*self.labels, *other.labels])
-        return Members(
+        return PairMembers(
             self.size,
             self.places,
             np.concatenate([self.pair, other.pair]),
@@ -266,11 +268,11 @@ class Members:
         """What a metadata column says of each sentence; empty where it says nothing."""
         return self.labels.get(column, ("",) * len(self.index))
 
-    def shifted(self, by: int) -> "Members":
+    def shifted(self, by: int) -> "PairMembers":
         """The same for sentences that come ``by`` places later."""
         return replace(self, index=self.index + by)
 
-    def smallest(self) -> "Members":
+    def smallest(self) -> "PairMembers":
         """Those of the pairs with the smallest hashes, in their order."""
         order = np.lexsort((self.index, self.pair))
         _, starts, rank = np.unique(self.pair[order], return_index=True, return_inverse=True)

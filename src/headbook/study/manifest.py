@@ -19,10 +19,10 @@ from headbook import __version__
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
-from headbook.schema import MILLION, Kind, Side, Stack
+from headbook.schema import MILLION, AttentionStack, ModelKind, Side
 
 
-class Lack(StrEnum):
+class MissingPart(StrEnum):
     """What pages ask for by name; studies store these words."""
 
     TAGS = "tags"
@@ -37,13 +37,13 @@ class Lack(StrEnum):
 
 
 @dataclass(frozen=True)
-class Gap:
+class NotAvailable:
     """Something that this study does not have, and why.
 
     Attributes:
         what: in words.
         stack: where; empty for all of the model.
-        key: a `Lack` or the id of a metric; empty where no page asks for it.
+        key: a `MissingPart` or the id of a metric; empty where no page asks for it.
     """
 
     what: str
@@ -183,7 +183,7 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class UnmeasuredSentences:
     """Sentences that could not be measured.
 
     Attributes:
@@ -233,7 +233,7 @@ class ModelFacts:
     name: str
     revision: str
     architecture: str
-    kind: Kind
+    kind: ModelKind
     parameters: int
     dtype: str
     device: str
@@ -272,19 +272,19 @@ class Manifest:
     notes: str
     options: Mapping[str, Any]
     model: ModelFacts
-    stacks: tuple[Stack, ...]
+    stacks: tuple[AttentionStack, ...]
     annotators: Mapping[str, str]
     inputs: tuple[InputFacts, ...]
     counts: Mapping[str, int]
     versions: Mapping[str, str]
     checks: tuple[Check, ...]
     checked_sentences: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[NotAvailable, ...]
     roundings: tuple[Rounding, ...] = ()
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[UnmeasuredSentences, ...] = ()
     fallbacks: tuple[str, ...] = ()
 
-    def stack(self, name: str) -> Stack:
+    def stack(self, name: str) -> AttentionStack:
         """A stack by name."""
         return next(stack for stack in self.stacks if stack.name == name)
 
@@ -312,7 +312,7 @@ class Manifest:
             for twin, errors in found.items()
         )
 
-    def learned_share(self, stack: Stack) -> float:
+    def learned_share(self, stack: AttentionStack) -> float:
         """Which share of a stack's attention goes to the learned sink of its softmax."""
         rows = self.counts.get(stack.rows_counted, 0)
         return self.counts.get(stack.learned_counted, 0) / MILLION / rows if rows else 0.0
@@ -444,7 +444,7 @@ def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
             read_value(kinds[name], value, f"options/{name}")
 
 
-def _stack_faults(stack: Stack) -> Iterator[tuple[str, str]]:
+def _stack_faults(stack: AttentionStack) -> Iterator[tuple[str, str]]:
     place = f"stacks/{stack.name}"
     least = {"n_layers": 1, "n_heads": 1, "n_key_heads": 0, "head_width": 0}  # 0: not known
     for name, low in least.items():

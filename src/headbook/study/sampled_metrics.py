@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import divide
 from headbook.metrics import all_metrics, ids
-from headbook.metrics.base import Finished, SampledMetric
-from headbook.schema import HeadColumn, View
+from headbook.metrics.base import FinishedRatios, SampledMetric
+from headbook.schema import HeadKey, SinkView
 from headbook.study.corpus_sums import HeadTable, SampleSums
 
 VARIABILITY = ids.VARIABILITY
@@ -26,13 +26,13 @@ def finished(sums: SampleSums) -> HeadTable:
         start += width
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
-        columns = tuple(HeadColumn(name, view, label) for label in metric.labels)
+        columns = tuple(HeadKey(name, view, label) for label in metric.labels)
         layers = [  # one at a time: all of them in double precision are large
             _layer(metric, statistics(sums, metric, place, layer), sums.stats.half)
             for layer in range(payload.shape[1])
         ]
         heads, together, even = (
-            Ratios(np.stack([getattr(layer, part).sums for layer in layers], 2))
+            RatioSums(np.stack([getattr(layer, part).sums for layer in layers], 2))
             for part in ("heads", "layers", "uniform")
         )
         tables.append(HeadTable(columns, heads, together, even))
@@ -63,7 +63,7 @@ def contributions(sums: SampleSums) -> NDArray[np.float64] | None:
     """
     start = 0
     for name, view, width in sums.columns:
-        if (name, view) == (VARIABILITY, View.NOSINK):
+        if (name, view) == (VARIABILITY, SinkView.NOSINK):
             stats = sums.stats.payload[..., start : start + width]
             metric = all_metrics()[name]
             assert isinstance(metric, SampledMetric)
@@ -86,10 +86,10 @@ def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.i
     """One layer: ``(sentence, head + 2, statistic)``."""
     parts = metric.finish(stats[:, :ABOUT], stats[:, ABOUT])
     # A layer's number is that of its heads together.
-    together = Finished(*(part[:, :-1].sum(1) for part in parts))
-    even = Finished(*(part[:, -1] for part in parts))
-    heads = Finished(*(part[:, :-1] for part in parts))
-    return HeadTable((), *(Ratios.of(*each, half) for each in (heads, together, even)))
+    together = FinishedRatios(*(part[:, :-1].sum(1) for part in parts))
+    even = FinishedRatios(*(part[:, -1] for part in parts))
+    heads = FinishedRatios(*(part[:, :-1] for part in parts))
+    return HeadTable((), *(RatioSums.of(*each, half) for each in (heads, together, even)))
 
 
 def beside(tables: Iterable[HeadTable]) -> HeadTable:
@@ -98,7 +98,7 @@ def beside(tables: Iterable[HeadTable]) -> HeadTable:
     return HeadTable(
         tuple(column for table in tables for column in table.columns),
         *(
-            Ratios(np.concatenate([getattr(table, part).sums for table in tables], -1))
+            RatioSums(np.concatenate([getattr(table, part).sums for table in tables], -1))
             for part in ("heads", "layers", "uniform")
         ),
     )

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
-from headbook.schema import Side, Stack
-from headbook.text.tokens import Encoded, Tokens
+from headbook.schema import AttentionStack, Side
+from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # of a sentence's queries and keys in one stack
 NUMBER = np.dtype(np.float32).itemsize
@@ -49,14 +49,14 @@ class QueriesAndKeys:
     seen: NDArray[np.uint8]
 
 
-def size(stack: Stack, n_queries: int, n_keys: int) -> int:
+def size(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
     """Bytes of the queries and keys of a sentence with so many tokens, in all layers."""
     rows = stack.n_heads * n_queries + stack.n_key_heads * n_keys
     return len(stack.attention_layers) * rows * stack.head_width * NUMBER
 
 
 def complete(
-    kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, Stack]
+    kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
 ) -> dict[Place, QueriesAndKeys]:
     """Those of sentences of which a stack has all its layers."""
     known = {name: set(stack.attention_layers) for name, stack in stacks.items()}
@@ -103,7 +103,7 @@ class HeadName(NamedTuple):
     head: int
 
 
-def heads_of(stack: Stack) -> list[HeadName]:
+def heads_of(stack: AttentionStack) -> list[HeadName]:
     """The heads of a stack, layer by layer; layers without attention have none."""
     heads = range(stack.n_heads)
     return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
@@ -140,7 +140,7 @@ class StoredText:
     left_out: int = 0
 
     @classmethod
-    def of(cls, tokens: Tokens) -> "StoredText":
+    def of(cls, tokens: TokenizedText) -> "StoredText":
         """The lasting part of a tokenised text."""
         words = [int(w) for w in tokens.word]
         annotated = tokens.words if any(w.relation for w in tokens.words) else ()
@@ -187,7 +187,7 @@ class StoredSentence:
         return self.index + 1
 
     @classmethod
-    def of(cls, item: Encoded, *, listed: bool) -> "StoredSentence":
+    def of(cls, item: TokenizedSentence, *, listed: bool) -> "StoredSentence":
         """The lasting part of a tokenised sentence."""
         return cls(
             index=item.sentence.index,
@@ -238,9 +238,10 @@ class SentenceData:
         norms: length of each key's value after the head's part of W_O, for listed sentences, by
             stack and index; *Shape:* ``(layer, head, key)``. Nothing where it is not known.
         ends: after which tokens of a listed passage a sentence may end, by stack and index;
-            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.schema.RULES`.
+            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in
+            `headbook.schema.SEGMENTATION_RULES`.
         rollouts: what the last state of each token of a listed sentence is made of, by stack,
-            index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
+            index and kind of `RolloutKind`; *Shape:* ``(token, token)``, in steps of 1/255.
         queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
     """
 
@@ -329,7 +330,7 @@ def rows_of(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
 
 
 SENTENCES = 64  # that are kept at most
-MOST_BYTES = 1 << 26  # of all maps together
+MAX_SAMPLE_BYTES = 1 << 26  # of all maps together
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.state_vectors import Estimate, largest
+from headbook.analysis.state_vectors import Jackknife, largest
 from headbook.metrics import all_metrics, ids
-from headbook.schema import State
+from headbook.schema import ResidualPoint
 
 CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers beyond the columns
 
@@ -44,7 +44,7 @@ class GeometrySums:
     """
 
     columns: tuple[StateColumn, ...]
-    states: Ratios
+    states: RatioSums
     products: Floats
     minibatches: int
     dimensions: Floats
@@ -81,11 +81,11 @@ class GeometrySums:
         """The dimensions that add most to the mean cosine of a state; none where it has none."""
         return largest(self.contributions[state], most).tolist() if self.weights[state] else []
 
-    def of(self, metric: str, label: str) -> Ratios:
+    def of(self, metric: str, label: str) -> RatioSums:
         """A number of every state; no sentences, and so NaN, where nobody asked for it."""
         column = StateColumn(metric, label)
         if column not in self.columns:
-            return Ratios.zero(len(self.weights))
+            return RatioSums.zero(len(self.weights))
         return self.states[:, self.columns.index(column)]
 
     @cached_property
@@ -104,23 +104,23 @@ class GeometrySums:
         return np.asarray(self.ends[0][:, self.columns.index(column)] > 0)
 
 
-def kept(estimates: Sequence[Sequence[Estimate]], sentences: int) -> Ratios:
+def kept(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> RatioSums:
     """Numbers of a sample as sums that add, each weighted by the number of sentences.
 
-    The deviations of the jackknife stand where `Ratios` has those of sentences, so that its
+    The deviations of the jackknife stand where `RatioSums` has those of sentences, so that its
     interval is the jackknife's.
 
     Args:
         estimates: by state and column.
     """
-    sums = np.zeros((len(FIELDS), HALVES, len(estimates), len(estimates[0])))
+    sums = np.zeros((len(FIELDS), N_SPLITS, len(estimates), len(estimates[0])))
     for state, row in enumerate(estimates):
         for column, estimate in enumerate(row):
             sums[:, 0, state, column] = _sums(estimate, sentences)
-    return Ratios(sums)
+    return RatioSums(sums)
 
 
-def _sums(estimate: Estimate, sentences: int) -> tuple[float, ...]:
+def _sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
     """As in `FIELDS`; nothing where the number is missing."""
     value, without, events = estimate
     if not np.isfinite(value):
@@ -131,9 +131,12 @@ def _sums(estimate: Estimate, sentences: int) -> tuple[float, ...]:
     return sentences * value, sentences, squares, 0.0, 0.0, sentences, events, sentences
 
 
-def state_names(states: int) -> list[tuple[int | None, State]]:
+def state_names(states: int) -> list[tuple[int | None, ResidualPoint]]:
     """Layer and state: the input, which has no layer, and the output of each layer."""
-    return [(None, State.INPUT), *((layer, State.OUT) for layer in range(states - 1))]
+    return [
+        (None, ResidualPoint.INPUT),
+        *((layer, ResidualPoint.OUT) for layer in range(states - 1)),
+    ]
 
 
 def short_names(states: int) -> list[str]:

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
-from headbook.schema import Twin
+from headbook.schema import BaselineRun
 from headbook.study.array_checks import check_arrays
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import Manifest, changed, read_sealed
@@ -34,7 +34,7 @@ SCALARS = {bool, int, float, str}
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedArrays:
     """The arrays and tables of values, each under a name that says where it stands.
 
     Attributes:
@@ -62,7 +62,7 @@ class Packed:
         return name
 
 
-def pack(value: Any, path: str, packed: Packed) -> Any:
+def pack(value: Any, path: str, packed: PackedArrays) -> Any:
     """Put the arrays and tables of a value into ``packed`` and return the rest as for JSON.
 
     Args:
@@ -90,7 +90,7 @@ def _name(key: Any) -> str:
     return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def unpack(kind: Any, layout: Any, packed: Packed) -> Any:
+def unpack(kind: Any, layout: Any, packed: PackedArrays) -> Any:
     """What `pack` took apart, as a value of a type."""
     origin, inside = _taken_apart(kind)
     if origin in {np.ndarray, pd.DataFrame}:
@@ -109,7 +109,7 @@ def unpack(kind: Any, layout: Any, packed: Packed) -> Any:
     return kind(layout)
 
 
-def _record(kind: Any, layout: Any, packed: Packed) -> Any:
+def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
     """A dataclass or a named tuple."""
     hints = _hints(kind)
     if isinstance(layout, dict):
@@ -117,7 +117,7 @@ def _record(kind: Any, layout: Any, packed: Packed) -> Any:
     return kind(*_tuple(tuple(hints.values()), layout, packed))
 
 
-def _tuple(inside: tuple[Any, ...], layout: Any, packed: Packed) -> tuple[Any, ...]:
+def _tuple(inside: tuple[Any, ...], layout: Any, packed: PackedArrays) -> tuple[Any, ...]:
     """A tuple of any length of one type, or of as many as there are types."""
     if inside[-1] is not Ellipsis:
         return tuple(unpack(kind, part, packed) for kind, part in zip(inside, layout, strict=True))
@@ -143,7 +143,7 @@ LENGTH = 8  # bytes of the length before compression
 
 def serialised(value: Any) -> bytes:
     """Arrays, tables and the rest of a value, as one file."""
-    packed = Packed()
+    packed = PackedArrays()
     layout = json.dumps(pack(value, "v", packed)).encode()
     arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
     for name, table in packed.tables.items():
@@ -162,7 +162,7 @@ def deserialised(kind: Any, body: bytes) -> Any:
         name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
         for name in [name for name in arrays if name.startswith(TABLE)]
     }
-    return unpack(kind, layout, Packed(arrays, tables))
+    return unpack(kind, layout, PackedArrays(arrays, tables))
 
 
 Tables = Mapping[str, HeadTable]
@@ -178,7 +178,7 @@ UNREADABLE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class StoredParts:
     """What is stored of a study beside its manifest.
 
     Attributes:
@@ -189,14 +189,14 @@ class Parts:
 
     corpus_sums: CorpusSums
     sentence_data: SentenceData
-    twins: Mapping[Twin, Tables]
+    twins: Mapping[BaselineRun, Tables]
     fitted: Tables
     map_sample: MapSample
 
 
-def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
+def save(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
     """Write all files of a study into an empty folder; the manifest holds the others' sums."""
-    packed = Packed()
+    packed = PackedArrays()
     layout = json.dumps(pack(parts, "study", packed))
     write_arrays(folder / ARRAYS, packed.arrays, layout)
     for name, table in packed.tables.items():
@@ -206,7 +206,7 @@ def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
     shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
 
 
-def load(folder: Path) -> tuple[Manifest, Parts]:
+def load(folder: Path) -> tuple[Manifest, StoredParts]:
     """Read what `save` wrote, and check it: sums of files, arrays, indices.
 
     Raises:
@@ -220,8 +220,8 @@ def load(folder: Path) -> tuple[Manifest, Parts]:
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        found = Packed(arrays(folder / ARRAYS), tables)
-        parts: Parts = unpack(Parts, layout, found)
+        found = PackedArrays(arrays(folder / ARRAYS), tables)
+        parts: StoredParts = unpack(StoredParts, layout, found)
         check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS}: ")
     except UNREADABLE as error:
         found_instead = (str(error) or type(error).__name__).splitlines()[0]

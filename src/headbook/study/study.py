@@ -11,7 +11,7 @@ import pandas as pd
 
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
-from headbook.schema import Twin
+from headbook.schema import BaselineRun
 from headbook.study import storage, tables
 from headbook.study.ablation_tables import (
     groups_table,
@@ -48,7 +48,7 @@ class Study:
     manifest: Manifest
     corpus_sums: CorpusSums
     sentence_data: SentenceData
-    twins: Mapping[Twin, Mapping[str, HeadTable]] = field(default_factory=dict)
+    twins: Mapping[BaselineRun, Mapping[str, HeadTable]] = field(default_factory=dict)
     fitted: Mapping[str, HeadTable] | None = None
     map_sample: MapSample = field(default_factory=MapSample)
 
@@ -204,7 +204,7 @@ class Study:
         """
         with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
             kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
-            storage.save(draft, self.manifest, storage.Parts(*kept))
+            storage.save(draft, self.manifest, storage.StoredParts(*kept))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":

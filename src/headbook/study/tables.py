@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Ratios
+from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.metrics import all_metrics
-from headbook.schema import HEADLINES, HeadColumn, Spread, TokenColumn, Twin
+from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, IntervalRule, TokenKey
 from headbook.study.ablation_tables import DESCRIBED
 from headbook.study.contrasts import PairDifferences
-from headbook.study.corpus_sums import Distances, HeadSums, HeadTable, TokenSums
+from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
 from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
-from headbook.study.token_sums import KINDS, STATES, Affinities, TypeSums, favoured
+from headbook.study.token_sums import KINDS, STATES, Affinities, TokenTypeSums, favoured
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -194,7 +194,7 @@ def uniform_table(
 
 
 def compared_table(
-    twins: Mapping[Twin, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
+    twins: Mapping[BaselineRun, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
     """The same measures taken on what the model is compared with, by its name."""
     frames = []
@@ -210,12 +210,12 @@ def groups_table(
 ) -> pd.DataFrame:
     """Every number of every head by group of sentences; those without any data are left out.
 
-    Where there would be more than `MOST_ROWS` of them, those of `HEADLINES` alone.
+    Where there would be more than `MOST_ROWS` of them, those of `MAIN_METRICS` alone.
     """
     frames, few = [], _group_rows(heads) > MOST_ROWS
     for stack, sums in heads.items():
         there = dict.fromkeys(column.metric for column in sums.table.columns)
-        kept = [name for name in there if name in HEADLINES] or [*there][:1] if few else there
+        kept = [name for name in there if name in MAIN_METRICS] or [*there][:1] if few else there
         places = [n for n, column in enumerate(sums.table.columns) if column.metric in kept]
         columns = tuple(sums.table.columns[position] for position in places)
         for group in sums.groups:
@@ -263,7 +263,7 @@ def minimal_pairs_table(
 
 
 def pairs_table(
-    distances: Mapping[str, Distances], layers: Mapping[str, Sequence[int]]
+    distances: Mapping[str, HeadDistances], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
     """Every number of every two heads, each pair once.
 
@@ -286,7 +286,7 @@ def pairs_table(
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*PAIRS])
 
 
-def _pair_values(sums: Distances) -> Iterator[tuple[str, str, Floats, Floats]]:
+def _pair_values(sums: HeadDistances) -> Iterator[tuple[str, str, Floats, Floats]]:
     """Name, view, values and rows behind them of everything known of pairs of heads."""
     for index, column in enumerate(sums.columns):
         values = divide(sums.total[index], sums.rows[index])
@@ -296,7 +296,7 @@ def _pair_values(sums: Distances) -> Iterator[tuple[str, str, Floats, Floats]]:
         yield HELLINGER, str(column.view), sums.alike.apart[index], sums.alike.rows[index]
 
 
-def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:
+def types_table(types: Mapping[str, TokenTypeSums]) -> pd.DataFrame:
     """The mean path of every token type."""
     frames = []
     for stack, sums in types.items():
@@ -313,8 +313,8 @@ def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:
 
 def _of_layers(
     stack: str,
-    ratios: Ratios,
-    columns: Sequence[HeadColumn],
+    ratios: RatioSums,
+    columns: Sequence[HeadKey],
     present: Sequence[int],
 ) -> pd.DataFrame:
     frame = _numbers(ratios[list(present)], columns)
@@ -323,11 +323,11 @@ def _of_layers(
     return frame[[*LAYERS]]
 
 
-def _as_head_column(column: TokenColumn) -> HeadColumn:
-    return HeadColumn(column.metric, "", column.words)  # type: ignore[arg-type]
+def _as_head_column(column: TokenKey) -> HeadKey:
+    return HeadKey(column.metric, "", column.words)  # type: ignore[arg-type]
 
 
-def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
+def _numbers(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame:
     """Flatten ratios whose last dimension holds ``columns``."""
     value = ratios.value
     least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
@@ -343,16 +343,16 @@ def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
     )
 
 
-def _limits(column: HeadColumn) -> tuple[float, float]:
+def _limits(column: HeadKey) -> tuple[float, float]:
     """Bounds of a metric; none for one that this version does not know."""
     metric = all_metrics().get(column.metric)
     return metric.limits if metric is not None else (-np.inf, np.inf)
 
 
-def _spread(column: HeadColumn) -> Spread:
+def _spread(column: HeadKey) -> IntervalRule:
     """How its values vary from sentence to sentence."""
     metric = all_metrics().get(column.metric)
-    return Spread.USUAL if metric is None else metric.spread(column.label)
+    return IntervalRule.USUAL if metric is None else metric.spread(column.label)
 
 
 NUMBER_COLUMNS = {

@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import ids as metric_ids
-from headbook.schema import State, View
+from headbook.schema import ResidualPoint, SinkView
 
 ANY = -1  # in the place of a token: all of them
 DISTINCT = 5  # different sentences that an item must occur in to be printed
@@ -115,15 +115,15 @@ class Affinities:
         """Whether each item occurs in at least `DISTINCT` different sentences."""
         return np.asarray((self.texts[:, layer] != NO_TEXT).all(0))
 
-    def ratios(self, layer: int) -> Ratios:
+    def ratios(self, layer: int) -> RatioSums:
         """Mean attention of a layer's heads. Cells: ``(head, item)``."""
         total, squares, products = self.sums[:, layer]
         number, own, sentences = self.counts[:, layer]
         parts = (total, number, squares, own, products, sentences, number, sentences)
-        sums = np.zeros((len(FIELDS), HALVES, *total.shape))
+        sums = np.zeros((len(FIELDS), N_SPLITS, *total.shape))
         for field, part in enumerate(parts):
             sums[field, 0] = part
-        return Ratios(sums)
+        return RatioSums(sums)
 
     def named(self, entries: Ints) -> NDArray[np.object_]:
         """Entries as pages print them, empty for `ANY`. *Shape:* that of ``entries``."""
@@ -152,11 +152,11 @@ class AnchorColumn(NamedTuple):
     """What one count of a head is of."""
 
     metric: str
-    view: View
+    view: SinkView
     label: str
 
 
-class Best(NamedTuple):
+class TopAnchor(NamedTuple):
     """The most frequent token of each head; all arrays ``(layer, head)``.
 
     Attributes:
@@ -223,7 +223,7 @@ class Anchors:
         names = {**self.names, **other.names}
         return Anchors(self.columns, self.shape, names, cell[new], token[new], summed)
 
-    def best(self, column: AnchorColumn, order: int = TRUE) -> Best:
+    def best(self, column: AnchorColumn, order: int = TRUE) -> TopAnchor:
         """The anchor of each head."""
         _, orders, *shape = self.shape
         n_heads = int(np.prod(shape))
@@ -235,16 +235,16 @@ class Anchors:
         np.maximum.at(ends, cell, counts)
         most = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
         token[cell[most]] = tokens[most]
-        return Best(*(each.reshape(shape) for each in (token, ends, total)))
+        return TopAnchor(*(each.reshape(shape) for each in (token, ends, total)))
 
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
-STATES = (State.MID, State.OUT)
+STATES = (ResidualPoint.MID, ResidualPoint.OUT)
 TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # what the path of a type is made of
 
 
 @dataclass(frozen=True, eq=False)
-class TypeSums:
+class TokenTypeSums:
     """The paths of token types, added up over their occurrences in one stack.
 
     Special tokens are left out.
@@ -264,7 +264,7 @@ class TypeSums:
     total: Floats
     squares: Floats
 
-    def __add__(self, other: "TypeSums") -> "TypeSums":
+    def __add__(self, other: "TokenTypeSums") -> "TokenTypeSums":
         ids, place = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
         names = np.empty(len(ids), dtype=object)
         names[place] = [*self.names, *other.names]
@@ -275,7 +275,7 @@ class TypeSums:
             sums[place[len(one) :]] += another
             return sums
 
-        return TypeSums(
+        return TokenTypeSums(
             tuple(names),
             ids,
             added(self.count, other.count),
@@ -303,7 +303,7 @@ MOST = 50  # rows of each kind and head
 
 
 @dataclass(frozen=True, eq=False)
-class Favoured:
+class FavouredTokens:
     """Items of one kind for the heads of a layer, in the order in which each favours them.
 
     Attributes:
@@ -340,7 +340,7 @@ class Favoured:
             return np.asarray((self.low > self.chance) & (self.low > self.mean_head))
 
 
-def favoured(sums: Affinities, layer: int, what: str) -> Favoured:
+def favoured(sums: Affinities, layer: int, what: str) -> FavouredTokens:
     """Return the items of a kind that occur in enough sentences, for all heads of a layer.
 
     Those whose interval lies above uniform attention and above the mean head come first, then the
@@ -353,7 +353,7 @@ def favoured(sums: Affinities, layer: int, what: str) -> Favoured:
     low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
     parts = (chosen, ratios.events.round().astype(int), ratios.sentences, ratios.value, low, high,
              sums.even[layer, chosen], sums.mean_head[chosen])  # fmt: skip
-    every = Favoured(*(np.broadcast_to(part, low.shape) for part in parts))
+    every = FavouredTokens(*(np.broadcast_to(part, low.shape) for part in parts))
     ratio = np.nan_to_num(every.ratio, nan=-1).round(9)
     order = np.lexsort((-ratio, ~every.clear), axis=-1)[:, :MOST]
-    return Favoured(*(np.take_along_axis(part, order, -1) for part in vars(every).values()))
+    return FavouredTokens(*(np.take_along_axis(part, order, -1) for part in vars(every).values()))

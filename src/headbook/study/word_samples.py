@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Reservoir, half_of
+from headbook.analysis.accumulators import HashSample, half_of
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.surface_rules import BINS, NO_CELL, rule_names, rule_words
-from headbook.attention.word_pairs import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
-from headbook.schema import DIRECTIONS, RELATIONS, UPOS, Scheme
+from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
 
 LEAST = 30  # pairs of a cell on the choice half; with fewer the distance alone is taken
 
@@ -37,7 +37,7 @@ class PairCells:
 
     mass: Floats
     pairs: Floats
-    links: Reservoir
+    links: HashSample
 
     def __add__(self, other: "PairCells") -> "PairCells":
         links = self.links + other.links
@@ -77,7 +77,7 @@ class PairCells:
 LONGEST = np.iinfo(np.int16).max  # words of a sentence, so that their places fit
 
 
-class Cases(NamedTuple):
+class RelationCases(NamedTuple):
     """Words of one relation and direction.
 
     Attributes:
@@ -109,7 +109,7 @@ class StrongestWords:
             `NOTHING` without one. *Shape:* ``(word, layer, head)``.
         tag, relation: numbers in the scheme, negative without one. *Shape:* ``(word,)``.
         head: place of each word's head in its sentence. *Shape:* ``(word,)``.
-        asked: bits `LOOKS`, `SEEN`, `TO_HEAD`, `TO_DEPENDENT`. *Shape:* ``(word,)``.
+        asked: bits `HAS_OTHERS`, `SEEN`, `TO_HEAD`, `TO_DEPENDENT`. *Shape:* ``(word,)``.
         own_tags, own: the corpus's own tags and relations, which come after those of Universal
             Dependencies.
     """
@@ -128,9 +128,9 @@ class StrongestWords:
     own: tuple[str, ...] = ()
 
     @property
-    def scheme(self) -> Scheme:
+    def scheme(self) -> AnnotationScheme:
         """Names of parts of speech and relations."""
-        return Scheme((*UPOS, *self.own_tags), (*RELATIONS, *self.own))
+        return AnnotationScheme((*UPOS, *self.own_tags), (*RELATIONS, *self.own))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class StrongestWords:
     @property
     def looks(self) -> NDArray[np.bool_]:
         """Whether each word sees another word. *Shape:* ``(word,)``."""
-        found: NDArray[np.bool_] = (self.asked & LOOKS) > 0
+        found: NDArray[np.bool_] = (self.asked & HAS_OTHERS) > 0
         return found
 
     @property
@@ -172,7 +172,7 @@ class StrongestWords:
         there = (self.asked & SEEN) > 0
         return rule_words(self.tag, there, self.lengths, self.scheme.tags, causal=self.causal)
 
-    def cases(self, label: int) -> Cases:
+    def cases(self, label: int) -> RelationCases:
         """Return the words of one label, those whose answer can be seen from the query."""
         direction, relation = divmod(label, len(self.scheme.relations))
         up = DIRECTIONS[direction] == "to_head"
@@ -181,7 +181,7 @@ class StrongestWords:
         first = self.first[words]
         heads = first + self.head[words]
         query, key = (words, heads) if up else (heads, words)
-        return Cases(self.sentence[words], query, key, key - first)
+        return RelationCases(self.sentence[words], query, key, key - first)
 
     def querying(self, label: int) -> Ints:
         """Return the querying words of one label, whether they see the right answer or not."""

@@ -155,7 +155,7 @@ FREQUENT = 500  # so many of the most frequent words are never rare
 
 
 @dataclass(frozen=True)
-class Rarity:
+class WordFrequencies:
     """The frequencies of the words of a language.
 
     Attributes:
@@ -185,7 +185,7 @@ class Rarity:
         return rarest
 
     @classmethod
-    def load(cls, language: str, texts: Iterable[str]) -> "Rarity":
+    def load(cls, language: str, texts: Iterable[str]) -> "WordFrequencies":
         """Zipf frequencies by wordfreq; counts in the texts for languages that it does not have.
 
         Args:
@@ -208,7 +208,7 @@ class Rarity:
         return cls(name, lambda word: wordfreq.zipf_frequency(word, language), frequent)
 
     @classmethod
-    def _counted(cls, language: str, texts: Iterable[str]) -> "Rarity":
+    def _counted(cls, language: str, texts: Iterable[str]) -> "WordFrequencies":
         """Counts in the texts themselves; a word that is not among theirs is not known."""
         counts = Counter(
             text[word.start : word.end].lower() for text in texts for word in split_words(text)

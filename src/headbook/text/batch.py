@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import half_of
 from headbook.inputs import NO_HEAD
-from headbook.schema import Scheme, Side
-from headbook.text.tokens import NO_WORD, Encoded, Tokens
+from headbook.schema import AnnotationScheme, Side
+from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
 
 NO_TAG = -1
 NO_RELATION = -1
-STANDARD = Scheme()
+STANDARD = AnnotationScheme()
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class PaddedTexts:
     """The texts of one side of a batch; every array is ``(sentence, token)``.
 
     Attributes:
         ids: vocabulary entries; 0 in the padding.
         valid: false in the padding.
-        special, separator, punctuation, initial: as in `headbook.text.tokens.Tokens`.
+        special, separator, punctuation, initial: as in `headbook.text.tokens.TokenizedText`.
         word: index of the token's word in its sentence, `NO_WORD` without one.
         share: 1 over the number of tokens of the word; 0 without one.
         tag: number of the word's part of speech in the scheme, `NO_TAG` without one.
@@ -37,7 +37,7 @@ class Texts:
             where it is none of them.
         rarest: index of the rarest word, `NO_WORD` without one. *Shape:* ``(sentence, 1)``.
         part: the sentence of a passage that the token belongs to, from 0.
-        stop: whether the token may end a sentence, as in `headbook.text.tokens.Tokens`.
+        stop: whether the token may end a sentence, as in `headbook.text.tokens.TokenizedText`.
         joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
         tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
         scheme: what tags and relations are called.
@@ -60,7 +60,7 @@ class Texts:
     joined: torch.Tensor
     tagged: torch.Tensor
     parsed: torch.Tensor
-    scheme: Scheme = STANDARD
+    scheme: AnnotationScheme = STANDARD
 
     @cached_property
     def ordinary(self) -> torch.Tensor:
@@ -119,22 +119,22 @@ class Texts:
         """Length of the longest text."""
         return self.ids.shape[1]
 
-    def repeated(self, times: int) -> "Texts":
+    def repeated(self, times: int) -> "PaddedTexts":
         """The same texts several times, one copy of all of them below the other."""
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         del arrays["scheme"]
-        return Texts(
+        return PaddedTexts(
             **{name: array.repeat(times, 1) for name, array in arrays.items()}, scheme=self.scheme
         )
 
     @classmethod
     def of(
         cls,
-        texts: Sequence[Tokens],
+        texts: Sequence[TokenizedText],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        scheme: Scheme = STANDARD,
-    ) -> "Texts":
+        scheme: AnnotationScheme = STANDARD,
+    ) -> "PaddedTexts":
         """Pad texts to the longest of them; ``dtype`` is that of everything that is counted."""
 
         def pad(rows: list[NDArray[Any]], fill: float) -> torch.Tensor:
@@ -176,7 +176,7 @@ class Texts:
         )
 
 
-def _relations(tokens: Tokens, scheme: Scheme) -> list[int]:
+def _relations(tokens: TokenizedText, scheme: AnnotationScheme) -> list[int]:
     """Each word's relation; only words that have a head have one."""
     return [
         scheme.relation_number(word.relation, NO_RELATION) if word.head != NO_HEAD else NO_RELATION
@@ -184,7 +184,7 @@ def _relations(tokens: Tokens, scheme: Scheme) -> list[int]:
     ]
 
 
-def _shares(tokens: Tokens) -> NDArray[np.float64]:
+def _shares(tokens: TokenizedText) -> NDArray[np.float64]:
     has_word = tokens.word != NO_WORD
     counts = np.bincount(tokens.word[has_word], minlength=1)
     shares = np.zeros(len(tokens))
@@ -192,12 +192,12 @@ def _shares(tokens: Tokens) -> NDArray[np.float64]:
     return shares
 
 
-def _of_word(tokens: Tokens, values: list[int], without: int) -> NDArray[np.int64]:
+def _of_word(tokens: TokenizedText, values: list[int], without: int) -> NDArray[np.int64]:
     """A property of words, given to each of their tokens; the last entry serves `NO_WORD`."""
     return np.array([*values, without], dtype=np.int64)[tokens.word]
 
 
-WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
+SORT_WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +211,8 @@ class Batch:
         half: 0 or 1, from the hash, so that equal sentences fall into the same half.
     """
 
-    items: tuple[Encoded, ...]
-    texts: dict[Side, Texts]
+    items: tuple[TokenizedSentence, ...]
+    texts: dict[Side, PaddedTexts]
     index: NDArray[np.int64]
     content_hash: NDArray[np.uint64]
 
@@ -238,10 +238,10 @@ class Batch:
     @classmethod
     def of(
         cls,
-        items: Sequence[Encoded],
+        items: Sequence[TokenizedSentence],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        scheme: Scheme = STANDARD,
+        scheme: AnnotationScheme = STANDARD,
     ) -> "Batch":
         """Pad sentences to one batch, those of one half before those of the other."""
         sides = items[0].tokens
@@ -251,7 +251,7 @@ class Batch:
         return cls(
             items=tuple(items),
             texts={
-                side: Texts.of([item.tokens[side] for item in items], device, dtype, scheme)
+                side: PaddedTexts.of([item.tokens[side] for item in items], device, dtype, scheme)
                 for side in sides
             },
             index=np.array([item.sentence.index for item in items]),
@@ -265,17 +265,17 @@ def text_hash(texts: Iterable[str]) -> int:
     return int.from_bytes(hashlib.blake2b(joined, digest_size=8).digest(), "big")
 
 
-def content_hash(item: Encoded) -> int:
+def content_hash(item: TokenizedSentence) -> int:
     """Hash of a sentence's tokens, by which samples and halves are chosen."""
     return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
 
 
 def by_budget(
-    items: Iterable[Encoded], budget: int, *, alike: bool = False
-) -> Iterator[list[Encoded]]:
+    items: Iterable[TokenizedSentence], budget: int, *, alike: bool = False
+) -> Iterator[list[TokenizedSentence]]:
     """Group sentences so that a padded batch holds at most ``budget`` tokens.
 
-    Sentences are sorted by length within a window of `WINDOW`, so that little is padding. A
+    Sentences are sorted by length within a window of `SORT_WINDOW`, so that little is padding. A
     sentence longer than the budget is a batch of its own.
 
     Args:
@@ -283,9 +283,9 @@ def by_budget(
     """
     stream = iter(items)
     while window := sorted(
-        islice(stream, WINDOW), key=lambda item: (item.length, item.lengths if alike else ())
+        islice(stream, SORT_WINDOW), key=lambda item: (item.length, item.lengths if alike else ())
     ):
-        group: list[Encoded] = []
+        group: list[TokenizedSentence] = []
         for item in window:
             other = alike and bool(group) and item.lengths != group[0].lengths
             if group and (other or item.length * (len(group) + 1) > budget):

@@ -17,7 +17,7 @@ STOPS = frozenset(".!?")
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class TokenizedText:
     """One text as the model sees it; all arrays are ``(token,)`` unless said otherwise.
 
     Attributes:
@@ -75,11 +75,11 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class TokenizedSentence:
     """A sentence with the tokens of its source and, in pairs, of its target."""
 
     sentence: Sentence
-    tokens: Mapping[Side, Tokens]
+    tokens: Mapping[Side, TokenizedText]
 
     @property
     def length(self) -> int:

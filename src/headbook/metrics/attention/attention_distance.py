@@ -10,7 +10,7 @@ divides that effect out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ METRIC = AttentionMetric(
     reference="Vig & Belinkov (2019), eq. 6, arXiv:1906.04284",
     bounds=lambda n: (0, n - 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
     examples={

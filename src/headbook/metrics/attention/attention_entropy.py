@@ -11,7 +11,7 @@ mostly noise. Entropy grows with the number of keys; the normalised entropy divi
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ METRIC = AttentionMetric(
     reference="Vig & Belinkov (2019), eq. 7 and footnote 4, arXiv:1906.04284",
     bounds=bounds,
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     measure=measure,
     examples={
         "each token looks at itself": (Example(identity(3)), 0.0),

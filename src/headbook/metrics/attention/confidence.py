@@ -11,7 +11,7 @@ et al. leave out the end-of-sentence token alone.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ METRIC = AttentionMetric(
     reference="Voita et al. (2019), section 4, arXiv:1905.09418",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     measure=measure,
     examples={
         "each token looks at itself": (Example(identity(3)), 1.0),

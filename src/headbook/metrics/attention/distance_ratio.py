@@ -10,17 +10,17 @@ measured row, so that both sides of the ratio have the same weight.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
-def mean_distance(scope: "Scope") -> "torch.Tensor":
+def mean_distance(scope: "ViewMask") -> "torch.Tensor":
     """Mean distance of the keys that each query sees.
 
     *Shape:* ``(sentence, 1, query)``; 0 where a query sees none.
@@ -45,7 +45,7 @@ METRIC = AttentionMetric(
     reference="Attention distance (Vig & Belinkov, 2019) over its value for uniform attention",
     bounds=lambda n: (0, n),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
     examples={

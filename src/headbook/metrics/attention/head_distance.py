@@ -24,8 +24,8 @@ pages say so.
 from math import log
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, PairMetric, Section
-from headbook.schema import View
+from headbook.metrics.base import ChartKind, PairMetric, Section
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
@@ -87,9 +87,9 @@ METRIC = PairMetric(
     reference="Clark et al. (2019), section 6, arXiv:1906.04341",
     bounds=lambda _: (0, log(2)),
     section=Section.LOOKS,
-    chart=Chart.PAIRS,
+    chart=ChartKind.PAIRS,
     measure=measure,
     some=some,
     alike=alike,
-    views=(View.RAW, View.RENORM),
+    views=(SinkView.RAW, SinkView.RENORM),
 )

@@ -7,7 +7,7 @@ decides; a flat profile: something else does.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ METRIC = AttentionMetric(
     reference="Attention mass by relative position; compare Vig & Belinkov (2019), section 5",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.PROFILE,
+    chart=ChartKind.PROFILE,
     labels=LABELS,
     headline="-1",
     needs=frozenset({Need.ONE_TEXT}),

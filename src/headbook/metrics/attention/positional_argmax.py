@@ -11,14 +11,14 @@ not count. The baseline chooses one of the visible keys at random.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token, to_token
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Frame, Scope
+    from headbook.attention.masks import BatchMask, ViewMask
     from headbook.attention.views import LayerAttention
 
 REACH = 5
@@ -26,7 +26,7 @@ CAUSAL_START = 2  # the first position that counts in causal stacks
 LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))
 
 
-def counted(frame: "Frame") -> "torch.Tensor":
+def counted(frame: "BatchMask") -> "torch.Tensor":
     """1 for queries that count here, else 0. *Shape:* ``(sentence, 1, query)``."""
     rows = frame.rows.clone()
     if frame.stack.causal:
@@ -48,7 +48,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     return Ratio(found[..., 1:-1], rows.sum(-1, keepdim=True))
 
 
-def chance(scope: "Scope") -> Ratio:
+def chance(scope: "ViewMask") -> Ratio:
     """The same for a head that picks a visible key at random.
 
     *Shape:* ``(sentence, 1, label)``.
@@ -67,11 +67,11 @@ METRIC = AttentionMetric(
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="-1",
     needs=frozenset({Need.ONE_TEXT}),
-    views=(View.RAW, View.NOSINK),
+    views=(SinkView.RAW, SinkView.NOSINK),
     measure=measure,
     chance=chance,
     examples={

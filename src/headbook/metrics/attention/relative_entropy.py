@@ -8,7 +8,7 @@ the first and the last tokens of a causal model.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ METRIC = AttentionMetric(
     # Two keys left by the sink can hold p, q with p + q < 1 and -p ln p - q ln q > ln 2.
     bounds=lambda _: (0, 2 / (math.e * math.log(2))),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     measure=measure,
     examples={
         "each token looks at itself": (Example(identity(3)), 0.0),

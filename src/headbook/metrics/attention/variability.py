@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 FIRST = 10  # Vig & Belinkov, footnote 3
@@ -30,7 +30,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return _square(layer.weights)
 
 
-def about(scope: "Scope") -> "torch.Tensor":
+def about(scope: "ViewMask") -> "torch.Tensor":
     """Which of those pairs there are. *Shape:* ``(sentence, FIRST * FIRST)``."""
     return _square(scope.mask).squeeze(1)
 
@@ -42,13 +42,13 @@ def _square(maps: "torch.Tensor") -> "torch.Tensor":
     return found.flatten(2)
 
 
-def finish(weights: "NDArray[np.float64]", there: "NDArray[np.float64]") -> Finished:
+def finish(weights: "NDArray[np.float64]", there: "NDArray[np.float64]") -> FinishedRatios:
     """Deviation from the mean over twice the mass. *Shape:* ``(sentence, head, 1)`` each."""
     mean = weights.sum(0) / np.maximum(there.sum(0), 1)
     deviation = (abs(weights - mean) * there[:, None]).sum(-1, keepdims=True)
     queries = there.reshape(len(there), FIRST, FIRST).any(-1).sum(-1)[:, None, None]
     mass = weights.sum(-1, keepdims=True)
-    return Finished(deviation, 2 * mass, np.broadcast_to(queries, mass.shape))
+    return FinishedRatios(deviation, 2 * mass, np.broadcast_to(queries, mass.shape))
 
 
 METRIC = SampledMetric(
@@ -58,7 +58,7 @@ METRIC = SampledMetric(
     reference="Vig & Belinkov (2019), eq. 5, arXiv:1906.04284",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
     about=about,

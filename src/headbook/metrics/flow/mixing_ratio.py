@@ -17,8 +17,8 @@ Taken in self-attention; the values of cross-attention all come from another tex
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, FlowMetric, Need, Section
-from headbook.schema import State
+from headbook.metrics.base import ChartKind, FlowMetric, Need, Section
+from headbook.schema import ResidualPoint
 
 if TYPE_CHECKING:
     import torch
@@ -38,8 +38,8 @@ METRIC = FlowMetric(
     reference="Kobayashi et al. (2021), arXiv:2109.07152",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.MID,),
+    states=(ResidualPoint.MID,),
     needs=frozenset({Need.VALUES}),
 )

@@ -11,8 +11,8 @@ values, and feed-forward layers. In a decoder with cross-attention, the other te
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, FlowMetric, Section
-from headbook.schema import Rollout, State
+from headbook.metrics.base import ChartKind, FlowMetric, Section
+from headbook.schema import ResidualPoint, RolloutKind
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def measure(flow: "LayerFlow") -> "torch.Tensor | None":
     """Share of each token's own input. *Shape:* ``(sentence, token)``."""
-    return flow.own(Rollout.HALF)
+    return flow.own(RolloutKind.HALF)
 
 
 METRIC = FlowMetric(
@@ -32,7 +32,7 @@ METRIC = FlowMetric(
     reference="Abnar & Zuidema (2020), arXiv:2005.00928",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
 )

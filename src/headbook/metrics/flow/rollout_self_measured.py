@@ -10,8 +10,8 @@ feed-forward layers are ignored. In a decoder with cross-attention, the other te
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, FlowMetric, Need, Section
-from headbook.schema import Rollout, State
+from headbook.metrics.base import ChartKind, FlowMetric, Need, Section
+from headbook.schema import ResidualPoint, RolloutKind
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def measure(flow: "LayerFlow") -> "torch.Tensor | None":
     """Share of each token's own input. *Shape:* ``(sentence, token)``."""
-    return flow.own(Rollout.MEASURED)
+    return flow.own(RolloutKind.MEASURED)
 
 
 METRIC = FlowMetric(
@@ -33,8 +33,8 @@ METRIC = FlowMetric(
     "Kobayashi et al. (2021), arXiv:2109.07152",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
     needs=frozenset({Need.VALUES}),
 )

@@ -14,15 +14,15 @@ times as long as others.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean cosine of all pairs of tokens of different sentences, by treatment of dimensions."""
     return {
         "raw": cloud.anisotropy,
@@ -39,7 +39,7 @@ METRIC = LayerMetric(
     reference="Ethayarajh (2019), section 4.1, arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("raw", "standardised", "without_outliers"),
     headline="raw",
     measure=measure,

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.arrays import effective_number
-from headbook.analysis.state_vectors import MINIBATCH, Estimate
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.analysis.state_vectors import MINIBATCH, Jackknife
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud
+    from headbook.analysis.state_vectors import StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean effective rank of the minibatches."""
     values = [_rank(cloud.vectors[tokens]) for tokens in cloud.sample.minibatches]
     value = float(np.mean(values)) if values else float("nan")
     without = np.full(len(cloud.sample.counts), np.nan)
-    return {"": Estimate(value, without, float(len(values) * MINIBATCH))}
+    return {"": Jackknife(value, without, float(len(values) * MINIBATCH))}
 
 
 def _rank(vectors: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
@@ -47,6 +47,6 @@ METRIC = LayerMetric(
     reference="Roy & Vetterli (2007), The effective rank, EUSIPCO",
     bounds=lambda n: (1, n + 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     measure=measure,
 )

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.state_vectors import mean, units
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean cosine of tokens with the mean of their sentence, raw and minus the anisotropy."""
     sample = cloud.sample
     middles = units(sample.sums(cloud.vectors) / sample.counts[:, None])
@@ -39,7 +39,7 @@ METRIC = LayerMetric(
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",
     bounds=lambda _: (-2, 2),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("raw", "adjusted"),
     headline="raw",
     measure=measure,

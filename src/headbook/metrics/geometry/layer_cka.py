@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import Chart, LayerPairMetric, Section
+from headbook.metrics.base import ChartKind, LayerPairMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,6 @@ METRIC = LayerPairMetric(
     "HSIC of Song et al. (2012), JMLR 13",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     measure=measure,
 )

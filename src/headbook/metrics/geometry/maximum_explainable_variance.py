@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.state_vectors import Parts, mean_over_kinds
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.analysis.state_vectors import KindShares, mean_over_kinds
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headbook.analysis.arrays import Ints
-    from headbook.analysis.state_vectors import Cloud, Estimate, Sample
+    from headbook.analysis.state_vectors import Jackknife, StateVectors, TokenSample
 
 
 LEAST, MOST = 5, 16  # sentences of an entry
 NOTHING = -1  # where a kind has no more occurrences
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean share of the first singular value, of entries and of random tokens."""
     places = occurrences(cloud.sample)
     raw = _shares(cloud, places)
@@ -40,7 +40,7 @@ def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
     return {"raw": raw, "baseline": baseline, "adjusted": raw.minus(baseline)}
 
 
-def occurrences(sample: "Sample") -> "Ints":
+def occurrences(sample: "TokenSample") -> "Ints":
     """A token of each entry from each of its sentences, or `NOTHING`. *Shape:* ``(kind, MOST)``."""
     cells = sample.cells
     sizes = np.bincount(cells.kind)
@@ -51,7 +51,7 @@ def occurrences(sample: "Sample") -> "Ints":
     return found[sizes >= LEAST]
 
 
-def drawn(sample: "Sample", places: "Ints") -> "Ints":
+def drawn(sample: "TokenSample", places: "Ints") -> "Ints":
     """As many random tokens in place of each entry's, of different sentences; the same shape."""
     random = np.random.default_rng(sample.seed)
     order = random.random((len(places), len(sample.counts))).argsort(1)
@@ -61,18 +61,18 @@ def drawn(sample: "Sample", places: "Ints") -> "Ints":
     return np.where(places == NOTHING, NOTHING, sample.starts[room] + inside.astype(np.int64))
 
 
-def _shares(cloud: "Cloud", places: "Ints") -> "Estimate":
+def _shares(cloud: "StateVectors", places: "Ints") -> "Jackknife":
     sentences = len(cloud.sample.counts)
     rows = np.where((places == NOTHING)[..., None], 0, cloud.vectors[places])
     products = np.einsum("kid,kjd->kij", rows, rows, optimize=True)
     if not np.isfinite(products).all():
-        return mean_over_kinds(Parts.none(), sentences)
+        return mean_over_kinds(KindShares.none(), sentences)
     kind, place = np.nonzero(places != NOTHING)
     one = np.arange(len(kind))
     fewer = products[kind]
     fewer[one, place], fewer[one, :, place] = 0, 0
     largest = np.linalg.eigvalsh(products)[:, -1]
-    parts = Parts(
+    parts = KindShares(
         largest,
         np.einsum("kii->k", products),
         kind,
@@ -89,7 +89,7 @@ METRIC = LayerMetric(
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("raw", "baseline", "adjusted"),
     headline="raw",
     measure=measure,

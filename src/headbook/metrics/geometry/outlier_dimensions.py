@@ -13,15 +13,15 @@ from the same sample.
 from typing import TYPE_CHECKING
 
 from headbook.analysis.state_vectors import apart
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """What the largest dimensions add to the anisotropy."""
     counts = cloud.sample.counts
     return {
@@ -37,7 +37,7 @@ METRIC = LayerMetric(
     reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("largest", "three"),
     headline="largest",
     measure=measure,

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.state_vectors import Parts, mean_over_kinds
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.analysis.state_vectors import KindShares, mean_over_kinds
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean over entries of the mean cosine of their occurrences, raw and minus the anisotropy."""
     cells, sentences = cloud.sample.cells, len(cloud.sample.counts)
     first = np.flatnonzero(np.diff(cells.kind, prepend=-1))  # cells of one kind are neighbours
     if not len(first):
-        raw = mean_over_kinds(Parts.none(), sentences)
+        raw = mean_over_kinds(KindShares.none(), sentences)
         return {"raw": raw, "adjusted": raw.minus(cloud.anisotropy)}
     sums = np.add.reduceat(cloud.units[cells.tokens], cells.starts, axis=0)
     totals = np.add.reduceat(sums, first, axis=0)[cells.kind]
     sizes = np.add.reduceat(cells.size, first)[cells.kind]
     products = np.einsum("cd,cd->c", sums, totals - sums)
     pairs = cells.size * (sizes - cells.size)
-    parts = Parts(
+    parts = KindShares(
         np.add.reduceat(products, first),
         np.add.reduceat(pairs, first).astype(float),
         cells.kind,
@@ -53,7 +53,7 @@ METRIC = LayerMetric(
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",
     bounds=lambda _: (-2, 2),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("raw", "adjusted"),
     headline="raw",
     measure=measure,

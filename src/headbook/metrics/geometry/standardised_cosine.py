@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.state_vectors import mean
-from headbook.metrics.base import Chart, LayerMetric, Section
+from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.analysis.state_vectors import Cloud, Estimate
+    from headbook.analysis.state_vectors import Jackknife, StateVectors
 
 
-def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean cosine of tokens to their input, by treatment of dimensions."""
     start = cloud.start or cloud
     outliers = np.union1d(cloud.outliers, start.outliers)
@@ -45,7 +45,7 @@ METRIC = LayerMetric(
     reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.STATES,
+    chart=ChartKind.STATES,
     labels=("raw", "standardised", "without_outliers"),
     headline="standardised",
     measure=measure,

@@ -12,20 +12,20 @@ Compare attention to the previous and the next token.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Frame, Pairs
+    from headbook.attention.masks import BatchMask, QueryKeyPairs
     from headbook.attention.views import LayerAttention
 
 LABELS = ("either", "to_head", "to_dependent")
 
 
-def links(frame: "Frame") -> "Pairs":
+def links(frame: "BatchMask") -> "QueryKeyPairs":
     """Pairs in which the key is the query's head, in which it is its dependent, and any with both.
 
     Each piece of a word stands for its share of the word. Words that are each other's head are no
@@ -40,7 +40,7 @@ def links(frame: "Frame") -> "Pairs":
     return frame.pairs([(kind & frame.seen) * share for kind in kinds])
 
 
-def n_words(frame: "Frame") -> "torch.Tensor":
+def n_words(frame: "BatchMask") -> "torch.Tensor":
     """Number of words that look. *Shape:* ``(sentence, 1, 1)``."""
     return (frame.words.sum(-1, keepdim=True) * frame.queries.parsed).unsqueeze(-1)
 
@@ -62,7 +62,7 @@ METRIC = AttentionMetric(
     "word level after Clark et al. (2019)",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="either",
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),

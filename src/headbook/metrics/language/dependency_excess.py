@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.attention.surface_rules import pairs_by_surface
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 LABELS = ("surface", "distance")
@@ -41,7 +41,7 @@ LONGEST = 32
 WIDTH = LONGEST + 1  # distances from 0 on
 
 
-def distances(scope: "Scope") -> "torch.Tensor":
+def distances(scope: "ViewMask") -> "torch.Tensor":
     """Which distance each pair of words has. *Shape:* ``(word * word, WIDTH)``, 0 or 1."""
     words = scope.mask.new_tensor(range(scope.frame.queries.n_words))
     apart = (words[:, None] - words).abs().clamp(max=LONGEST).flatten()
@@ -61,7 +61,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return found * pairs.counted[:, None, None]
 
 
-def about(scope: "Scope") -> "torch.Tensor":
+def about(scope: "ViewMask") -> "torch.Tensor":
     """Words that look; linked pairs and all pairs at each distance.
 
     *Shape:* ``(sentence, 1 + 2 WIDTH)``.
@@ -74,7 +74,7 @@ def about(scope: "Scope") -> "torch.Tensor":
     return found * pairs.counted.unsqueeze(1)
 
 
-def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> FinishedRatios:
     """Mass on links beyond what is expected, over all mass. *Shape:* ``(sentence, head, label)``.
 
     The last statistic is the expectation by surface (`headbook.study.word_samples`).
@@ -85,7 +85,7 @@ def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> F
     expected = np.stack([stats[..., 1 + WIDTH], by_distance @ share], -1)
     beyond = stats[..., :1] - expected
     mass = np.broadcast_to(by_distance.sum(-1, keepdims=True), beyond.shape)
-    return Finished(beyond, mass, np.broadcast_to(text_stats[:, None, :1], beyond.shape))
+    return FinishedRatios(beyond, mass, np.broadcast_to(text_stats[:, None, :1], beyond.shape))
 
 
 METRIC = SampledMetric(
@@ -96,11 +96,11 @@ METRIC = SampledMetric(
     "head's attention by parts of speech and distance",
     bounds=lambda _: (-1, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="surface",
     expected_at=1 + WIDTH,
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
     about=about,

@@ -25,9 +25,9 @@ import numpy as np
 
 from headbook.analysis.trees import NO_HEAD, chain, spanning_trees, undirected_matches
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
@@ -52,9 +52,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return layer.attention.new_tensor(stats)
 
 
-def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
     """Edges in both trees over those of the gold tree. *Shape:* ``(sentence, head, label)``."""
-    return Finished.over_last(stats)
+    return FinishedRatios.over_last(stats)
 
 
 METRIC = SampledMetric(
@@ -65,10 +65,10 @@ METRIC = SampledMetric(
     "Htut et al. (2019), arXiv:1911.12246",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="uas",
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
     finish=finish,

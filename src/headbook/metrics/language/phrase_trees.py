@@ -36,22 +36,22 @@ from headbook.analysis.trees import (
     right_branching,
 )
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 LABELS = ("f1", "joint", "right_branching", "left_branching", "balanced", "ceiling")
 BASELINES = (right_branching, left_branching, balanced)
 
 
-def gold(scope: "Scope") -> "tuple[NDArray[np.bool_], NDArray[np.int64]]":
+def gold(scope: "ViewMask") -> "tuple[NDArray[np.bool_], NDArray[np.int64]]":
     """Gold brackets, and what of them is no head's doing.
 
     That is twice the brackets that the baselines and the best binary tree share with them, and
@@ -91,9 +91,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return layer.attention.new_tensor(stats)
 
 
-def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
     """Twice the common brackets over those of both trees. *Shape:* ``(sentence, head, label)``."""
-    return Finished.over_last(stats)
+    return FinishedRatios.over_last(stats)
 
 
 METRIC = SampledMetric(
@@ -103,10 +103,10 @@ METRIC = SampledMetric(
     "dependency tree",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="f1",
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
     finish=finish,

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 RULES = ("sum", "first", "unsplit")
 LABELS = tuple(f"{what}:{rule}" for what in ("alignment", "head_found") for rule in RULES)
 
 
-def allowed(scope: "Scope") -> "list[torch.Tensor]":
+def allowed(scope: "ViewMask") -> "list[torch.Tensor]":
     """Which words may look at which by each of the `RULES`. *Shape:* ``(sentence, word, word)``."""
     frame = scope.frame
     first = _at_first(scope.visible.unsqueeze(1), scope).squeeze(1)
@@ -42,7 +42,7 @@ def allowed(scope: "Scope") -> "list[torch.Tensor]":
     return [scope.word_visible, first, first & whole.unsqueeze(2) & whole.unsqueeze(1)]
 
 
-def _at_first(maps: "torch.Tensor", scope: "Scope") -> "torch.Tensor":
+def _at_first(maps: "torch.Tensor", scope: "ViewMask") -> "torch.Tensor":
     """Maps between the first pieces of words."""
     # The largest of equals that argmax gives is the first.
     rows = (scope.frame.word_rows > 0).byte().argmax(-1)
@@ -75,9 +75,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return parts.flatten(2) * scope.frame.queries.parsed.unsqueeze(-1)
 
 
-def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
     """The statistics are the ratios' parts. *Shape:* ``(sentence, head, label)`` each."""
-    return Finished(*np.split(stats[..., : 3 * len(LABELS)], 3, axis=-1))
+    return FinishedRatios(*np.split(stats[..., : 3 * len(LABELS)], 3, axis=-1))
 
 
 METRIC = SampledMetric(
@@ -87,10 +87,10 @@ METRIC = SampledMetric(
     reference="Rules of Clark et al. (2019), section 4.1, arXiv:1906.04341, and of their code",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="alignment:sum",
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
     finish=finish,

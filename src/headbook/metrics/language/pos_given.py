@@ -11,18 +11,18 @@ sink. Compare uniform attention, which gives that share, except for its attentio
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import uniform
-from headbook.schema import UPOS, View
+from headbook.schema import UPOS, SinkView
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Frame
+    from headbook.attention.masks import BatchMask
     from headbook.attention.views import LayerAttention
 
 
-def words_that_look(frame: "Frame") -> "torch.Tensor":
+def words_that_look(frame: "BatchMask") -> "torch.Tensor":
     """Number of words of each tag that look. *Shape:* ``(sentence, 1, label)``."""
     return frame.words.unsqueeze(1) @ frame.queries.tags
 
@@ -42,11 +42,11 @@ METRIC = AttentionMetric(
     "word level after Clark et al. (2019)",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=UPOS,
     named=lambda scheme: scheme.tags,
     headline="NOUN",
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.WORDS, Need.TAGS}),
     measure=measure,
     examples={

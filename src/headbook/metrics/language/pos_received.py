@@ -9,18 +9,18 @@ the ratio of the two.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.schema import UPOS
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
-def words_that_see(scope: "Scope") -> "torch.Tensor":
+def words_that_see(scope: "ViewMask") -> "torch.Tensor":
     """Number of words that see a word of each tag. *Shape:* ``(sentence, 1, label)``."""
     seen = scope.mask.squeeze(1) @ scope.frame.keys.tags
     return (scope.frame.words.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
@@ -44,7 +44,7 @@ METRIC = AttentionMetric(
     "word level after Clark et al. (2019)",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=UPOS,
     named=lambda scheme: scheme.tags,
     headline="NOUN",

@@ -6,7 +6,7 @@ renormalising, each row of uniform attention has the mass of the measured row.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.metrics.language.pos_received import on_tags, words_that_see
 from headbook.schema import UPOS
@@ -14,11 +14,11 @@ from headbook.schema import UPOS
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
-def expected(scope: "Scope") -> "torch.Tensor":
+def expected(scope: "ViewMask") -> "torch.Tensor":
     """Share of each tag among the keys that a query sees, for words that count.
 
     *Shape:* ``(sentence, query, label)``.
@@ -45,7 +45,7 @@ METRIC = AttentionMetric(
     reference="Vig & Belinkov (2019), eq. 3, over its value for uniform attention",
     bounds=lambda n: (0, n),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=UPOS,
     named=lambda scheme: scheme.tags,
     headline="NOUN",

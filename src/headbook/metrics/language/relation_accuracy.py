@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import LABELS, asked, hits
 from headbook.attention.word_pairs import chance as even
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
@@ -37,7 +37,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     return Ratio(layer.once(hits), words, labels=questions.given)
 
 
-def chance(scope: "Scope") -> Ratio:
+def chance(scope: "ViewMask") -> Ratio:
     """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
     questions = scope.once(asked)
     words = questions.labels.sum(1, keepdim=True)
@@ -51,11 +51,11 @@ METRIC = AttentionMetric(
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     named=lambda scheme: scheme.labels,
     headline="obj:to_head",
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
     chance=chance,

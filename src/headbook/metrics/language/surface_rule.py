@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.surface_rules import RULES, agreements, named, rule_names
 from headbook.attention.surface_rules import chance as even
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
-def words(scope: "Scope") -> "torch.Tensor":
+def words(scope: "ViewMask") -> "torch.Tensor":
     """Return the number of tagged words that see another word. *Shape:* ``(sentence, 1, 1)``."""
     looking = (scope.once(named).choices > 0).sum(1, keepdim=True)
     return looking.to(scope.frame.dtype).unsqueeze(-1)
@@ -47,7 +47,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     return Ratio(agreements(layer), layer.scope.once(words), labels=given)
 
 
-def chance(scope: "Scope") -> Ratio:
+def chance(scope: "ViewMask") -> Ratio:
     """Agreement of a random choice among other words. *Shape:* ``(sentence, 1, label)``."""
     return Ratio(even(scope), scope.once(words), labels=scope.once(named).given)
 
@@ -60,12 +60,12 @@ METRIC = AttentionMetric(
     "word order and part of speech",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=RULES,
     named=lambda scheme: rule_names(scheme.tags),
     headline="next:NOUN_PRON_PROPN",
     headline_compared=True,
-    views=(View.NOSINK,),
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TAGS}),
     measure=measure,
     chance=chance,

@@ -14,8 +14,8 @@ has them.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AnchorMetric, Chart, Section
-from headbook.schema import HIGH
+from headbook.metrics.base import AnchorMetric, ChartKind, Section
+from headbook.schema import SIMILARITY_LABELS
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,11 @@ LABELS = ("top 1 %", "0.9")
 
 def measure(heads: "HeadOutputs") -> "torch.Tensor | None":
     """Ends of high pairs at each token. *Shape:* ``(sentence, head, token, label)``."""
-    return None if heads.outputs is None else heads.ends([HIGH.index(label) for label in LABELS])
+    return (
+        None
+        if heads.outputs is None
+        else heads.ends([SIMILARITY_LABELS.index(label) for label in LABELS])
+    )
 
 
 METRIC = AnchorMetric(
@@ -36,7 +40,7 @@ METRIC = AnchorMetric(
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda _: (0, 1),
     section=Section.WRITES,
-    chart=Chart.TABLE,
+    chart=ChartKind.TABLE,
     labels=LABELS,
     headline="0.9",
     measure=measure,

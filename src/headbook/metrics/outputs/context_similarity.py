@@ -14,7 +14,7 @@ From a sample of sentences. Uniform attention has no values and therefore no num
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token
 from headbook.schema import DISTANCES
 
@@ -37,7 +37,7 @@ METRIC = ContextMetric(
     "an operational definition",
     bounds=lambda _: (-1, 1),
     section=Section.WRITES,
-    chart=Chart.DISTANCES,
+    chart=ChartKind.DISTANCES,
     labels=DISTANCES,
     headline="all",
     needs=frozenset({Need.OUTPUTS}),

@@ -11,7 +11,7 @@ head with the same rows of attention for every query has no number. From a sampl
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token
 from headbook.schema import DISTANCES
 
@@ -34,7 +34,7 @@ METRIC = ContextMetric(
     reference="Halevi et al. (2025), arXiv:2512.21956, centred",
     bounds=lambda _: (-1, 1),
     section=Section.WRITES,
-    chart=Chart.DISTANCES,
+    chart=ChartKind.DISTANCES,
     labels=DISTANCES,
     headline="all",
     needs=frozenset({Need.OUTPUTS}),

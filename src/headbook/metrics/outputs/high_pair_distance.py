@@ -13,9 +13,9 @@ the limits stay those of each part. From a sample of sentences.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token
-from headbook.schema import HIGH, Spread
+from headbook.schema import SIMILARITY_LABELS, IntervalRule
 
 if TYPE_CHECKING:
     from headbook.attention.head_outputs import HeadOutputs
@@ -27,7 +27,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
     *Shape:* ``(sentence, head, label)``.
     """
     if heads.outputs is None:
-        return Ratio(heads.nothing(len(HIGH)), heads.nothing(len(HIGH)))
+        return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
     pairs = heads.of_high()
     return Ratio(
         heads.of_high(heads.distance), pairs * heads.mean_over_pairs(heads.distance), pairs
@@ -41,10 +41,10 @@ METRIC = ContextMetric(
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda n: (0, max(n / 2, 1)),
     section=Section.WRITES,
-    chart=Chart.LABELS,
-    labels=HIGH,
+    chart=ChartKind.LABELS,
+    labels=SIMILARITY_LABELS,
     headline="top 1 %",
-    spreads=dict.fromkeys(HIGH, Spread.FEW),
+    spreads=dict.fromkeys(SIMILARITY_LABELS, IntervalRule.FEW),
     needs=frozenset({Need.OUTPUTS}),
     measure=measure,
     examples={

@@ -13,9 +13,9 @@ sentences. Uniform attention has no values and therefore no number.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import identity, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +40,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return found
 
 
-def finish(stats: "Floats", _: "Floats") -> Finished:
+def finish(stats: "Floats", _: "Floats") -> FinishedRatios:
     """The mean over tokens. *Shape:* ``(sentence, head, 1)`` each."""
-    return Finished.over_last(stats)
+    return FinishedRatios.over_last(stats)
 
 
 METRIC = SampledMetric(
@@ -52,8 +52,8 @@ METRIC = SampledMetric(
     reference="Kobayashi et al. (2020), arXiv:2004.10102",
     bounds=lambda _: (0, 1),
     section=Section.CONTRIBUTES,
-    chart=Chart.HEATMAP,
-    views=(View.RAW, View.NOSINK),
+    chart=ChartKind.HEATMAP,
+    views=(SinkView.RAW, SinkView.NOSINK),
     needs=frozenset({Need.VALUES}),
     layerwide=False,
     measure=measure,

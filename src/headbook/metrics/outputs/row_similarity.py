@@ -11,7 +11,7 @@ similarity of head outputs.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token
 from headbook.schema import DISTANCES
 
@@ -31,7 +31,7 @@ METRIC = ContextMetric(
     reference="control beside Halevi et al. (2025), arXiv:2512.21956",
     bounds=lambda _: (0, 1),
     section=Section.WRITES,
-    chart=Chart.DISTANCES,
+    chart=ChartKind.DISTANCES,
     labels=DISTANCES,
     headline="all",
     measure=measure,

@@ -14,9 +14,9 @@ passage with denominator 0 still adds its numerator.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity
-from headbook.schema import HIGH, Spread
+from headbook.schema import SIMILARITY_LABELS, IntervalRule
 
 if TYPE_CHECKING:
     from headbook.attention.head_outputs import HeadOutputs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def measure(heads: "HeadOutputs") -> Ratio:
     """Mantel and Haenszel's two sums over distances. *Shape:* ``(sentence, head, label)``."""
     if heads.outputs is None or not heads.joined.any():
-        return Ratio(heads.nothing(len(HIGH)), heads.nothing(len(HIGH)))
+        return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
     return Ratio(*heads.odds(heads.same_sentence), heads.of_high() * heads.joined)
 
 
@@ -37,10 +37,10 @@ METRIC = ContextMetric(
     "arXiv:2512.21956",
     bounds=lambda _: (0, math.inf),
     section=Section.WRITES,
-    chart=Chart.LABELS,
-    labels=HIGH,
+    chart=ChartKind.LABELS,
+    labels=SIMILARITY_LABELS,
     headline="top 1 %",
-    spreads=dict.fromkeys(HIGH, Spread.FEW),
+    spreads=dict.fromkeys(SIMILARITY_LABELS, IntervalRule.FEW),
     needs=frozenset({Need.OUTPUTS, Need.PASSAGES}),
     measure=measure,
     examples={

@@ -16,15 +16,15 @@ Only passages of several sentences take part (`--pack`), of the sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity
-from headbook.schema import RULES
+from headbook.schema import SEGMENTATION_RULES
 
 if TYPE_CHECKING:
     from headbook.attention.head_outputs import HeadOutputs
 
 MEASURES = ("f1", "pk", "windowdiff")
-LABELS = tuple(f"{measure}:{rule}" for rule in RULES for measure in MEASURES)
+LABELS = tuple(f"{measure}:{rule}" for rule in SEGMENTATION_RULES for measure in MEASURES)
 
 
 def measure(heads: "HeadOutputs") -> Ratio:
@@ -52,7 +52,7 @@ METRIC = ContextMetric(
     "doi:10.1162/089120102317341756; Halevi et al. (2025), arXiv:2512.21956",
     bounds=lambda _: (0, 1),
     section=Section.WRITES,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="f1:similarity",
     needs=frozenset({Need.ONE_TEXT, Need.OUTPUTS, Need.PASSAGES}),

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import block_sums
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
 from headbook.metrics.examples import uniform
 from headbook.metrics.patterns.pattern import sentences
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
     from headbook.analysis.arrays import Floats, Ints
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
@@ -47,7 +47,7 @@ def segments(separator: "Bools", special: "Bools") -> "Ints":
     return found
 
 
-def by_sentence(scope: "Scope") -> "list[Ints]":
+def by_sentence(scope: "ViewMask") -> "list[Ints]":
     """The same for each text of a batch."""
     keys = scope.frame.keys
     flags = [each.cpu().numpy() for each in (keys.separator, keys.special)]
@@ -67,7 +67,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return layer.attention.new_tensor(found)
 
 
-def about(scope: "Scope") -> "torch.Tensor":
+def about(scope: "ViewMask") -> "torch.Tensor":
     """What even attention would put there. *Shape:* ``(text, 1)``."""
     texts = zip(scope.once(sentences), scope.once(by_sentence), strict=True)
     text_stats = [
@@ -76,10 +76,10 @@ def about(scope: "Scope") -> "torch.Tensor":
     return scope.mask.new_tensor(text_stats).unsqueeze(-1)
 
 
-def finish(stats: "Floats", text_stats: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
     """Mass over expectation. *Shape:* ``(text, head, 1)`` each."""
     rows = stats[..., 1:]
-    return Finished(stats[..., :1], text_stats[:, None, :1] * (rows > 0), rows)
+    return FinishedRatios(stats[..., :1], text_stats[:, None, :1] * (rows > 0), rows)
 
 
 METRIC = SampledMetric(
@@ -89,8 +89,8 @@ METRIC = SampledMetric(
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593",
     bounds=lambda n: (0, n),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
-    views=(View.RAW,),
+    chart=ChartKind.HEATMAP,
+    views=(SinkView.RAW,),
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
     about=about,

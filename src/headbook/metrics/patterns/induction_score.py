@@ -11,9 +11,9 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import after_same_token, on_pairs, pairs_of
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
@@ -33,8 +33,8 @@ METRIC = AttentionMetric(
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
-    views=(View.RAW,),
+    chart=ChartKind.HEATMAP,
+    views=(SinkView.RAW,),
     needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
     source=Source.RANDOM,
     measure=measure,

@@ -39,16 +39,16 @@ from headbook.analysis.pattern_fits import (
     offset_sums,
 )
 from headbook.analysis.pattern_mixture import mixture
-from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
     from headbook.analysis.arrays import Floats
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
@@ -63,7 +63,7 @@ SPREAD, COLUMN, VERTICAL, DIAGONAL, ROWS = range(OFFSETS, OFFSETS + 5)
 WIDTH = OFFSETS + 5
 
 
-def sentences(scope: "Scope") -> "list[tuple[slice, slice, Bools]]":
+def sentences(scope: "ViewMask") -> "list[tuple[slice, slice, Bools]]":
     """Each sentence's queries and keys without padding, and what the former see of the latter.
 
     *Shape:* ``(query, key)``, special tokens on both sides.
@@ -78,12 +78,12 @@ def sentences(scope: "Scope") -> "list[tuple[slice, slice, Bools]]":
     return found
 
 
-def fits(scope: "Scope") -> "list[tuple[slice, slice, Bools] | None]":
+def fits(scope: "ViewMask") -> "list[tuple[slice, slice, Bools] | None]":
     """The same; None for sentences that are too long."""
     return [None if max(one[2].shape) > LONGEST else one for one in scope.once(sentences)]
 
 
-def about(scope: "Scope") -> "torch.Tensor":
+def about(scope: "ViewMask") -> "torch.Tensor":
     """How far each row sees, back and then ahead, and rows of the mixture; 0 where none.
 
     *Shape:* ``(sentence, 2 * LONGEST + 1)``.
@@ -130,7 +130,7 @@ def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
         return OffsetSums(np.zeros((heads, 1)), np.zeros(heads), np.zeros((0, 2), dtype=np.int64))
 
 
-def finish(stats: "Floats", text_stats: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
     """Sums and numbers of rows. *Shape:* ``(sentence, head, label)`` each."""
     sums = [_one(*pair) for pair in zip(stats, text_stats, strict=True)]
     rows = stats[..., ROWS]
@@ -142,7 +142,7 @@ def finish(stats: "Floats", text_stats: "Floats") -> Finished:
     rest = np.maximum(mixed - across - along, 0)
     above = [stats[..., SPREAD], column, offset, across, along, rest]
     below = np.stack([rows, rows, by_offset, mixed, mixed, mixed], axis=-1)
-    return Finished(np.stack(above, axis=-1), below, below)
+    return FinishedRatios(np.stack(above, axis=-1), below, below)
 
 
 def _one(stats: "Floats", text_stats: "Floats") -> OffsetSums:
@@ -169,10 +169,10 @@ METRIC = SampledMetric(
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593; own fit",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="vertical",
-    views=(View.RAW,),
+    views=(SinkView.RAW,),
     measure=measure,
     about=about,
     finish=finish,

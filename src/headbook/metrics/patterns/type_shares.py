@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import column_residual
-from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
 from headbook.metrics.patterns.pattern import LONGEST
-from headbook.schema import CONTENT, FUNCTION, View
+from headbook.schema import CONTENT, FUNCTION, SinkView
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
     from headbook.analysis.arrays import Floats
-    from headbook.attention.masks import Frame, Scope
+    from headbook.attention.masks import BatchMask, ViewMask
     from headbook.attention.views import LayerAttention
 
     Bools = NDArray[np.bool_]
@@ -71,7 +71,7 @@ BELOW = {
 }
 
 
-def kinds(scope: "Scope") -> "torch.Tensor":
+def kinds(scope: "ViewMask") -> "torch.Tensor":
     """Which pairs of query and key count for which of `PAIRS`, as 0 and 1.
 
     *Shape:* ``(sentence, query, key, kind)``.
@@ -97,12 +97,12 @@ def kinds(scope: "Scope") -> "torch.Tensor":
     return table
 
 
-def repeats(frame: "Frame") -> "torch.Tensor":
+def repeats(frame: "BatchMask") -> "torch.Tensor":
     """Whether query and key are the same token elsewhere. *Shape:* ``(sentence, query, key)``."""
     return (frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]) & (frame.offset != 0)
 
 
-def own_sentence(scope: "Scope") -> "torch.Tensor":
+def own_sentence(scope: "ViewMask") -> "torch.Tensor":
     """Whether query and key stand in one sentence of several; false in texts of a single one.
 
     *Shape:* ``(sentence, query, key)``.
@@ -146,7 +146,7 @@ def _count_place(name: str) -> int:
 
 
 def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
-           scope: "Scope") -> None:  # fmt: skip
+           scope: "ViewMask") -> None:  # fmt: skip
     """Numbers of rows, of all kinds."""
     total, of_one_text = rows.sum(-1), not scope.frame.stack.crosses
     found[..., LABELS.index("left_out")] = seeing.sum(-1) - total
@@ -162,7 +162,7 @@ def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
         found[..., _count_place("divided")] = total * divided
 
 
-def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "Scope") -> "Floats":
+def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "ViewMask") -> "Floats":
     """One weight per key: what it leaves, the class of the largest, rows, and whether it is there.
 
     *Shape:* ``(sentence, head, 1 + len(KEYS) + 2)``.
@@ -191,7 +191,7 @@ def _fit(line: "Floats", maps: "Floats", rows: "Bools", seen: "Bools", kind: "Fl
             line[heads, -2], line[heads, -1] = columns.rows, 1
 
 
-def key_classes(scope: "Scope") -> "Floats":
+def key_classes(scope: "ViewMask") -> "Floats":
     """The class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
     keys, kept = scope.frame.keys, scope.kept
     place = kept.cumsum(1)
@@ -206,10 +206,10 @@ def key_classes(scope: "Scope") -> "Floats":
     return found
 
 
-def finish(stats: "Floats", text_stats: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
     """Sums over what they are sums of. *Shape:* ``(sentence, head, label)`` each."""
     below = np.stack([stats[..., _count_place(BELOW[label])] for label in LABELS], axis=-1)
-    return Finished(stats[..., : len(LABELS)], below, below)
+    return FinishedRatios(stats[..., : len(LABELS)], below, below)
 
 
 METRIC = SampledMetric(
@@ -219,11 +219,11 @@ METRIC = SampledMetric(
     reference="own; masking after Vig & Belinkov (2019), arXiv:1906.04284",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="previous",
     baselines=frozenset(EVEN.values()),
-    views=(View.RENORM,),
+    views=(SinkView.RENORM,),
     measure=measure,
     finish=finish,
     examples={

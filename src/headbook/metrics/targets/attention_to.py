@@ -18,15 +18,15 @@ positions or tokens: first, special, separator and punctuation.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.schema import Spread
+from headbook.schema import IntervalRule
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Frame, Pairs, Scope
+    from headbook.attention.masks import BatchMask, QueryKeyPairs, ViewMask
     from headbook.attention.views import LayerAttention
 
 BY_OFFSET = {"previous": -1, "self": 0, "next": 1}
@@ -35,7 +35,7 @@ BY_PAIR = ("same_token", "same_word", "rest_of_word")
 LABELS = (*BY_OFFSET, *BY_KEY, *BY_PAIR)
 
 
-def kinds(scope: "Scope") -> "torch.Tensor":
+def kinds(scope: "ViewMask") -> "torch.Tensor":
     """Which keys are of which kind. *Shape:* ``(sentence, key, label)``; labels `BY_KEY`."""
     keys = scope.frame.keys
     table = keys.valid.new_zeros((*keys.valid.shape, len(BY_KEY)))
@@ -44,7 +44,7 @@ def kinds(scope: "Scope") -> "torch.Tensor":
     return table.to(scope.frame.dtype)
 
 
-def tables(frame: "Frame") -> "list[torch.Tensor]":
+def tables(frame: "BatchMask") -> "list[torch.Tensor]":
     """Which pairs are of which kind, by the labels `BY_PAIR`.
 
     *Shape:* ``(sentence, query, key)`` each, 0 or 1.
@@ -57,12 +57,12 @@ def tables(frame: "Frame") -> "list[torch.Tensor]":
     return [(found & other & frame.seen).to(frame.dtype) for found in (same_token, same_word, rest)]
 
 
-def pairs(frame: "Frame") -> "Pairs":
+def pairs(frame: "BatchMask") -> "QueryKeyPairs":
     """The pairs of any kind."""
     return frame.pairs(frame.once(tables))
 
 
-def queries_with(scope: "Scope") -> "torch.Tensor":
+def queries_with(scope: "ViewMask") -> "torch.Tensor":
     """Number of queries that see a key of each kind. *Shape:* ``(sentence, 1, label)``."""
     frame = scope.frame
     counts = scope.mask.new_zeros((len(scope.mask), 1, len(LABELS)))
@@ -99,10 +99,10 @@ METRIC = AttentionMetric(
     reference="Clark et al. (2019), section 3, arXiv:1906.04341",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="previous",
-    spreads=dict.fromkeys(BY_PAIR, Spread.RARE),
+    spreads=dict.fromkeys(BY_PAIR, IntervalRule.RARE),
     measure=measure,
     pairs=pairs,
     examples={

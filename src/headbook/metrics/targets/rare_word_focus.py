@@ -15,19 +15,19 @@ rarest word of the source.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 
-def looking(scope: "Scope") -> "torch.Tensor":
+def looking(scope: "ViewMask") -> "torch.Tensor":
     """1 for words that look and see the rarest word, else 0. *Shape:* ``(sentence, 1, word)``."""
     rarest, visible = scope.frame.keys.rarest, scope.word_visible
     # A word that was cut off is no key; its place may lie beyond the batch's words.
@@ -48,7 +48,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     return Ratio((rows * found).sum(-1), rows.sum(-1))
 
 
-def chance(scope: "Scope") -> Ratio:
+def chance(scope: "ViewMask") -> Ratio:
     """The same for a head that picks a visible word at random. *Shape:* ``(sentence, 1)``."""
     rows = scope.once(looking).squeeze(1)
     each = rows / scope.word_visible.sum(-1).clamp(min=1)
@@ -62,8 +62,8 @@ METRIC = AttentionMetric(
     "wordfreq, doi:10.5281/zenodo.7199437",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
-    views=(View.NOSINK,),
+    chart=ChartKind.HEATMAP,
+    views=(SinkView.NOSINK,),
     needs=frozenset({Need.WORDS, Need.FREQUENCIES}),
     measure=measure,
     chance=chance,

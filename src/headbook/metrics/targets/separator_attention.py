@@ -12,29 +12,29 @@ out. On a sample of the sentences.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
+from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import to_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
 
-    from headbook.attention.masks import Frame
+    from headbook.attention.masks import BatchMask
     from headbook.attention.views import LayerAttention
 
 LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_norm")
 
 
-def kinds(frame: "Frame") -> "torch.Tensor":
+def kinds(frame: "BatchMask") -> "torch.Tensor":
     """Which keys are separators, which may end a sentence. *Shape:* ``(sentence, key, 2)``."""
     table = frame.seen.new_zeros((*frame.keys.valid.shape, 2))
     table[..., 0], table[..., 1] = frame.keys.separator, frame.keys.stop
     return (table & frame.keys.valid.unsqueeze(-1)).to(frame.dtype)
 
 
-def seeing(frame: "Frame") -> "torch.Tensor":
+def seeing(frame: "BatchMask") -> "torch.Tensor":
     """Queries that count and see one of each. *Shape:* ``(sentence, query, 2)``."""
     sees = frame.seen.to(frame.dtype) @ frame.once(kinds) > 0
     return (sees & frame.counted.unsqueeze(-1)).to(frame.dtype)
@@ -59,9 +59,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     return found.flatten(2)
 
 
-def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
     """Sums of each sentence as ratios."""
-    return Finished(*(stats[..., place : place + len(LABELS)] for place in (0, 4, 8)))
+    return FinishedRatios(*(stats[..., place : place + len(LABELS)] for place in (0, 4, 8)))
 
 
 METRIC = SampledMetric(
@@ -72,10 +72,10 @@ METRIC = SampledMetric(
     "arXiv:1906.04341; Kobayashi et al. (2020), arXiv:2004.10102",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="separator",
-    views=(View.RAW,),
+    views=(SinkView.RAW,),
     measure=measure,
     finish=finish,
     examples={

@@ -14,9 +14,9 @@ number. Models whose values or output projection are out of reach have no number
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
@@ -40,8 +40,8 @@ METRIC = AttentionMetric(
     reference="Kobayashi et al. (2020), arXiv:2004.10102; Xiao et al. (2023), arXiv:2309.17453",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
-    views=(View.RAW,),
+    chart=ChartKind.HEATMAP,
+    views=(SinkView.RAW,),
     needs=frozenset({Need.VALUES}),
     measure=measure,
     examples={

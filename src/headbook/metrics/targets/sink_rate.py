@@ -19,14 +19,14 @@ over heads and layers, for the first token and texts of 64 tokens.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.attention.masks import Scope
+    from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
 THRESHOLD = 0.3
@@ -34,12 +34,12 @@ BY_KEY = ("first", "separator", "special", "punctuation")
 LABELS = ("all", *BY_KEY, "other")
 
 
-def n_looking(scope: "Scope") -> "torch.Tensor":
+def n_looking(scope: "ViewMask") -> "torch.Tensor":
     """Number of queries that see each key. *Shape:* ``(sentence, 1, key)``."""
     return scope.mask.sum(-2)
 
 
-def kinds(scope: "Scope") -> "torch.Tensor":
+def kinds(scope: "ViewMask") -> "torch.Tensor":
     """Which of the keys that are seen are of which kind, as 0 and 1.
 
     *Shape:* ``(sentence, key, label)``.
@@ -53,7 +53,7 @@ def kinds(scope: "Scope") -> "torch.Tensor":
     return table.to(scope.frame.dtype)
 
 
-def n_keys(scope: "Scope") -> "torch.Tensor":
+def n_keys(scope: "ViewMask") -> "torch.Tensor":
     """Number of keys of each kind. *Shape:* ``(sentence, 1, label)``."""
     return scope.once(kinds).sum(1, keepdim=True)
 
@@ -72,10 +72,10 @@ METRIC = AttentionMetric(
     reference="Gu et al. (2025), arXiv:2410.10781",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.LABELS,
+    chart=ChartKind.LABELS,
     labels=LABELS,
     headline="first",
-    views=(View.RAW,),
+    views=(SinkView.RAW,),
     measure=measure,
     examples={
         "everybody looks at the special token at the end": (

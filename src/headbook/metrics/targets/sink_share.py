@@ -7,9 +7,9 @@ masked leave this share out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
-from headbook.schema import View
+from headbook.schema import SinkView
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
@@ -29,9 +29,9 @@ METRIC = AttentionMetric(
     reference="Xiao et al. (2023), arXiv:2309.17453; Clark et al. (2019), arXiv:1906.04341",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,
-    chart=Chart.HEATMAP,
+    chart=ChartKind.HEATMAP,
     measure=measure,
-    views=(View.RAW,),
+    views=(SinkView.RAW,),
     examples={
         "nobody looks at the special token": (Example(identity(4), special=(0,)), 0.0),
         "everybody looks at the special token": (Example(to_token(4, 0), special=(0,)), 1.0),

@@ -11,16 +11,16 @@ All vectors are the model's own activations, never recomputed from its weights.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.metrics.base import ChartKind, Section, TokenMetric
 
 if TYPE_CHECKING:
     import torch
 
     from headbook.attention.token_states import TokenStates
-    from headbook.schema import Space
+    from headbook.schema import EmbeddingSpace
 
 
-def measure(tokens: "TokenStates", _: "Space | None" = None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: "EmbeddingSpace | None" = None) -> "torch.Tensor":
     """Cosine of each state to the input of its token. *Shape:* ``(state, sentence, token)``."""
     lengths = tokens.states.norm(dim=-1) * tokens.input.norm(dim=-1)
     products = (tokens.states * tokens.input).sum(-1)
@@ -36,6 +36,6 @@ METRIC = TokenMetric(
     "compare Ethayarajh (2019), arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
 )

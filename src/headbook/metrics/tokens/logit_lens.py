@@ -13,8 +13,8 @@ is not yet in their basis.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Need, Section, TokenMetric
-from headbook.schema import Space, State
+from headbook.metrics.base import ChartKind, Need, Section, TokenMetric
+from headbook.schema import EmbeddingSpace, ResidualPoint
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
     """Probability of the most probable entry. *Shape:* ``(state, sentence, token)``."""
     return tokens.readings.shares[..., 0]
 
@@ -34,8 +34,8 @@ METRIC = TokenMetric(
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TABLE,
+    chart=ChartKind.TABLE,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
     needs=frozenset({Need.HEAD}),
 )

@@ -7,8 +7,8 @@ vocabulary from the one after this layer, in nats. 0 after the last layer, by de
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Need, Section, TokenMetric
-from headbook.schema import Space, State
+from headbook.metrics.base import ChartKind, Need, Section, TokenMetric
+from headbook.schema import EmbeddingSpace, ResidualPoint
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
     """Divergence from the last layer. *Shape:* ``(state, sentence, token)``."""
     return tokens.readings.divergences
 
@@ -28,8 +28,8 @@ METRIC = TokenMetric(
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, float("inf")),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
     needs=frozenset({Need.HEAD}),
 )

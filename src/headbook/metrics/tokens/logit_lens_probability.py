@@ -8,8 +8,8 @@ probability. The last token of a causal text has no next one and no value.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Need, Section, TokenMetric
-from headbook.schema import Space, State
+from headbook.metrics.base import ChartKind, Need, Section, TokenMetric
+from headbook.schema import EmbeddingSpace, ResidualPoint
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
     """Probability of the true token. *Shape:* ``(state, sentence, token)``."""
     return tokens.readings.probabilities
 
@@ -28,8 +28,8 @@ METRIC = TokenMetric(
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
     needs=frozenset({Need.HEAD}),
 )

@@ -11,8 +11,8 @@ Ranks span several orders of magnitude; averages are of log10(1 + rank).
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Averaged, Chart, Need, Section, TokenMetric
-from headbook.schema import Space, State
+from headbook.metrics.base import Averaged, ChartKind, Need, Section, TokenMetric
+from headbook.schema import EmbeddingSpace, ResidualPoint
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
     """Rank of the true token. *Shape:* ``(state, sentence, token)``."""
     return tokens.readings.ranks
 
@@ -32,9 +32,9 @@ METRIC = TokenMetric(
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, float("inf")),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(State.OUT,),
+    states=(ResidualPoint.OUT,),
     needs=frozenset({Need.HEAD}),
     averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
 )

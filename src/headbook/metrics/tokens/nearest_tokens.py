@@ -7,8 +7,8 @@ The number in the token tables is the cosine to the nearest one; the tokens them
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.schema import Space
+from headbook.metrics.base import ChartKind, Section, TokenMetric
+from headbook.schema import EmbeddingSpace
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tensor":
     """Cosine to the nearest encoding. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
     return tokens.compared(space).cosines[..., 0]
@@ -29,7 +29,7 @@ METRIC = TokenMetric(
     reference="Original encodings as in the vocabulary rank",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
-    chart=Chart.TABLE,
+    chart=ChartKind.TABLE,
     measure=measure,
-    spaces=(Space.POSITIONAL, Space.RAW),
+    spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
 )

@@ -12,8 +12,8 @@ everything (hubs), and only what exceeds this share is the token's own. *By chan
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.schema import Space
+from headbook.metrics.base import ChartKind, Section, TokenMetric
+from headbook.schema import EmbeddingSpace
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tensor":
     """Share of neighbours that stayed. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
     return tokens.kept(space)
@@ -33,8 +33,8 @@ METRIC = TokenMetric(
     reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    spaces=(Space.POSITIONAL, Space.RAW),
+    spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
     beside=("neighbour_overlap_random", "neighbour_overlap_chance"),
 )

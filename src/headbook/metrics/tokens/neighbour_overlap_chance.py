@@ -7,8 +7,8 @@ vocabularies of at most 100 it is 1, and overlaps say nothing.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.schema import Space
+from headbook.metrics.base import ChartKind, Section, TokenMetric
+from headbook.schema import EmbeddingSpace
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
     """The share, at every token. *Shape:* ``(state, sentence, token)``."""
     return tokens.chance()
 
@@ -27,8 +27,8 @@ METRIC = TokenMetric(
     reference="Expected overlap of two independent sets",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    spaces=(Space.RAW,),
+    spaces=(EmbeddingSpace.RAW,),
     constant=True,
 )

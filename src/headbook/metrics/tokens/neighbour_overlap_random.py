@@ -9,8 +9,8 @@ ids says: at random, but the same in every run. A sentence of one token has no v
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Section, TokenMetric
-from headbook.schema import Space
+from headbook.metrics.base import ChartKind, Section, TokenMetric
+from headbook.schema import EmbeddingSpace
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tensor":
     """Share of neighbours in common. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
     return tokens.shared(space)
@@ -30,8 +30,8 @@ METRIC = TokenMetric(
     reference="Hubness: Radovanović et al. (2010), Journal of Machine Learning Research 11",
     bounds=lambda _: (0, 1),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    spaces=(Space.POSITIONAL, Space.RAW),
+    spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
     beside=("neighbour_overlap_chance",),
 )

@@ -13,8 +13,8 @@ Ranks span several orders of magnitude; averages are of log10(1 + rank).
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Averaged, Chart, Section, TokenMetric
-from headbook.schema import Space
+from headbook.metrics.base import Averaged, ChartKind, Section, TokenMetric
+from headbook.schema import EmbeddingSpace
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headbook.attention.token_states import TokenStates
 
 
-def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tensor":
     """Rank of each token's own encoding. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
     return tokens.compared(space).ranks
@@ -35,8 +35,8 @@ METRIC = TokenMetric(
     reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",
     bounds=lambda _: (0, float("inf")),
     section=Section.TRAVELS,
-    chart=Chart.TRAJECTORY,
+    chart=ChartKind.TRAJECTORY,
     measure=measure,
-    spaces=(Space.POSITIONAL, Space.RAW),
+    spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
     averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
 )

@@ -29,8 +29,8 @@ from headbook.pages.comparison.metricpair import MetricPairPage
 from headbook.pages.comparison.metricpair_heads import DepthSection, compared_metric
 from headbook.pages.comparison.parts import (
     ABOUT,
-    BothStacks,
-    Moved,
+    DriftMeasure,
+    StackComparison,
     layer_moves,
     moved,
     moved_cells,
@@ -41,7 +41,7 @@ from headbook.pages.comparison.parts import (
 from headbook.pages.parts.atlas import Atlas, MeanMaps, atlas_of, many_heads, mean_maps, sheet
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Content, Row, Table, words
+from headbook.pages.parts.table import Content, PageTable, Row, words
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, descending
@@ -57,7 +57,7 @@ from headbook.report.wording import (
     percent,
     small,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
@@ -81,7 +81,7 @@ class SideAtlas:
     picture: bytes = b""
 
 
-def side_atlases(both: BothStacks) -> Iterator[SideAtlas]:
+def side_atlases(both: StackComparison) -> Iterator[SideAtlas]:
     """Both models, and their difference where heads correspond."""
     large = many_heads(both.a) or many_heads(both.b)
     yield _tiles(both, both.a, head_page, "a" * large)
@@ -90,12 +90,12 @@ def side_atlases(both: BothStacks) -> Iterator[SideAtlas]:
         yield _difference(both, "difference" * large)
 
 
-def _address(both: BothStacks, picture: bytes, file: str) -> str:
+def _address(both: StackComparison, picture: bytes, file: str) -> str:
     """Where a picture stands: in the page, or in a file where there are many heads."""
     return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
 
 
-def _second(both: BothStacks) -> Callable[[HeadName], str]:
+def _second(both: StackComparison) -> Callable[[HeadName], str]:
     """Pages of the second model's heads: those of the heads that they correspond to, or matched."""
     if both.found is not None:
         return head_page
@@ -108,7 +108,7 @@ def _second(both: BothStacks) -> Callable[[HeadName], str]:
 
 
 def _tiles(
-    both: BothStacks, results: StackResults, page: Callable[[HeadName], str], file: str
+    both: StackComparison, results: StackResults, page: Callable[[HeadName], str], file: str
 ) -> SideAtlas:
     """One model; ``file``: part of the picture's name, where it is a file."""
     maps, picture = results.once(mean_maps), sheet(results)
@@ -124,7 +124,7 @@ def _tiles(
     return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
 
 
-def _difference(both: BothStacks, file: str) -> SideAtlas:
+def _difference(both: StackComparison, file: str) -> SideAtlas:
     """What the second model gives more to each pair of positions; square-root scale both ways."""
     parts: list[MeanMaps] = [each.once(mean_maps) for each in (both.a, both.b)]
     side = min(each.maps.shape[-1] for each in parts)
@@ -152,7 +152,7 @@ SERIES = {"": "same head", ROUNDED: "bfloat16 rounding", SHUFFLED: "another head
 TITLE = "divergence of attention (nats)"
 
 
-def drift_map(both: BothStacks, found: HeadDifferences) -> Figure:
+def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
     """Every head's divergence; colours begin at 0, below which rounding lies."""
     rows = pd.concat([
         _cells(found, view).assign(view=str(view), label="") for view in _views(found)
@@ -164,11 +164,11 @@ def drift_map(both: BothStacks, found: HeadDifferences) -> Figure:
         rows,
         title=TITLE,
         domain=(0.0, float(rows["value"].max()) or 1.0),
-        show={"view": str(View.RAW), "label": ""},
+        show={"view": str(SinkView.RAW), "label": ""},
     )
 
 
-def drift_curve(both: BothStacks, found: HeadDifferences) -> Figure:
+def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
     """The median head of each layer with the middle half, rounding and unrelated heads."""
     rows = pd.concat([*_lines(found)], ignore_index=True)
     floor = ROUNDED in {column.label for column in found.columns}
@@ -179,22 +179,22 @@ def drift_curve(both: BothStacks, found: HeadDifferences) -> Figure:
         f"{'; rounding: the first model against itself in bfloat16, as a floor' if floor else ''}.",
         rows,
         title=TITLE,
-        show={"view": str(View.RAW), "label": ""},
+        show={"view": str(SinkView.RAW), "label": ""},
     )
 
 
-def _views(found: HeadDifferences) -> list[View]:
-    there = [view for view in View if found.column(PATTERN_DRIFT, str(view)) is not None]
+def _views(found: HeadDifferences) -> list[SinkView]:
+    there = [view for view in SinkView if found.column(PATTERN_DRIFT, str(view)) is not None]
     return [view for view in there if not np.isnan(_values(found, view, "")).all()]
 
 
-def _values(found: HeadDifferences, view: View, label: str) -> Floats:
+def _values(found: HeadDifferences, view: SinkView, label: str) -> Floats:
     place = found.column(PATTERN_DRIFT, str(view), label)
     assert place is not None
     return found.value[..., place]
 
 
-def _cells(found: HeadDifferences, view: View) -> pd.DataFrame:
+def _cells(found: HeadDifferences, view: SinkView) -> pd.DataFrame:
     place = found.column(PATTERN_DRIFT, str(view))
     assert place is not None
     there = ~np.isnan(found.value[..., place])
@@ -218,7 +218,7 @@ MAX_IMPORTANCE_ROWS = 8  # heads that the overview lists
 SCALE = 1000.0  # changes are small: thousandths
 
 
-def importance_table(both: BothStacks) -> Table | None:
+def importance_table(both: StackComparison) -> PageTable | None:
     """Heads whose importance differs most; None where a study has none, or all are equal."""
     metric, found = compared_metric(EFFECT), both.found
     columns = [n for n, c in enumerate(found.columns) if c.metric == EFFECT] if found else []
@@ -241,7 +241,7 @@ def importance_table(both: BothStacks) -> Table | None:
         rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
     counts = f"{int(sure.sum()):,} of {counted(int((~np.isnan(value)).sum()), 'head')} differ"
     label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
-    return Table(
+    return PageTable(
         ("Head", *both.names, "difference", "p"),
         tuple(rows),
         f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
@@ -252,7 +252,7 @@ NAMED = 3  # heads that a sentence names
 NAMED_LAYERS = 4
 
 
-def drift_lead(both: BothStacks, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
+def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
     """How different corresponding heads are, which layers changed most, and which heads.
 
     Args:
@@ -318,7 +318,7 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
     return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."
 
 
-def _heads(both: BothStacks, summary: DriftSummary) -> Iterator[str | Link]:
+def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
     """The heads that changed most, with their numbers."""
     yield "Most changed heads: "
     for n, place in enumerate(descending(summary.value)[:NAMED]):
@@ -329,7 +329,7 @@ def _heads(both: BothStacks, summary: DriftSummary) -> Iterator[str | Link]:
     yield "."
 
 
-def matched_lead(both: BothStacks, found: MatchedHeads, apart: str) -> Iterator[Parts]:
+def matched_lead(both: StackComparison, found: MatchedHeads, apart: str) -> Iterator[Parts]:
     """Why heads do not correspond, and how many have a counterpart.
 
     Args:
@@ -396,10 +396,10 @@ class TypeChanges:
     """
 
     summary: str
-    table: Table
+    table: PageTable
 
 
-def type_changes(both: BothStacks) -> TypeChanges | None:
+def type_changes(both: StackComparison) -> TypeChanges | None:
     """Types of heads in one model against those in the other; None where they are not known."""
     mine, theirs = head_types(both.a), head_types(both.b)
     pairs = [
@@ -417,7 +417,7 @@ def type_changes(both: BothStacks) -> TypeChanges | None:
     names = both.names
     columns = (f"in {names[0]}", *kinds, "all")
     groups = ((f"Type in {names[1]}", len(kinds) + 1),)
-    return TypeChanges(_summary(counts), Table(columns, rows, groups=groups))
+    return TypeChanges(_summary(counts), PageTable(columns, rows, groups=groups))
 
 
 def _rows(kinds: list[str], counts: "np.typing.NDArray[np.int64]") -> Iterator[Row]:
@@ -467,10 +467,10 @@ class ComparedSection:
     lead: tuple[Parts, ...]
     atlases: tuple[SideAtlas, ...]
     drift: tuple[Figure, ...]
-    most: Table | None
-    layers: Table | None
+    most: PageTable | None
+    layers: PageTable | None
     types: TypeChanges | None
-    importance: Table | None
+    importance: PageTable | None
     matched: tuple[Parts, ...]
 
 
@@ -495,7 +495,7 @@ class ComparisonPage(Page):
     template: ClassVar[str] = "comparison/comparison.html"
     names: tuple[str, str]
     same: bool
-    models: Table
+    models: PageTable
     sections: tuple[ComparedSection, ...]
     depths: tuple[DepthSection, ...]
     metrics: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
@@ -515,7 +515,7 @@ class ComparisonPage(Page):
 
 def comparison_page(
     comparison: Comparison,
-    stacks: Sequence[BothStacks],
+    stacks: Sequence[StackComparison],
     metrics: Sequence[MetricPairPage],
     matched: MatchedPage | None,
 ) -> ComparisonPage:
@@ -544,7 +544,7 @@ def comparison_page(
     )
 
 
-def _models(comparison: Comparison) -> Table:
+def _models(comparison: Comparison) -> PageTable:
     """What both models are."""
     sides = comparison.sides
     rows = []
@@ -557,10 +557,10 @@ def _models(comparison: Comparison) -> Table:
         revision = model.revision.removeprefix("sha256:")[:12]
         rows.append(Row(name, (model.name, revision, model.dtype, sizes, f"{model.parameters:,}")))
     columns = ("Model", "name", "revision", "weights", "layers × heads", "parameters")
-    return Table(columns, tuple(rows))
+    return PageTable(columns, tuple(rows))
 
 
-def _section(both: BothStacks, comparison: Comparison, *, several: bool) -> ComparedSection:
+def _section(both: StackComparison, comparison: Comparison, *, several: bool) -> ComparedSection:
     found = both.found
     summary = drift_summary(found) if found is not None else None
     lead: tuple[Parts, ...] = ()
@@ -584,14 +584,14 @@ def _section(both: BothStacks, comparison: Comparison, *, several: bool) -> Comp
     )
 
 
-def _matched(both: BothStacks) -> tuple[Parts, ...]:
+def _matched(both: StackComparison) -> tuple[Parts, ...]:
     found = both.matched
     if found is None or np.isnan(found.similarity).all():
         return ()
     return tuple(matched_summary(both, found))
 
 
-def _most(both: BothStacks, summary: DriftSummary, moves: Sequence[Moved]) -> Table:
+def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMeasure]) -> PageTable:
     """The heads whose attention differs most, beside rounding and unrelated heads."""
     beside = [(name, part) for name, part in (
         ("rounding", summary.floor), ("another head", summary.ceiling),
@@ -613,7 +613,7 @@ def _most(both: BothStacks, summary: DriftSummary, moves: Sequence[Moved]) -> Ta
     columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
     way = ("of the way to an unrelated head",) if part is not None else ()
     columns = (*columns, *way, *(each.title for each in moves))
-    return Table((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
+    return PageTable((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
 
 
 def _depths(metrics: Sequence[MetricPairPage]) -> Iterator[DepthSection]:

@@ -13,8 +13,8 @@ from headbook.comparison.head_pairs import HeadPair, PairedStack
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Section
 from headbook.pages.comparison.pairmaps import (
+    MapPicture,
     PairExemplar,
-    Picture,
     pair_exemplars,
     signed_picture,
     what_is_drawn,
@@ -23,7 +23,7 @@ from headbook.pages.comparison.parts import METRICS, moved, moved_words, nats
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Cell, Mark, Row, Table, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
 from headbook.report.head_types import head_types, style_of
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -41,7 +41,7 @@ from headbook.report.wording import (
     p_text,
     unbroken,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
@@ -59,7 +59,7 @@ class SectionTable:
 
     title: str
     about: str
-    table: Table
+    table: PageTable
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class PairNumbers:
         sections: all of them.
     """
 
-    first: Table | None
+    first: PageTable | None
     largest: str
     supported: int
     total: int
@@ -127,7 +127,9 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
     found = [*_numbers(paired.differences, pair.a.layer, pair.a.head)]
     strong = sorted((each for each in found if each.supported), key=lambda each: -each.size)
     columns = ("Metric", *paired.names, "difference")
-    first = Table(columns, tuple(_row(each, short=True) for each in strong[:FIRST]), style=STYLE)
+    first = PageTable(
+        columns, tuple(_row(each, short=True) for each in strong[:FIRST]), style=STYLE
+    )
     return PairNumbers(
         first=first if strong else None,
         largest=_in_words(strong[0]) if strong else "",
@@ -166,7 +168,7 @@ def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionT
         rest = [each for each in own if not each.supported]
         about = f"{len(strong)} of {counted(len(own), 'number')} differ"
         rows = tuple(_row(each) for each in (*strong, *rest))
-        yield SectionTable(section, about, Table(columns, rows, style=STYLE))
+        yield SectionTable(section, about, PageTable(columns, rows, style=STYLE))
 
 
 def _row(each: _Number, *, short: bool = False) -> Row:
@@ -179,7 +181,7 @@ def _row(each: _Number, *, short: bool = False) -> Row:
     style = "" if each.supported else WEAK
     if short:
         keys = f", {view}" if view else ""
-        return Row(words(_number_title(each.column), Mark(keys, "small")), values, style)
+        return Row(words(_number_title(each.column), MarkedText(keys, "small")), values, style)
     return Row(
         _number_title(each.column), (words(view, style="what"), *values, p_text(each.p)), style
     )
@@ -193,7 +195,7 @@ def _in_words(each: _Number) -> str:
 
 
 def _view(view: str) -> str:
-    return VIEWS[View(view)] if view else ""
+    return VIEWS[SinkView(view)] if view else ""
 
 
 def _number_title(column: ComparedColumn) -> str:
@@ -220,19 +222,21 @@ def _by_themselves(paired: PairedStack, pair: HeadPair) -> tuple[SectionTable, .
                 label = unbroken(label_name(metric.headline))
                 rows.append(Row(f"{metric.title}{f': {label}' if label else ''}", cells))
         if rows:
-            table = Table(("Metric", *paired.names), tuple(rows), style=STYLE)
+            table = PageTable(("Metric", *paired.names), tuple(rows), style=STYLE)
             found.append(SectionTable(section, counted(len(rows), "number"), table))
     return tuple(found)
 
 
-def _cell(results: StackResults, metric: str, label: str, head: HeadName | None) -> Cell | str:
+def _cell(
+    results: StackResults, metric: str, label: str, head: HeadName | None
+) -> NumberCell | str:
     known = results.by_id.get(metric)
     if known is None or head is None:
         return MISSING
     view = results.view(known, label)
     if not results.has(metric, view, label):
         return MISSING
-    return Cell.of(results.heads(metric, view, label).at(head.layer, head.head), known)
+    return NumberCell.of(results.heads(metric, view, label).at(head.layer, head.head), known)
 
 
 DRIFT_REFERENCES = {ROUNDED: "rounding to bfloat16", SHUFFLED: "another head of its layer"}
@@ -240,7 +244,7 @@ DRIFT_REFERENCES = {ROUNDED: "rounding to bfloat16", SHUFFLED: "another head of 
 Links = tuple[str, str] | None
 
 
-class Side(NamedTuple):
+class HeadSide(NamedTuple):
     """A head's type in one model; ``style``: classes of its colours.
 
     ``head`` is empty where both models call it the same.
@@ -278,12 +282,12 @@ class HeadPairPage(Page):
     place: str
     previous: Links
     next: Links
-    sides: tuple[Side, ...]
+    sides: tuple[HeadSide, ...]
     lead: tuple[str, ...]
     exemplars: tuple[PairExemplar, ...]
     between: str
     words: bool
-    means: tuple[Picture, ...]
+    means: tuple[MapPicture, ...]
     about_means: str
     numbers: PairNumbers
     tested: bool
@@ -347,13 +351,13 @@ def _pair_title(pair: HeadPair) -> str:
     return f"Head {name} in both models" if same else f"Head {name} and {head_name(pair.b)}"
 
 
-def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[Side]:
+def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[HeadSide]:
     for results, name, head in zip((paired.a, paired.b), paired.names, pair, strict=False):
         if isinstance(head, HeadName):
             found = head_types(results).get((head.layer, head.head))
             kind = (found.name, style_of(found)) if found else ("", "")
             other = "" if paired.differences is not None else head_name(head)
-            yield Side(name, other, *kind)
+            yield HeadSide(name, other, *kind)
 
 
 def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str]:
@@ -362,7 +366,7 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
         yield from _matched(paired, place)
         yield from _mean_drift(paired, place)
         return
-    drift = paired.differences.column(PATTERN_DRIFT, str(View.RAW))
+    drift = paired.differences.column(PATTERN_DRIFT, str(SinkView.RAW))
     if drift is not None:
         yield from _drift(paired, pair, drift)
     weights = moved_words(moved(paired.differences), (pair.a.layer, pair.a.head))
@@ -400,7 +404,7 @@ def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
             (ROUNDED, "rounding to bfloat16"),
             (SHUFFLED, "another head of its layer"),
         )
-        if (other := found.column(PATTERN_DRIFT, str(View.RAW), label)) is not None
+        if (other := found.column(PATTERN_DRIFT, str(SinkView.RAW), label)) is not None
         and not np.isnan(found.value[*at, other])
     ]
     yield f"Its attention diverges by {nats(value)} nats{ends} between the models."
@@ -446,7 +450,7 @@ def _mean_drift(paired: PairedStack, place: int) -> Iterator[str]:
         yield f"Their attention diverges by {nats(float(known.mean()))} nats (mean over {behind})."
 
 
-def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
+def _means(paired: PairedStack, pair: HeadPair) -> tuple[MapPicture, ...]:
     """Mean attention by position, and the difference where both are of the same size."""
     if pair.b is None:
         return ()
@@ -454,14 +458,14 @@ def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
     maps = [results.once(mean_maps) for results, _ in sides]
     places = [(head.layer, head.head) for _, head in sides]
     drawn = [
-        Picture(name, each.picture(at), side)
+        MapPicture(name, each.picture(at), side)
         for name, each, at, side in zip(paired.names, maps, places, "ab", strict=True)
     ]
     one, other = (each.maps[at] for each, at in zip(maps, places, strict=True))
     if one.shape == other.shape:
         apart = np.nan_to_num(other - one)
         title = f"{paired.names[1]} minus {paired.names[0]}"
-        drawn.append(Picture(title, signed_picture(apart), "difference"))
+        drawn.append(MapPicture(title, signed_picture(apart), "difference"))
     return tuple(drawn)
 
 

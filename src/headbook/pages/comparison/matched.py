@@ -12,9 +12,9 @@ from headbook.charts.comparison import layer_pairs, pair_points
 from headbook.charts.theme import STEPS, ink
 from headbook.comparison.matching import MatchedHeads
 from headbook.pages.comparison.metricpair_heads import depth
-from headbook.pages.comparison.parts import BothStacks
+from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Row, Table
+from headbook.pages.parts.table import PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.wording import THIN, counted, head_name, number, percent, small
 from headbook.study.sentence_data import HeadName
@@ -22,7 +22,7 @@ from headbook.study.sentence_data import HeadName
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth
 
 
-def matched_summary(both: BothStacks, found: MatchedHeads) -> Iterator[Parts]:
+def matched_summary(both: StackComparison, found: MatchedHeads) -> Iterator[Parts]:
     """Sentences with links: counterparts, stability, depth and the best match."""
     if both.found is not None:
         yield (_same_number(both, found),)
@@ -46,7 +46,7 @@ def matched_summary(both: BothStacks, found: MatchedHeads) -> Iterator[Parts]:
         )
 
 
-def _same_number(both: BothStacks, found: MatchedHeads) -> str:
+def _same_number(both: StackComparison, found: MatchedHeads) -> str:
     """How many heads are most like the one of their number."""
     same = sum(
         found.b[best].layer == head.layer and found.b[best].head == head.head
@@ -59,7 +59,7 @@ def _same_number(both: BothStacks, found: MatchedHeads) -> str:
     )
 
 
-def _counterparts(both: BothStacks, found: MatchedHeads) -> str:
+def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
     """How many have a counterpart, and what that takes."""
     matching, total = found.matching, counted(len(found.a), "head")
     there = int(matching.counterpart.sum())
@@ -83,7 +83,7 @@ def _mutual(amount: int) -> str:
     return f"{small(amount)} {'is' if amount == 1 else 'are'}"
 
 
-def _deep(both: BothStacks, found: MatchedHeads) -> str:
+def _deep(both: StackComparison, found: MatchedHeads) -> str:
     """Whether matches stand at the same relative depth."""
     matching = found.matching
     gaps = np.array([
@@ -135,7 +135,7 @@ class MatchedSection:
     columns: int
     most: str
     figures: tuple[Figure, ...]
-    heads: Table
+    heads: PageTable
     left_out: int
     alone: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -156,7 +156,7 @@ class MatchedPage(Page):
     sections: tuple[MatchedSection, ...]
 
 
-def matched_page(stacks: Sequence[BothStacks], apart: str) -> MatchedPage | None:
+def matched_page(stacks: Sequence[StackComparison], apart: str) -> MatchedPage | None:
     """The page of matching; None where no heads were compared.
 
     Args:
@@ -183,7 +183,7 @@ def _known(found: MatchedHeads) -> bool:
     return not bool(np.isnan(found.similarity).all())
 
 
-def _section(both: BothStacks, found: MatchedHeads) -> MatchedSection:
+def _section(both: StackComparison, found: MatchedHeads) -> MatchedSection:
     value = np.nan_to_num(found.similarity)
     largest = float(value.max()) or 1.0
     steps = np.rint(value / largest * (STEPS - 1)).astype(np.uint8)
@@ -196,7 +196,7 @@ def _section(both: BothStacks, found: MatchedHeads) -> MatchedSection:
         columns=len(found.b),
         most=number(largest),
         figures=(_layers(both, found), _depths(both, found)),
-        heads=Table(
+        heads=PageTable(
             ("Head", both.names[1], "similarity", "mutual", "margin", "most similar"),
             tuple(_rows(found))[:MOST_HEADS],
             style="numbers",
@@ -206,7 +206,7 @@ def _section(both: BothStacks, found: MatchedHeads) -> MatchedSection:
     )
 
 
-def _layers(both: BothStacks, found: MatchedHeads) -> Figure:
+def _layers(both: StackComparison, found: MatchedHeads) -> Figure:
     """The largest similarity of every two layers."""
     rows = pd.DataFrame({
         "layer": np.repeat([head.layer for head in found.a], len(found.b)),
@@ -224,7 +224,7 @@ def _layers(both: BothStacks, found: MatchedHeads) -> Figure:
     )
 
 
-def _depths(both: BothStacks, found: MatchedHeads) -> Figure:
+def _depths(both: StackComparison, found: MatchedHeads) -> Figure:
     """How deep each head is, and how deep its match."""
     mine, theirs = both.pair.a, both.pair.b
     rows = [
@@ -276,7 +276,7 @@ def _rows(found: MatchedHeads) -> Iterator[Row]:
         )
 
 
-def _alone(both: BothStacks, found: MatchedHeads) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _alone(both: StackComparison, found: MatchedHeads) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Heads without a counterpart, by model; nothing where that was not tested."""
     if not found.tested:
         return

@@ -16,21 +16,21 @@ from headbook.metrics.base import LayerwiseMetric
 from headbook.pages.comparison.metricpair_heads import (
     OF_LAYERS,
     WEAK,
-    Compared,
     ComparedMetric,
     DepthSection,
-    PairSection,
+    HeadMetricSection,
+    MetricComparison,
     compared_metric,
     depth,
     depth_section,
     median_table,
     pair_section,
 )
-from headbook.pages.comparison.parts import BothStacks
+from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Row, Table, layer_frame
+from headbook.pages.parts.table import PageTable, Row, layer_frame
 from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, unbroken
-from headbook.schema import COMPARED_CLASSES, State, TokenColumn
+from headbook.schema import COMPARED_CLASSES, ResidualPoint, TokenKey
 from headbook.study.ablation_tables import EFFECT
 
 
@@ -54,24 +54,24 @@ class LayerSection:
     summary: str
     short: str
     figures: tuple[Figure, ...]
-    labels: Table | None
-    layers: Table
+    labels: PageTable | None
+    layers: PageTable
 
 
 @dataclass(frozen=True)
-class _Drawn(Compared[LayerDifferences]):
+class _TokenMetric(MetricComparison[LayerDifferences]):
     """A metric of one stack: what there is of it, and of that what is drawn first."""
 
-    columns: tuple[TokenColumn, ...]
-    first: TokenColumn
+    columns: tuple[TokenKey, ...]
+    first: TokenKey
 
-    def at(self, column: TokenColumn) -> int:
+    def at(self, column: TokenKey) -> int:
         place = self.found.column(column.metric, "", column.words)
         assert place is not None
         return place
 
 
-def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | None:
+def layer_section(both: StackComparison, metric: ComparedMetric) -> LayerSection | None:
     """What differs in one stack; None where one of the models has no numbers there."""
     known, found = all_metrics().get(metric.id), both.layers
     if found is None or not isinstance(known, LayerwiseMetric):
@@ -79,7 +79,7 @@ def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | No
     columns = tuple(column for column in token_columns(known) if _is_known(found, column))
     if not columns:
         return None
-    drawn = _Drawn(both, found, metric, columns, first_of(columns))
+    drawn = _TokenMetric(both, found, metric, columns, first_of(columns))
     values = found.value[:, [drawn.at(column) for column in columns]]
     several = len(columns) > 1 and bool(np.nan_to_num(values).any())
     return LayerSection(
@@ -93,37 +93,39 @@ def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | No
     )
 
 
-def token_columns(metric: LayerwiseMetric) -> Iterator[TokenColumn]:
+def token_columns(metric: LayerwiseMetric) -> Iterator[TokenKey]:
     """Everything by which a metric of tokens is compared."""
     for state in metric.states:
         for space in metric.spaces or (None,):
             for label in COMPARED_CLASSES:
-                yield TokenColumn(metric.id, state, space, label)
+                yield TokenKey(metric.id, state, space, label)
 
 
-def first_of(columns: Sequence[TokenColumn]) -> TokenColumn:
+def first_of(columns: Sequence[TokenKey]) -> TokenKey:
     """What is drawn first: after the layer, of all tokens."""
-    return max(columns, key=lambda c: (c.state is State.OUT, c.label == COMPARED_CLASSES[0]))
+    return max(
+        columns, key=lambda c: (c.state is ResidualPoint.OUT, c.label == COMPARED_CLASSES[0])
+    )
 
 
-def column_words(column: TokenColumn) -> str:
+def column_words(column: TokenKey) -> str:
     """What a number of tokens is: state, space and class."""
     space = column.space and f"compared with {SPACES[column.space]}"
     return ", ".join(x for x in (STATES[column.state], space, TOKEN_CLASSES[column.label]) if x)
 
 
-def choice(column: TokenColumn) -> dict[str, str]:
+def choice(column: TokenKey) -> dict[str, str]:
     """The same as columns of a chart."""
     label = TOKEN_CLASSES[column.label]
     return {"state": str(column.state), "space": str(column.space or ""), "label": label}
 
 
-def _is_known(found: LayerDifferences, column: TokenColumn) -> bool:
+def _is_known(found: LayerDifferences, column: TokenKey) -> bool:
     place = found.column(column.metric, "", column.words)
     return place is not None and not np.isnan(found.value[:, place]).all()
 
 
-def _summary(drawn: _Drawn) -> str:
+def _summary(drawn: _TokenMetric) -> str:
     """In how many layers the difference is supported, and the largest."""
     at = drawn.at(drawn.first)
     begin, sure = drawn.summary(at, "layer"), drawn.found.supported[:, at]
@@ -133,7 +135,7 @@ def _summary(drawn: _Drawn) -> str:
     return f"{begin}layer {most}: {drawn.stated(most, at)}."
 
 
-def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
+def _figures(drawn: _TokenMetric) -> tuple[Figure, ...]:
     metric, names = drawn.metric, drawn.both.names
     name, show = f"{metric.id}-{drawn.both.stack}", choice(drawn.first)
     about = f"{metric.title}, {column_words(drawn.first)}"
@@ -158,7 +160,7 @@ def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
     )
 
 
-def _layer_curves(drawn: _Drawn) -> Iterator[pd.DataFrame]:
+def _layer_curves(drawn: _TokenMetric) -> Iterator[pd.DataFrame]:
     """Each model's own numbers, for everything that the chart offers."""
     sides = zip(drawn.both.names, (drawn.both.a, drawn.both.b), strict=True)
     for name, results in sides:
@@ -168,7 +170,7 @@ def _layer_curves(drawn: _Drawn) -> Iterator[pd.DataFrame]:
                 yield layer_frame(numbers, name).assign(**choice(column))
 
 
-def _differences(drawn: _Drawn) -> Iterator[pd.DataFrame]:
+def _differences(drawn: _TokenMetric) -> Iterator[pd.DataFrame]:
     for column in drawn.columns:
         at = drawn.at(column)
         parts = ("value", "low", "high", "p", "supported")
@@ -177,7 +179,7 @@ def _differences(drawn: _Drawn) -> Iterator[pd.DataFrame]:
         yield frame.assign(**choice(column))
 
 
-def _labels(drawn: _Drawn) -> Table:
+def _labels(drawn: _TokenMetric) -> PageTable:
     """Of each state, space and class how many layers differ, and the largest difference."""
     rows = []
     for column in drawn.columns:
@@ -187,22 +189,22 @@ def _labels(drawn: _Drawn) -> Table:
         cells = (str(int(sure.sum())), str(most), *drawn.cells(most, at))
         rows.append(Row(unbroken(column_words(column)), cells, "" if sure.any() else WEAK))
     columns = ("Tokens", "layers that differ", "most in", *drawn.both.names, "difference", "p")
-    return Table(columns, tuple(rows), "The largest difference of each; grey: not supported.")
+    return PageTable(columns, tuple(rows), "The largest difference of each; grey: not supported.")
 
 
-def _layers(drawn: _Drawn) -> Table:
+def _layers(drawn: _TokenMetric) -> PageTable:
     at = drawn.at(drawn.first)
     layers = np.flatnonzero(~np.isnan(drawn.found.value[:, at])).tolist()
     rows = (
         Row(f"layer {layer}", drawn.cells(layer, at), drawn.style(layer, at)) for layer in layers
     )
-    return Table(("Layer", *drawn.both.names, "difference", "p"), tuple(rows))
+    return PageTable(("Layer", *drawn.both.names, "difference", "p"), tuple(rows))
 
 
 VOCABULARIES = "The vocabularies differ, and with them ranks and what chance gives."
 
 
-def token_depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | None:
+def token_depth_section(both: StackComparison, metric: ComparedMetric) -> DepthSection | None:
     """Both models over relative depth; None where one of them has no numbers."""
     known = all_metrics().get(metric.id)
     if not isinstance(known, LayerwiseMetric):
@@ -227,11 +229,11 @@ def token_depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSectio
     return DepthSection(both.title, words, figure, table, OF_LAYERS + "s", note)
 
 
-def _is_known_in_both(both: BothStacks, column: TokenColumn) -> bool:
+def _is_known_in_both(both: StackComparison, column: TokenKey) -> bool:
     return all(results.tokens(*column) is not None for results in (both.a, both.b))
 
 
-def _depth_curves(both: BothStacks, columns: Sequence[TokenColumn]) -> Iterator[pd.DataFrame]:
+def _depth_curves(both: StackComparison, columns: Sequence[TokenKey]) -> Iterator[pd.DataFrame]:
     """Both models under every choice."""
     for name, results in zip(both.names, (both.a, both.b), strict=True):
         for column in columns:
@@ -262,7 +264,7 @@ class MetricPairPage(Page):
     metric: ComparedMetric
     names: tuple[str, str]
     rounded: bool
-    pairs: tuple[PairSection, ...]
+    pairs: tuple[HeadMetricSection, ...]
     depths: tuple[DepthSection, ...]
     layers: tuple[LayerSection, ...]
 
@@ -276,7 +278,7 @@ class MetricPairPage(Page):
         return texts[0] if texts else ""
 
 
-def metric_pair_pages(stacks: Sequence[BothStacks]) -> Iterator[MetricPairPage]:
+def metric_pair_pages(stacks: Sequence[StackComparison]) -> Iterator[MetricPairPage]:
     """A page for each metric that both models have."""
     for name in (*all_metrics(), EFFECT):
         metric = compared_metric(name)
@@ -285,7 +287,7 @@ def metric_pair_pages(stacks: Sequence[BothStacks]) -> Iterator[MetricPairPage]:
             yield page
 
 
-def _page(metric: ComparedMetric, stacks: Sequence[BothStacks]) -> MetricPairPage:
+def _page(metric: ComparedMetric, stacks: Sequence[StackComparison]) -> MetricPairPage:
     pairs = [pair_section(both, metric) for both in stacks]
     depths = [
         depth_section(both, metric) or token_depth_section(both, metric)

@@ -13,17 +13,17 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
-from headbook.analysis.paired import Ends
+from headbook.analysis.paired import MedianEstimate
 from headbook.charts import Figure
 from headbook.charts.comparison import depth_curves, difference_map, pair_points, side_maps
 from headbook.comparison.differences import ComparedColumn, HeadDifferences, ModelDifferences
 from headbook.comparison.drift import by_layer
 from headbook.metrics import all_metrics
-from headbook.metrics.base import Chart, HeadMetric, LayerwiseMetric, Section
-from headbook.pages.comparison.parts import BothStacks
+from headbook.metrics.base import ChartKind, HeadMetric, LayerwiseMetric, Section
+from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.metric import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
 from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.table import Cell, Row, Table, domain
+from headbook.pages.parts.table import NumberCell, PageTable, Row, domain
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -41,17 +41,17 @@ from headbook.report.wording import (
     p_text,
     unbroken,
 )
-from headbook.schema import Stack, Target, View
+from headbook.schema import AblationTarget, AttentionStack, SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
 TARGETS = {
-    Target.LOSS: "loss of the next token (nats)",
-    Target.MASKED_LOSS: "loss of masked tokens (nats)",
-    Target.KL: "divergence of predictions (nats)",
-    Target.LOGIT: "logit of the true token",
-    Target.STATE: "1 minus the cosine of last states",
-    Target.EMBEDDING: "1 minus the cosine of text vectors",
+    AblationTarget.LOSS: "loss of the next token (nats)",
+    AblationTarget.MASKED_LOSS: "loss of masked tokens (nats)",
+    AblationTarget.KL: "divergence of predictions (nats)",
+    AblationTarget.LOGIT: "logit of the true token",
+    AblationTarget.STATE: "1 minus the cosine of last states",
+    AblationTarget.EMBEDDING: "1 minus the cosine of text vectors",
 }
 REPLACED = {
     "mean": "replaced by its mean",
@@ -89,7 +89,7 @@ class ComparedMetric:
     limits: tuple[float, float]
     headline: str
     section: Section
-    chart: Chart
+    chart: ChartKind
 
     @property
     def path(self) -> str:
@@ -106,7 +106,7 @@ class ComparedMetric:
         if self.id != EFFECT:
             return label_name(label)
         replacement, _, target = label.partition("/")
-        return f"{TARGETS[Target(target)]}, head {REPLACED[replacement]}"
+        return f"{TARGETS[AblationTarget(target)]}, head {REPLACED[replacement]}"
 
 
 def compared_metric(name: str) -> ComparedMetric | None:
@@ -114,7 +114,7 @@ def compared_metric(name: str) -> ComparedMetric | None:
     if name == EFFECT:
         return ComparedMetric(
             EFFECT, "Importance of heads", "", EFFECT_ABOUT, share=False, limits=(-inf, inf),
-            headline="", section=Section.CONTRIBUTES, chart=Chart.HEATMAP,
+            headline="", section=Section.CONTRIBUTES, chart=ChartKind.HEATMAP,
         )  # fmt: skip
     known = all_metrics().get(name)
     if isinstance(known, LayerwiseMetric):
@@ -142,14 +142,14 @@ Found = TypeVar("Found", bound=ModelDifferences)
 
 
 @dataclass(frozen=True)
-class Compared(Generic[Found]):
+class MetricComparison(Generic[Found]):
     """A metric in one kind of attention of two models; places end with a column of ``found``."""
 
-    both: BothStacks
+    both: StackComparison
     found: Found
     metric: ComparedMetric
 
-    def cells(self, *place: int) -> tuple[str, str, Cell, str]:
+    def cells(self, *place: int) -> tuple[str, str, NumberCell, str]:
         """Both values, the difference and its p."""
         found, share = self.found, self.metric.share
         a, b = (number(float(side[place]), share=share) for side in (found.a, found.b))
@@ -224,12 +224,12 @@ class DepthSection:
     title: str
     drawn_text: str
     figure: Figure
-    medians: Table
+    medians: PageTable
     cells: str
     note: str = ""
 
 
-def depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | None:
+def depth_section(both: StackComparison, metric: ComparedMetric) -> DepthSection | None:
     """Both models over relative depth; None where one of them has no numbers."""
     choices = depth_choices(both, metric)
     if not choices:
@@ -247,7 +247,7 @@ def depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | No
     )
 
 
-def depth_choices(both: BothStacks, metric: ComparedMetric) -> list[tuple[View, str]]:
+def depth_choices(both: StackComparison, metric: ComparedMetric) -> list[tuple[SinkView, str]]:
     """Return the views and labels that both models have numbers for, the site's choice first."""
     known = both.a.by_id.get(metric.id)
     if known is None or metric.id not in both.b.by_id:
@@ -262,7 +262,9 @@ def depth_choices(both: BothStacks, metric: ComparedMetric) -> list[tuple[View, 
     return [*dict.fromkeys([(first, label), *rest])]
 
 
-def depth_figure(both: BothStacks, metric: ComparedMetric, view: View, label: str) -> Figure:
+def depth_figure(
+    both: StackComparison, metric: ComparedMetric, view: SinkView, label: str
+) -> Figure:
     """Return the chart of both models over relative depth, showing one view and label.
 
     The name of a chart that shows another choice than the site's ends with it.
@@ -287,24 +289,24 @@ def depth_figure(both: BothStacks, metric: ComparedMetric, view: View, label: st
     )
 
 
-def _words(metric: ComparedMetric, view: View, label: str) -> str:
+def _words(metric: ComparedMetric, view: SinkView, label: str) -> str:
     return ", ".join(part for part in (metric.label(label), VIEWS[view]) if part)
 
 
-def depth(stack: Stack, layer: int) -> float:
+def depth(stack: AttentionStack, layer: int) -> float:
     """Where a layer stands between the first and the last: its middle, 0 to 1."""
     return (layer + 0.5) / stack.n_layers
 
 
-def _first(both: BothStacks, views: Sequence[View]) -> View:
+def _first(both: StackComparison, views: Sequence[SinkView]) -> SinkView:
     """The keys that both models show first; where they differ, those without the sink."""
     mine, theirs = both.pair.a.default_view, both.pair.b.default_view
     if mine == theirs and mine in views:
         return mine
-    return View.RENORM if View.RENORM in views else views[0]
+    return SinkView.RENORM if SinkView.RENORM in views else views[0]
 
 
-def _depth_labels(both: BothStacks, metric: HeadMetric, view: View) -> list[str]:
+def _depth_labels(both: StackComparison, metric: HeadMetric, view: SinkView) -> list[str]:
     return [
         x
         for x in metric.listed
@@ -313,7 +315,7 @@ def _depth_labels(both: BothStacks, metric: HeadMetric, view: View) -> list[str]
 
 
 def _rows(
-    both: BothStacks, metric: ComparedMetric, views: Sequence[View], labels: Sequence[str]
+    both: StackComparison, metric: ComparedMetric, views: Sequence[SinkView], labels: Sequence[str]
 ) -> Iterator[pd.DataFrame]:
     """Heads and layers of both models under every choice."""
     for name, results in zip(both.names, (both.a, both.b), strict=True):
@@ -323,7 +325,7 @@ def _rows(
                     yield _of(results, metric, view, label).assign(series=name)
 
 
-def _of(results: StackResults, metric: ComparedMetric, view: View, label: str) -> pd.DataFrame:
+def _of(results: StackResults, metric: ComparedMetric, view: SinkView, label: str) -> pd.DataFrame:
     """One model under one choice."""
     values = results.heads(metric.id, view, label).value
     there = ~np.isnan(values)
@@ -340,11 +342,11 @@ def _of(results: StackResults, metric: ComparedMetric, view: View, label: str) -
 
 
 def median_table(
-    both: BothStacks,
+    both: StackComparison,
     metric: ComparedMetric,
     columns: Sequence[tuple[str, ComparedColumn]],
     cells: str,
-) -> Table:
+) -> PageTable:
     """Medians of both models with their difference, those that there are.
 
     Args:
@@ -365,11 +367,11 @@ def median_table(
         f"Median over all {cells} of each model, with 95 % intervals for other sentences; that of "
         f"the difference is paired by sentence. {cells.capitalize()} of one model are no sample."
     )
-    return Table((f"Median of {cells}", *both.names, "difference"), tuple(rows), caption)
+    return PageTable((f"Median of {cells}", *both.names, "difference"), tuple(rows), caption)
 
 
-def _cell(ends: Ends, *, share: bool, behind: str) -> Cell:
-    return Cell(
+def _cell(ends: MedianEstimate, *, share: bool, behind: str) -> NumberCell:
+    return NumberCell(
         number(ends.value, share=share), interval(ends.low, ends.high, share=share), behind,
         thin=False,
     )  # fmt: skip
@@ -379,7 +381,7 @@ MOST_HEADS = 150  # of a table; the files have them all
 
 
 @dataclass(frozen=True)
-class PairSection:
+class HeadMetricSection:
     """A metric in one kind of attention of two models.
 
     Attributes:
@@ -398,12 +400,12 @@ class PairSection:
     summary: Parts
     short: str
     figures: tuple[Figure, ...]
-    labels: Table | None
-    heads: Table
+    labels: PageTable | None
+    heads: PageTable
 
 
 @dataclass(frozen=True)
-class _Drawn(Compared[HeadDifferences]):
+class _HeadMetric(MetricComparison[HeadDifferences]):
     """A metric of one stack: what is drawn first, and what else there is."""
 
     view: str
@@ -422,19 +424,19 @@ class _Drawn(Compared[HeadDifferences]):
     @property
     def words(self) -> str:
         """What is drawn, in words: label and keys."""
-        keys = VIEWS[View(self.view)] if self.view else ""
+        keys = VIEWS[SinkView(self.view)] if self.view else ""
         return ", ".join(part for part in (self.metric.label(self.label), keys) if part)
 
 
-def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None:
+def pair_section(both: StackComparison, metric: ComparedMetric) -> HeadMetricSection | None:
     """What differs in one stack; None where one of the models has no numbers there."""
     found, choices = both.found, pair_choices(both, metric)
     if found is None or not choices:
         return None
     view, label = choices[0]
     labels = [x for v, x in choices if v == view]
-    drawn = _Drawn(both, found, metric, view, label)
-    return PairSection(
+    drawn = _HeadMetric(both, found, metric, view, label)
+    return HeadMetricSection(
         title=both.title,
         drawn_text=drawn.words,
         summary=_summary(drawn),
@@ -445,7 +447,7 @@ def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None
     )
 
 
-def pair_choices(both: BothStacks, metric: ComparedMetric) -> list[tuple[str, str]]:
+def pair_choices(both: StackComparison, metric: ComparedMetric) -> list[tuple[str, str]]:
     """Return the views and labels that both models have numbers for, the site's choice first."""
     found = both.found
     columns = [c for c in found.columns if c.metric == metric.id] if found else []
@@ -462,13 +464,13 @@ def _known(found: HeadDifferences, column: int) -> bool:
     return not np.isnan(both).all()
 
 
-def _differs(drawn: _Drawn) -> bool:
+def _differs(drawn: _HeadMetric) -> bool:
     """Whether any head differs at all under any label."""
     places = [n for n, c in enumerate(drawn.found.columns) if c.metric == drawn.metric.id]
     return bool(np.nan_to_num(drawn.found.value[..., places]).any())
 
 
-def _summary(drawn: _Drawn) -> Parts:
+def _summary(drawn: _HeadMetric) -> Parts:
     """In how many heads the difference is supported, and the largest."""
     found, at = drawn.found, drawn.column
     begin, sure = drawn.summary(at, "head"), found.supported[..., at]
@@ -479,14 +481,14 @@ def _summary(drawn: _Drawn) -> Parts:
 
 
 def pair_figures(
-    both: BothStacks, metric: ComparedMetric, view: str, label: str
+    both: StackComparison, metric: ComparedMetric, view: str, label: str
 ) -> tuple[Figure, ...]:
     """Return the maps and the points of a metric in both models, showing one view and label.
 
     Names of figures that show another choice than the site's end with it.
     """
     assert both.found is not None
-    drawn, names = _Drawn(both, both.found, metric, view, label), both.names
+    drawn, names = _HeadMetric(both, both.found, metric, view, label), both.names
     choices = pair_choices(both, metric)
     rows = _frame(drawn, _offered(drawn, [x for v, x in choices if v == view]))
     usual_view, usual_label = choices[0]
@@ -533,11 +535,11 @@ def pair_figures(
     )
 
 
-def _offered(drawn: _Drawn, labels: Sequence[str]) -> list[str]:
+def _offered(drawn: _HeadMetric, labels: Sequence[str]) -> list[str]:
     """Labels that charts offer: as on the pages of one study, those that differ most first."""
     chart = drawn.metric.chart
-    if chart in {Chart.PROFILE, Chart.DISTANCES}:
-        near = DRAWN_OFFSETS if chart is Chart.PROFILE else DRAWN_DISTANCES
+    if chart in {ChartKind.PROFILE, ChartKind.DISTANCES}:
+        near = DRAWN_OFFSETS if chart is ChartKind.PROFILE else DRAWN_DISTANCES
         return [x for x in labels if x in near or x == drawn.label]
 
     def rank(label: str) -> tuple[bool, float]:
@@ -549,7 +551,7 @@ def _offered(drawn: _Drawn, labels: Sequence[str]) -> list[str]:
     return [x for x in labels if x in most]
 
 
-def _frame(drawn: _Drawn, labels: Sequence[str]) -> pd.DataFrame:
+def _frame(drawn: _HeadMetric, labels: Sequence[str]) -> pd.DataFrame:
     """All numbers of these labels in all views, a row for each head that both models have."""
     found, parts = drawn.found, []
     for at, column in enumerate(found.columns):
@@ -566,7 +568,7 @@ def _frame(drawn: _Drawn, labels: Sequence[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _name(drawn: _Drawn, place: Sequence[int]) -> str:
+def _name(drawn: _HeadMetric, place: Sequence[int]) -> str:
     return head_name(HeadName(drawn.both.pair.a.name, *place))
 
 
@@ -577,7 +579,7 @@ def _largest(values: Floats) -> list[tuple[int, int]]:
     return [(int(layer), int(head)) for layer, head in there[order]]
 
 
-def _label_table(drawn: _Drawn, labels: Sequence[str]) -> Table:
+def _label_table(drawn: _HeadMetric, labels: Sequence[str]) -> PageTable:
     """Of each label, how many heads differ, and the largest difference, supported ones first."""
     rows = []
     for label in labels:
@@ -591,17 +593,19 @@ def _label_table(drawn: _Drawn, labels: Sequence[str]) -> Table:
             style = "" if sure.any() else WEAK
             rows.append(Row(title, (str(int(sure.sum())), *largest), style))
     columns = ("Label", "heads that differ", "most", *drawn.both.names, "difference", "p")
-    return Table(columns, tuple(rows), "The largest difference of each label; grey: not supported.")
+    return PageTable(
+        columns, tuple(rows), "The largest difference of each label; grey: not supported."
+    )
 
 
-def _heads(drawn: _Drawn) -> Table:
+def _heads(drawn: _HeadMetric) -> PageTable:
     at = drawn.column
     rows = (
         Row(_link(drawn, place), drawn.cells(*place, at), drawn.style(*place, at))
         for place in _largest(drawn.found.value[..., at])[:MOST_HEADS]
     )
-    return Table(("Head", *drawn.both.names, "difference", "p"), tuple(rows))
+    return PageTable(("Head", *drawn.both.names, "difference", "p"), tuple(rows))
 
 
-def _link(drawn: _Drawn, place: tuple[int, int]) -> Link:
+def _link(drawn: _HeadMetric, place: tuple[int, int]) -> Link:
     return head_link(HeadName(drawn.both.pair.a.name, *place))

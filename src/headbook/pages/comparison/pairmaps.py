@@ -29,7 +29,7 @@ class Cited(NamedTuple):
     title: str
 
 
-class Picture(NamedTuple):
+class MapPicture(NamedTuple):
     """A map as an image address, and what it is of."""
 
     title: str
@@ -64,7 +64,7 @@ class PairExemplar:
     strongest: tuple[tuple[str, str], ...]
     lines: tuple[tuple[str, tuple[Token, ...]], ...]
     looking: tuple[Token, ...]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[MapPicture, ...]
     size: tuple[int, int]
 
 
@@ -129,12 +129,12 @@ def most_apart(maps: PairMaps) -> int:
     return int(np.where(maps.counted, rows, -1).argmax())
 
 
-def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[Picture, ...]:
+def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]:
     """The map of each model, and the second minus the first."""
     return (
-        Picture(names[0], weight_picture(to_steps(maps.a)), "a"),
-        Picture(names[1], weight_picture(to_steps(maps.b)), "b"),
-        Picture(f"{names[1]} minus {names[0]}", signed_picture(maps.b - maps.a), "difference"),
+        MapPicture(names[0], weight_picture(to_steps(maps.a)), "a"),
+        MapPicture(names[1], weight_picture(to_steps(maps.b)), "b"),
+        MapPicture(f"{names[1]} minus {names[0]}", signed_picture(maps.b - maps.a), "difference"),
     )
 
 

@@ -20,7 +20,7 @@ from headbook.comparison.drift import (
 )
 from headbook.comparison.matching import MatchedHeads
 from headbook.comparison.study_pair import StackPair
-from headbook.pages.parts.table import Content, Row, Table
+from headbook.pages.parts.table import Content, PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.results import StackResults, results
 from headbook.report.wording import MISSING, STACKS, THIN, head_name, percent, tie_note, tied_places
@@ -46,7 +46,7 @@ def nats_interval(low: float, high: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class BothStacks:
+class StackComparison:
     """One kind of attention in both models.
 
     Attributes:
@@ -86,16 +86,16 @@ class BothStacks:
         return len(self.pair.a.attention_layers) * self.pair.a.n_heads
 
 
-def both_stacks(comparison: Comparison) -> tuple[BothStacks, ...]:
+def both_stacks(comparison: Comparison) -> tuple[StackComparison, ...]:
     """All kinds of attention that are compared."""
     return tuple(_both(comparison))
 
 
-def _both(comparison: Comparison) -> Iterator[BothStacks]:
+def _both(comparison: Comparison) -> Iterator[StackComparison]:
     sides = comparison.sides
     mine, theirs = results(sides.a), results(sides.b)
     for pair in sides.stacks:
-        yield BothStacks(
+        yield StackComparison(
             pair,
             sides.names,
             mine[pair.a.name],
@@ -120,7 +120,7 @@ ABOUT = (
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class DriftMeasure:
     """One of these numbers.
 
     Attributes:
@@ -148,20 +148,20 @@ def _text(written: Callable[[float], str], value: float) -> str:
     return MISSING if np.isnan(value) else written(value)
 
 
-def moved(found: HeadDifferences) -> tuple[Moved, ...]:
+def moved(found: HeadDifferences) -> tuple[DriftMeasure, ...]:
     """Those that are known of a stack."""
     return tuple(_moved(found))
 
 
-def _moved(found: HeadDifferences) -> Iterator[Moved]:
+def _moved(found: HeadDifferences) -> Iterator[DriftMeasure]:
     for metric, label, title, written in KINDS:
         place, floor = (found.column(metric, "", x) for x in (label, rounded(label)))
         if place is not None and not np.isnan(found.value[..., place]).all():
             below = None if floor is None else found.value[..., floor]
-            yield Moved(title, found.value[..., place], below, written)
+            yield DriftMeasure(title, found.value[..., place], below, written)
 
 
-def moved_lead(both: BothStacks, every: Sequence[Moved]) -> Iterator[Parts]:
+def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
     """Where each moved most, beside rounding, as one sentence; nothing where nothing is known."""
     if not every:
         return
@@ -180,31 +180,33 @@ def moved_lead(both: BothStacks, every: Sequence[Moved]) -> Iterator[Parts]:
     yield ("Largest changes of weights and outputs: ", *joined, ".")
 
 
-def moved_words(every: Sequence[Moved], place: tuple[int, int]) -> str:
+def moved_words(every: Sequence[DriftMeasure], place: tuple[int, int]) -> str:
     """The numbers of one head, as a sentence; empty where nothing is known."""
     there = [each for each in every if not np.isnan(each.value[place])]
     texts = [f"{each.title} by {_beside(each, place)}" for each in there]
     return f"Change of its weights and outputs: {', '.join(texts)}." if texts else ""
 
 
-def _beside(each: Moved, place: tuple[int, int]) -> str:
+def _beside(each: DriftMeasure, place: tuple[int, int]) -> str:
     below = each.rounding(place)
     return each.text(place) + (f" (rounding {below})" if below else "")
 
 
-def moved_cells(every: Sequence[Moved], place: tuple[int, int]) -> Iterator[Content]:
+def moved_cells(every: Sequence[DriftMeasure], place: tuple[int, int]) -> Iterator[Content]:
     """The numbers of one head, as cells, without rounding, which is much the same in all."""
     yield from (each.text(place) for each in every)
 
 
-def layer_moves(summary: DriftSummary | None, every: Sequence[Moved]) -> Table | None:
+def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> PageTable | None:
     """The median head of each layer; None where nothing is known, or nothing moved."""
     if not any(np.nan_to_num(each.value).any() for each in every):
         return None
-    attention = [] if summary is None else [Moved("attention", summary.value, summary.floor, nats)]
+    attention = (
+        [] if summary is None else [DriftMeasure("attention", summary.value, summary.floor, nats)]
+    )
     parts = [*attention, *every]
     medians = [
-        Moved(each.title, _medians(each.value), each.floor if each.floor is None else
+        DriftMeasure(each.title, _medians(each.value), each.floor if each.floor is None else
               _medians(each.floor), each.written)
         for each in parts
     ]  # fmt: skip
@@ -212,10 +214,10 @@ def layer_moves(summary: DriftSummary | None, every: Sequence[Moved]) -> Table |
     layers = np.flatnonzero(known).tolist()
     rows = (Row(f"layer {layer}", tuple(_layer(medians, layer))) for layer in layers)
     titles = (x for each in parts for x in (each.title, "rounding")[: 1 + (each.floor is not None)])
-    return Table(("Layer", *titles), tuple(rows))
+    return PageTable(("Layer", *titles), tuple(rows))
 
 
-def _layer(medians: Sequence[Moved], layer: int) -> Iterator[Content]:
+def _layer(medians: Sequence[DriftMeasure], layer: int) -> Iterator[Content]:
     """Each number, and after it what rounding does, where that is known."""
     for each in medians:
         yield each.text((layer, 0))

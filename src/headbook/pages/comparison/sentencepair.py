@@ -9,13 +9,13 @@ import pandas as pd
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
-from headbook.charts.layers import Line, layer_lines
-from headbook.comparison.head_pairs import ListedSentence, PairedStack, maps_of, same_tokens
-from headbook.comparison.study_pair import Sides, same_vocabulary
-from headbook.pages.comparison.pairmaps import Picture, pictures, what_is_drawn
+from headbook.charts.layers import Curve, layer_lines
+from headbook.comparison.head_pairs import PairedStack, SharedSentence, maps_of, same_tokens
+from headbook.comparison.study_pair import StudyPair, same_vocabulary
+from headbook.pages.comparison.pairmaps import MapPicture, pictures, what_is_drawn
 from headbook.pages.comparison.parts import nats
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import DASH, Content, Mark, Part, Row, Table, Words
+from headbook.pages.parts.table import DASH, Content, MarkedText, PageTable, Part, Row, WordsCell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, paths_data
 from headbook.report.wording import (
@@ -31,7 +31,7 @@ from headbook.report.wording import (
     sentence_page,
     visible,
 )
-from headbook.schema import Space, State
+from headbook.schema import EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import LOGITS, StoredSentence, StoredText, rows_of
 
 Rows = tuple[pd.DataFrame, pd.DataFrame]  # of one sentence in both studies
@@ -125,7 +125,7 @@ def _places(mine: StoredText, theirs: StoredText) -> Iterator[int | None]:
 
 def nearest_table(
     paired: PairedStack, sentences: tuple[StoredSentence, StoredSentence], near: Rows
-) -> Table | None:
+) -> PageTable | None:
     """The vocabulary tokens nearest to each token's last state; None where one model has none.
 
     Args:
@@ -133,7 +133,7 @@ def nearest_table(
     """
     stacks = paired.stack.a, paired.stack.b
     own = [
-        rows[(rows["stack"] == s.name) & (rows["state"] == State.OUT)]
+        rows[(rows["stack"] == s.name) & (rows["state"] == ResidualPoint.OUT)]
         for rows, s in zip(near, stacks, strict=True)
     ]
     if any(each.empty for each in own):
@@ -149,14 +149,14 @@ def nearest_table(
     for place, other in [*enumerate(_places(*texts))][:MOST_TOKENS]:
         both = found[0].get(place), None if other is None else found[1].get(other)
         cells: tuple[Content, ...] = (*map(_words, both), *([_shared(*both)] if alike else []))
-        rows.append(Row(Words((Mark(texts[0].pieces[place], "bdi"),)), cells))
+        rows.append(Row(WordsCell((MarkedText(texts[0].pieces[place], "bdi"),)), cells))
     names = zip(paired.names, spaces, strict=True)
     columns = ("Token", *(f"{name}, by {_space(space)}" for name, space in names))
-    return Table((*columns, *(["in common"] if alike else [])), tuple(rows), style="nearest")
+    return PageTable((*columns, *(["in common"] if alike else [])), tuple(rows), style="nearest")
 
 
 def _space(space: str) -> str:
-    return "logit lens" if space == LOGITS else SPACES[Space(space)]
+    return "logit lens" if space == LOGITS else SPACES[EmbeddingSpace(space)]
 
 
 def _last(near: pd.DataFrame, space: str) -> dict[int, list[tuple[str, str]]]:
@@ -176,8 +176,13 @@ def _words(entries: Sequence[tuple[str, str]] | None) -> Content:
         return DASH
     parts: list[Part] = []
     for entry, value in entries[:NEAREST]:
-        parts += [*([", "] if parts else []), Mark(entry, "bdi"), " ", Mark(value, "small")]
-    return Words(tuple(parts))
+        parts += [
+            *([", "] if parts else []),
+            MarkedText(entry, "bdi"),
+            " ",
+            MarkedText(value, "small"),
+        ]
+    return WordsCell(tuple(parts))
 
 
 def _shared(
@@ -202,7 +207,7 @@ class DriftedHead:
     name: str
     href: str
     divergence: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[MapPicture, ...]
 
 
 @dataclass(frozen=True)
@@ -226,7 +231,7 @@ class SentenceStack:
     layers: Drawing | None
     heads: tuple[DriftedHead, ...]
     paths: tuple[str, ...]
-    nearest: Table | None
+    nearest: PageTable | None
     cut: int
 
 
@@ -262,7 +267,7 @@ class SentencePairPage(Page):
 
 
 def sentencepair_pages(
-    sides: Sides, stacks: Sequence[PairedStack], listed: Sequence[ListedSentence]
+    sides: StudyPair, stacks: Sequence[PairedStack], listed: Sequence[SharedSentence]
 ) -> Iterator[tuple[SentencePairPage, dict[str, Any]]]:
     """The pages of all sentences that both studies have, each with what its scripts read."""
     tokens = [rows_of(study.tokens) for study in (sides.a, sides.b)]
@@ -306,7 +311,7 @@ def sentencepair_pages(
 
 
 def _lead(
-    stacks: Sequence[PairedStack], each: ListedSentence, listed: Sequence[ListedSentence]
+    stacks: Sequence[PairedStack], each: SharedSentence, listed: Sequence[SharedSentence]
 ) -> Iterator[str]:
     if np.isnan(each.mean):
         yield "Its attention cannot be compared: maps of one of the models are missing."
@@ -336,7 +341,7 @@ def _name(paired: PairedStack, place: int) -> str:
 
 
 def _text_sections(
-    sides: Sides, each: ListedSentence
+    sides: StudyPair, each: SharedSentence
 ) -> Iterator[tuple[str, str, tuple[Token, ...]]]:
     for side, text in each.a.texts.items():
         other = each.b.texts.get(side)
@@ -348,11 +353,11 @@ def _text_sections(
 
 
 def _stack(
-    sides: Sides,
+    sides: StudyPair,
     paired: PairedStack,
-    each: ListedSentence,
+    each: SharedSentence,
     paths: tuple[str, ...],
-    nearest: Table | None,
+    nearest: PageTable | None,
 ) -> SentenceStack:
     drift = each.drift.get(paired.stack.name)
     return SentenceStack(
@@ -383,7 +388,7 @@ def _layers(paired: PairedStack, drift: Floats, sentence: int) -> Drawing | None
     times, unit = (1000, "thousandths of a nat") if top < SMALL else (1, "nats")
     nothing = np.full(len(layers), np.nan)
     lines = [
-        Line(name, times * curve, nothing, nothing, [number(float(times * v)) for v in curve])
+        Curve(name, times * curve, nothing, nothing, [number(float(times * v)) for v in curve])
         for name, curve in curves.items()
     ]
     whose = "" if paired.differences is not None else f" of {paired.names[0]}, matched heads"
@@ -394,7 +399,7 @@ def _layers(paired: PairedStack, drift: Floats, sentence: int) -> Drawing | None
 
 
 def _heads(
-    sides: Sides, paired: PairedStack, each: ListedSentence, drift: Floats
+    sides: StudyPair, paired: PairedStack, each: SharedSentence, drift: Floats
 ) -> Iterator[DriftedHead]:
     both, _ = maps_of(sides, (each.a, each.b))
     known = np.flatnonzero(drift > 0)
@@ -409,7 +414,7 @@ def _heads(
 
 
 @dataclass(frozen=True)
-class SentenceLine:
+class SharedSentenceLine:
     """One sentence in the list; ``divergence``: mean over heads, in nats."""
 
     number: int
@@ -429,12 +434,12 @@ class SentencePairsPage(Page):
     """
 
     template: ClassVar[str] = "comparison/sentencepairs.html"
-    lines: tuple[SentenceLine, ...]
+    lines: tuple[SharedSentenceLine, ...]
     total: int
     lists: str
 
 
-def sentencepairs_page(sides: Sides, listed: Sequence[ListedSentence]) -> SentencePairsPage:
+def sentencepairs_page(sides: StudyPair, listed: Sequence[SharedSentence]) -> SentencePairsPage:
     """The list of sentences."""
     total = sides.sentences
     order = sorted(listed, key=lambda each: (np.isnan(each.mean), -each.mean, each.a.number))
@@ -444,7 +449,7 @@ def sentencepairs_page(sides: Sides, listed: Sequence[ListedSentence]) -> Senten
         description=f"Sentences with a page: {len(listed):,} of {total:,}, those first in which "
         "the attention of the two models differs most.",
         lines=tuple(
-            SentenceLine(
+            SharedSentenceLine(
                 each.a.number,
                 sentence_page(each.a.number),
                 next(iter(each.a.texts.values())).text,
@@ -457,7 +462,7 @@ def sentencepairs_page(sides: Sides, listed: Sequence[ListedSentence]) -> Senten
     )
 
 
-def _lists(sides: Sides, listed: Sequence[ListedSentence]) -> str:
+def _lists(sides: StudyPair, listed: Sequence[SharedSentence]) -> str:
     """Which sentences have a page, where the studies list other ones or few."""
     both = sum(each.followed for each in listed)
     counts = [len(study.sentence_data.listed) for study in (sides.a, sides.b)]

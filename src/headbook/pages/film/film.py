@@ -9,14 +9,14 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
 from headbook.charts.film import QUARTERS, step_areas
-from headbook.charts.layers import Line, curves
+from headbook.charts.layers import Curve, curves
 from headbook.charts.theme import ink, ink_steps
-from headbook.comparison.film import Leader
+from headbook.comparison.film import BestHead
 from headbook.comparison.film_steps import INDUCTION, FilmColumn, StackFrame
 from headbook.metrics import ids
 from headbook.pages.film.parts import (
     DrawnFilm,
-    Turn,
+    HalfRiseText,
     estimate_text,
     head_link,
     head_row,
@@ -25,11 +25,11 @@ from headbook.pages.film.parts import (
 )
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import Mark, Row, Table, words
+from headbook.pages.parts.table import MarkedText, PageTable, Row, words
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.head_types import KINDS, letters_of, style_of
 from headbook.report.wording import STACKS, counted, head_name, number, percent
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
 
 OTHERS = 2  # functions beside induction that the lead names
@@ -52,12 +52,14 @@ def lead(reel: DrawnFilm) -> Parts:
     return tuple(parts)
 
 
-def _column(reel: DrawnFilm, stack: Stack, metric: str, label: str = "") -> FilmColumn | None:
+def _column(
+    reel: DrawnFilm, stack: AttentionStack, metric: str, label: str = ""
+) -> FilmColumn | None:
     found = (c for c in reel.film.columns(stack.name) if (c.metric, c.label) == (metric, label))
     return next(found, None)
 
 
-def _induction(reel: DrawnFilm, stack: Stack) -> Iterator[list[str | Link]]:
+def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]]:
     column = _column(reel, stack, ids.INDUCTION_SCORE)
     best = reel.film.leaders(stack.name, column)[-1] if column else None
     if column is None or best is None or best.place is None:
@@ -89,7 +91,7 @@ def _induction(reel: DrawnFilm, stack: Stack) -> Iterator[list[str | Link]]:
     ]  # fmt: skip
 
 
-def _others(reel: DrawnFilm, stack: Stack) -> Iterator[list[str | Link]]:
+def _others(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]]:
     """Other functions, those that rise most first."""
     found = []
     for column in reel.film.columns(stack.name):
@@ -125,7 +127,7 @@ COLOURS = {
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntFunction:
     """Something that heads do, the head that does it most at the last step, and when it began.
 
     Attributes:
@@ -141,7 +143,7 @@ class Learnt:
     does: Link
     head: Link
     line: Drawing
-    turn: Turn
+    turn: HalfRiseText
     last: str
     first: str
     uniform: str
@@ -169,11 +171,11 @@ class FilmStack(StackSection):
         jobs: the head that does something most, by step.
     """
 
-    learnt: tuple[Learnt, ...]
+    learnt: tuple[LearntFunction, ...]
     atlas: Atlas
     frames: tuple[FilmFrame, ...]
     types: Drawing | None
-    jobs: Table
+    jobs: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,11 +259,11 @@ def _tiles(each: StackFrame) -> list[list[str]]:
     return found
 
 
-def _sheet(stack: Stack, place: int) -> str:
+def _sheet(stack: AttentionStack, place: int) -> str:
     return f"{PICTURES}/{stack.name}-{place:03d}.png"
 
 
-def _stack(reel: DrawnFilm, stack: Stack) -> FilmStack:
+def _stack(reel: DrawnFilm, stack: AttentionStack) -> FilmStack:
     last = reel.film.frames[-1].stacks[stack.name]
     return FilmStack(
         stack=stack.name,
@@ -283,7 +285,7 @@ def _stack(reel: DrawnFilm, stack: Stack) -> FilmStack:
     )
 
 
-def _learnt(reel: DrawnFilm, stack: str) -> list[Learnt]:
+def _learnt(reel: DrawnFilm, stack: str) -> list[LearntFunction]:
     """What heads do: what was learnt first, the earliest before others; then the rest."""
     found = []
     for column in reel.film.columns(stack):
@@ -293,7 +295,7 @@ def _learnt(reel: DrawnFilm, stack: str) -> list[Learnt]:
     return sorted(found, key=lambda each: (not each.learnt, each.learnt and each.turn.place))
 
 
-def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: Leader) -> Learnt:
+def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: BestHead) -> LearntFunction:
     assert best.place is not None
     first = reel.first(stack, column, best.place)
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
@@ -302,7 +304,7 @@ def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: Leader) -
     when = turn.text if learnt else "no clear rise"
     if not learnt and turn.place is not None and best.value.value < first:
         when = f"falls, {turn.text}"
-    return Learnt(
+    return LearntFunction(
         Link(column.does, measure_page(column)),
         head_link(HeadName(stack, *best.place)),
         reel.spark(stack, column, best.place),
@@ -336,7 +338,7 @@ def _family(name: str) -> str:
     return {"offset": "one other offset"}.get(name, name)
 
 
-def _jobs(reel: DrawnFilm, stack: str) -> Table:
+def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
     """The head that does something most at each step; bold where it is another than before."""
     steps = range(len(reel.film.frames))
     rows = []
@@ -352,11 +354,11 @@ def _jobs(reel: DrawnFilm, stack: str) -> Table:
                 continue
             name = head_name(HeadName(stack, *one.place))
             new = before is None or before.place != one.place
-            cells.append(words(Mark(name, "b") if new else name, " ",
-                               Mark(value_text(column, one.value.value), "small")))  # fmt: skip
+            cells.append(words(MarkedText(name, "b") if new else name, " ",
+                               MarkedText(value_text(column, one.value.value), "small")))  # fmt: skip
         rows.append(Row(Link(column.does, measure_page(column)), tuple(cells)))
     titles = (reel.step(n) for n in steps)
-    return Table(("Function", *titles), tuple(rows), style="numbers jobs")
+    return PageTable(("Function", *titles), tuple(rows), style="numbers jobs")
 
 
 def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
@@ -388,7 +390,7 @@ def _loss(reel: DrawnFilm) -> Drawing:
     top = float(np.ceil(np.nanmax([value, high])))
     ticks = [(float(tick), f"{tick:g}") for tick in np.linspace(0, top, 5 if top % 2 else 3)]
     target = reel.film.frames[0].target
-    line = Line(_TARGETS[target], value, low, high, [number(each) for each in value])
+    line = Curve(_TARGETS[target], value, low, high, [number(each) for each in value])
     caption = (
         f"{_TARGETS[target].capitalize()} of the whole model on the sentences, nats per token."
     )
@@ -403,7 +405,7 @@ _ABOUT = {
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
-def _lines(reel: DrawnFilm, stack: Stack) -> Iterator[Line]:
+def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
     """Of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
     for column in reel.film.columns(stack.name):
@@ -414,9 +416,9 @@ def _lines(reel: DrawnFilm, stack: Stack) -> Iterator[Line]:
             yield _line(f"{before}sink", np.nanmean(values, (1, 2)))
 
 
-def _line(name: str, values: Floats) -> Line:
+def _line(name: str, values: Floats) -> Curve:
     none = np.full(len(values), np.nan)
-    return Line(name, values, none, none, [percent(float(value)) for value in values])
+    return Curve(name, values, none, none, [percent(float(value)) for value in values])
 
 
 def _facts(reel: DrawnFilm) -> Iterator[tuple[str, str]]:

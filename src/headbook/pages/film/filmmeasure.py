@@ -12,12 +12,12 @@ from headbook.charts import Drawing, Figure
 from headbook.charts.film import NAMED, head_steps
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.pages.film.parts import DrawnFilm, Turn, head_link, head_row, measure_page
+from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_link, head_row, measure_page
 from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import Mark, Row, Table, Words, words
+from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words
 from headbook.report.results import descending
 from headbook.report.wording import VIEWS, head_name, interval, is_share, number
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName, heads_of
 
 MOST_LINES = 200  # of a chart
@@ -31,7 +31,7 @@ class SparkCell:
     href: str
     picture: Drawing
     last: str
-    turn: Turn
+    turn: HalfRiseText
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class MeasureSection(StackSection):
     figure: Figure
     heads: tuple[int, ...]
     rows: tuple[tuple[int, tuple[SparkCell, ...]], ...]
-    table: Table
-    others: Table
+    table: PageTable
+    others: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def _about(reel: DrawnFilm, column: FilmColumn) -> str:
     return f"{known.title}, {keys}. {source}."
 
 
-def _section(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> MeasureSection:
+def _section(reel: DrawnFilm, stack: AttentionStack, column: FilmColumn) -> MeasureSection:
     heads = tuple(range(stack.n_heads))
     changed, others = _tables(reel, stack, column)
     return MeasureSection(
@@ -124,7 +124,7 @@ def _cell(reel: DrawnFilm, stack: str, column: FilmColumn, place: tuple[int, int
     )
 
 
-def _figure(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> Figure:
+def _figure(reel: DrawnFilm, stack: AttentionStack, column: FilmColumn) -> Figure:
     numbers = reel.film.numbers(stack.name, column)
     drawn = _changed_most(reel, stack, column)
     rows = [
@@ -151,7 +151,9 @@ def _figure(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> Figure:
     )
 
 
-def _changed_most(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> list[tuple[int, int]]:
+def _changed_most(
+    reel: DrawnFilm, stack: AttentionStack, column: FilmColumn
+) -> list[tuple[int, int]]:
     """The heads that the chart has, in the order of layers."""
     values = reel.film.values(stack.name, column)
     change = np.nan_to_num(np.abs(values[-1] - values[0]))
@@ -159,7 +161,9 @@ def _changed_most(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> list[tup
     return sorted(sorted(places, key=lambda place: -change[place])[:MOST_LINES])
 
 
-def _tables(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
+def _tables(
+    reel: DrawnFilm, stack: AttentionStack, column: FilmColumn
+) -> tuple[PageTable, PageTable]:
     """Heads that rose beyond noise, the earliest first, then those that fell; and the others."""
     places = [(head.layer, head.head) for head in heads_of(stack)]
     turns = {place: reel.turn(stack.name, column, place) for place in places}
@@ -177,17 +181,17 @@ def _tables(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> tuple[Table, T
         still = turns[place].place is None
         rows[still].append(Row(head_link(HeadName(stack.name, *place)), cells))
     titles = "Head", "Half-rise step", reel.at(0).capitalize(), reel.at(-1).capitalize()
-    return Table(titles, tuple(rows[0])), Table(titles, tuple(rows[1]))
+    return PageTable(titles, tuple(rows[0])), PageTable(titles, tuple(rows[1]))
 
 
-def _when(turn: Turn) -> Words:
+def _when(turn: HalfRiseText) -> WordsCell:
     """The step, where it lies, and its interval."""
     between = f" {turn.between}" if turn.between else ""
-    return words(turn.text, Mark(between, "small"), f" [{turn.ends}]" if turn.ends else "")
+    return words(turn.text, MarkedText(between, "small"), f" [{turn.ends}]" if turn.ends else "")
 
 
-def _number(column: FilmColumn, value: Estimate) -> Words:
+def _number(column: FilmColumn, value: Estimate) -> WordsCell:
     share = is_share(all_metrics()[column.metric])
     ends = interval(value.low, value.high, share=share)
     text = number(value.value, share=share)
-    return words(text, Mark(f" {ends}" if ends else "", "small"), style="number")
+    return words(text, MarkedText(f" {ends}" if ends else "", "small"), style="number")

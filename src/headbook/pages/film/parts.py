@@ -9,8 +9,8 @@ from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
 from headbook.charts.film import spark, step_axis
-from headbook.charts.layers import Axis
-from headbook.comparison.film import Film, Leader
+from headbook.charts.layers import CurveAxis
+from headbook.comparison.film import BestHead, Film
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
@@ -49,7 +49,7 @@ def estimate_text(column: FilmColumn, value: Estimate) -> str:
 
 
 @dataclass(frozen=True)
-class Turn:
+class HalfRiseText:
     """When a number of a head changed.
 
     Attributes:
@@ -65,7 +65,7 @@ class Turn:
     ends: str = ""
 
 
-NO_TURN = Turn(None, "–")
+NO_TURN = HalfRiseText(None, "–")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class DrawnFilm:
     film: Film
 
     @cached_property
-    def axis(self) -> Axis:
+    def axis(self) -> CurveAxis:
         """The axis of steps."""
         return step_axis(self.film.steps, named=self.film.named)
 
@@ -87,7 +87,7 @@ class DrawnFilm:
         """A step with what it is."""
         return self.axis.names[place]
 
-    def turn(self, stack: str, column: FilmColumn, place: Place) -> Turn:
+    def turn(self, stack: str, column: FilmColumn, place: Place) -> HalfRiseText:
         """When a number of a head changed."""
         found = self.film.half_rises.get((stack, column))
         if found is None or np.isnan(found.step[place]):
@@ -96,9 +96,9 @@ class DrawnFilm:
         before = self.step(step - 1) if step >= 1 else ""
         between = f"between {before} and {self.step(step)}" if before else ""
         ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
-        return Turn(int(step), self.at(int(step)), between, ends)
+        return HalfRiseText(int(step), self.at(int(step)), between, ends)
 
-    def rises(self, stack: str, column: FilmColumn, best: Leader) -> bool:
+    def rises(self, stack: str, column: FilmColumn, best: BestHead) -> bool:
         """Whether a head's number clearly rose: it has a half-rise step, and ends above its start.
 
         The lower end of the last value's interval must lie above the first value and above uniform

@@ -5,18 +5,20 @@ from typing import Any
 
 import pandas as pd
 
-from headbook.pages.parts.table import Cell, Row, Table, words
+from headbook.pages.parts.table import NumberCell, PageTable, Row, words
 from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, scale, unit, verdict_text
-from headbook.report.head_types import Rest
+from headbook.report.head_types import OffSinkType
 from headbook.report.wording import MISSING, STACKS, interval, number
-from headbook.study.ablation import Removals
+from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import GROUP
 from headbook.study.ablation_tests import ranked_target
 
-TYPES = ("sink", HEAVY_NAME, *map(str, Rest))
+TYPES = ("sink", HEAVY_NAME, *map(str, OffSinkType))
 
 
-def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> Table | None:
+def removed_table(
+    removals: AblationResults, groups: pd.DataFrame, stack: str = ""
+) -> PageTable | None:
     """Three lines for each type of heads; None where no heads were replaced together.
 
     Args:
@@ -29,10 +31,10 @@ def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> 
         f"Sum of single changes, {unit(removals)}",
         f"Random sets, {unit(removals)}", "Rank among them",
     )  # fmt: skip
-    return Table(titles, rows, "Heads replaced together.") if rows else None
+    return PageTable(titles, rows, "Heads replaced together.") if rows else None
 
 
-def layers_table(removals: Removals, groups: pd.DataFrame) -> Table | None:
+def layers_table(removals: AblationResults, groups: pd.DataFrame) -> PageTable | None:
     """A line for each layer without all of its heads; None where none was replaced."""
     some = _judged(removals, groups)
     some = some[some["group"].str.fullmatch(r"layer \d+")]
@@ -53,16 +55,18 @@ def layers_table(removals: Removals, groups: pd.DataFrame) -> Table | None:
         "Layer", "Heads", f"Change, {unit(removals)}", "Verdict",
         f"Sum of single changes, {unit(removals)}",
     )  # fmt: skip
-    return Table(titles, rows, "All heads of a layer replaced by their means.") if rows else None
+    return (
+        PageTable(titles, rows, "All heads of a layer replaced by their means.") if rows else None
+    )
 
 
-def _judged(removals: Removals, groups: pd.DataFrame) -> pd.DataFrame:
+def _judged(removals: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
     """Groups by the target whose verdicts pages show."""
     target = groups["target"] == ranked_target(removals)
     return groups[target & (groups["metric"] == GROUP)]
 
 
-def _rows(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
+def _rows(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
     by = scale(removals)
     rows = _judged(removals, groups)
     rows = rows[rows["group"].isin(TYPES)]
@@ -90,7 +94,7 @@ def _rows(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
         yield Row(f"{each['group']}{where}", cells)
 
 
-def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> Cell:
+def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> NumberCell:
     """A change with its interval.
 
     Args:
@@ -98,4 +102,4 @@ def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> Cell:
         by: what brings them into the page's unit.
     """
     ends = interval(row["low"] * by, row["high"] * by)
-    return Cell(number(row["value"] * by), ends, note="", thin=False)
+    return NumberCell(number(row["value"] * by), ends, note="", thin=False)

@@ -11,7 +11,7 @@ from headbook.pages.parts.page import StackSection
 from headbook.report.head_types import HeadType, Place, head_types, kinds_of, letters_of, style_of
 from headbook.report.results import StackResults
 from headbook.report.wording import counted, head_name, head_page
-from headbook.schema import Stack
+from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
 
 MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
@@ -112,7 +112,7 @@ def atlas(results: StackResults) -> Atlas:
 
 
 def atlas_of(
-    stack: Stack,
+    stack: AttentionStack,
     types: Mapping[Place, HeadType | None],
     *,
     sheet: str,

@@ -17,7 +17,7 @@ from headbook.study.sentence_data import HeadName
 
 
 @dataclass(frozen=True)
-class Measured:
+class ShareWithBaseline:
     """A share of a head beside its baseline.
 
     Attributes:
@@ -46,13 +46,13 @@ def measured(
     *,
     behind: str | HeadName = "",
     supported: bool,
-) -> Measured:
+) -> ShareWithBaseline:
     """A share with its picture; ``other`` is NaN where there is no baseline."""
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
     link = behind if isinstance(behind, str) else head_link(behind)
     name = f"dot-{text}" if isinstance(link, str) else f"dot-{link.text}-{text}"
     picture = Drawing(name, text, dot)
-    return Measured(text, baseline, link, *value_and_interval(value), picture, supported)
+    return ShareWithBaseline(text, baseline, link, *value_and_interval(value), picture, supported)
 
 
 def baseline_title(results: StackResults, baseline: Baseline) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.metrics.base import Chart, HeadMetric
+from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.page import StackSection
 from headbook.pages.parts.table import colour_step, domain
 from headbook.report.results import StackResults
@@ -22,7 +22,7 @@ from headbook.report.wording import (
     number,
     percent,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 # The grid begins with one of them.
@@ -201,9 +201,9 @@ def key(metric: HeadMetric, label: str) -> str:
 
 def offered_labels(metric: HeadMetric) -> Sequence[str]:
     """Labels that readers choose from; a profile's offsets are left to the profile."""
-    if metric.chart is Chart.PROFILE:
+    if metric.chart is ChartKind.PROFILE:
         return ()
-    return (metric.headline,) if metric.chart is Chart.DISTANCES else metric.listed
+    return (metric.headline,) if metric.chart is ChartKind.DISTANCES else metric.listed
 
 
 def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
@@ -232,7 +232,7 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
     }
 
 
-def _files(results: StackResults, metric: HeadMetric, view: View, label: str) -> dict[str, str]:
+def _files(results: StackResults, metric: HeadMetric, view: SinkView, label: str) -> dict[str, str]:
     """Return the stored figure that shows exactly one choice, or the command that draws it."""
     usual = results.drawn(metric)
     if usual == (view, label):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.pages.parts.table import Cell, Content, Mark, Row, Table, Title, words
+from headbook.pages.parts.table import Content, MarkedText, NumberCell, PageTable, Row, Title, words
 from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -18,16 +18,16 @@ from headbook.report.wording import (
     number,
     p_text,
 )
-from headbook.schema import HeadColumn
+from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
-from headbook.study.groups import Group, headlines
+from headbook.study.groups import GroupSums, headlines
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point
 
 
 @dataclass(frozen=True)
-class Headline:
+class GroupMetric:
     """A number that groups and pairs are compared by.
 
     Attributes:
@@ -37,7 +37,7 @@ class Headline:
     """
 
     metric: HeadMetric
-    column: HeadColumn
+    column: HeadKey
     place: int
     title: str
 
@@ -47,7 +47,7 @@ class Headline:
         return metric_link(self.metric.id, self.title)
 
 
-def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
+def stack_headlines(results: StackResults) -> tuple[GroupMetric, ...]:
     """The numbers that the groups of a stack are compared by, those that it has."""
     columns = results.study.corpus_sums.heads[results.stack.name].table.columns
     return tuple(
@@ -57,39 +57,39 @@ def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
     )
 
 
-def _headline(column: HeadColumn, place: int) -> Headline:
+def _headline(column: HeadKey, place: int) -> GroupMetric:
     metric = all_metrics()[column.metric]
     assert isinstance(metric, HeadMetric)
     label = f": {label_name(column.label)}" if column.label else ""
     unit = f" ({metric.unit})" if metric.unit else ""
-    return Headline(metric, column, place, f"{metric.title}{label}{unit}")
+    return GroupMetric(metric, column, place, f"{metric.title}{label}{unit}")
 
 
-def groups_of(results: StackResults) -> tuple[Group, ...]:
+def groups_of(results: StackResults) -> tuple[GroupSums, ...]:
     """The groups of a stack, by column and value."""
     return results.study.corpus_sums.heads[results.stack.name].groups
 
 
-def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Estimates:
+def numbers_of(group: GroupSums, headline: GroupMetric, what: str = "heads") -> Estimates:
     """Numbers of the heads of a group, or of what else it has."""
     ratios, metric = getattr(group, what)[..., headline.place], headline.metric
     return Estimates.of(ratios, metric.limits, metric.spread(headline.column.label))
 
 
-def group_table(results: StackResults, layer: int, head: int) -> Table | None:
+def group_table(results: StackResults, layer: int, head: int) -> PageTable | None:
     """The numbers of one head by group, the largest groups; None without groups."""
     headlines = results.once(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
     rows = []
     for group in sorted(groups, key=lambda group: (group.column, group.value)):
-        cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
-        name = words(Mark(group.column, "bdi"), ": ", Mark(group.value, "bdi"))
+        cells = (NumberCell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
+        name = words(MarkedText(group.column, "bdi"), ": ", MarkedText(group.value, "bdi"))
         rows.append(Row(name, (f"{group.sentences:,}", *cells)))
     columns: tuple[Title, ...] = ("Group", "sentences", *(headline.link for headline in headlines))
-    return Table(columns, tuple(rows)) if rows else None
+    return PageTable(columns, tuple(rows)) if rows else None
 
 
-def pair_table(results: StackResults, layer: int, head: int) -> Table | None:
+def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None:
     """What one head does otherwise in one member of pairs than in the other; None without any."""
     found = results.study.pair_differences.get(results.stack.name)
     if found is None:
@@ -100,12 +100,12 @@ def pair_table(results: StackResults, layer: int, head: int) -> Table | None:
         if found.difference[layer, head, index].sentences
         for headline, cells in [pair_cells(found, layer, head, index)]
     )
-    return Table(("Metric", *found.members, "difference", "p"), rows) if rows else None
+    return PageTable(("Metric", *found.members, "difference", "p"), rows) if rows else None
 
 
 def pair_cells(
     found: PairDifferences, layer: int, head: int, index: int
-) -> tuple[Headline, tuple[Content, ...]]:
+) -> tuple[GroupMetric, tuple[Content, ...]]:
     """What differs within pairs: the means of both members, the difference, and a family-wise p."""
     at, column = (layer, head, index), found.columns[index]
     pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
@@ -120,13 +120,13 @@ def pair_cells(
     )
 
 
-def difference_cell(value: Estimate, *, share: bool, behind: str) -> Cell:
+def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
     """A difference with its interval; of shares in points.
 
     The interval has two digits that count, and a value that is not nothing at least one.
     """
     if math.isnan(value.value):
-        return Cell(MISSING, "", "no data", thin=False)
+        return NumberCell(MISSING, "", "no data", thin=False)
     times, unit = (100, " points") if share else (1, "")
     parts = [times * part for part in (value.value, value.low, value.high)]
     reach = (parts[2] - parts[1]) / 2
@@ -134,7 +134,7 @@ def difference_cell(value: Estimate, *, share: bool, behind: str) -> Cell:
     digits = min(max(0, *places), MOST_DIGITS)
     middle, low, high = (_signed(part, digits) for part in parts)
     ends = "" if math.isnan(reach) else f"[{low}, {high}]"
-    return Cell(f"{middle}{unit}", ends, behind, thin=False)
+    return NumberCell(f"{middle}{unit}", ends, behind, thin=False)
 
 
 def _power(size: float) -> int:

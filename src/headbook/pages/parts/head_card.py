@@ -11,7 +11,7 @@ from headbook.report.head_types import Place, share, style_of
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, roles_of, sink_words
 from headbook.report.wording import capital, head_name, head_page, number, visible
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of
 
 REACH = 12  # tokens to either side of query and key that the card shows
@@ -19,7 +19,7 @@ STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
 
 
 @dataclass(frozen=True)
-class Card:
+class HeadCard:
     """What the card says of a head.
 
     Attributes:
@@ -56,12 +56,12 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Inspected:
+class FirstCard:
     """The card that stands there before any script runs: of which tile, and its map."""
 
     stack: str
     place: Place
-    card: Card
+    card: HeadCard
     picture: str
 
 
@@ -79,17 +79,17 @@ def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
     return exemplars
 
 
-def card(results: StackResults, head: HeadName) -> Card:
+def card(results: StackResults, head: HeadName) -> HeadCard:
     """The card of one head."""
     known, exemplar = roles_of(results)[head], strongest_of(results).get(head)
     head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
     summary = known.short or "no role by these rules"
     given, brought = (
-        number(share(results, metric, View.RAW, "", cell).value, share=True)
+        number(share(results, metric, SinkView.RAW, "", cell).value, share=True)
         for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     )
-    return Card(
+    return HeadCard(
         name=head_name(head),
         href=head_page(head),
         type=head_type.name if head_type else "",
@@ -147,7 +147,7 @@ def _kind(token: Token, exemplar: Exemplar) -> str:
     return f"w{step}" if step else ""
 
 
-def notable(results: Mapping[str, StackResults]) -> Inspected | None:
+def notable(results: Mapping[str, StackResults]) -> FirstCard | None:
     """The head that the page begins with: one of a supported relation, else a positional one."""
     best: tuple[int, float] = (-1, 0.0)
     chosen: tuple[StackResults, HeadName] | None = None
@@ -160,7 +160,7 @@ def notable(results: Mapping[str, StackResults]) -> Inspected | None:
         return None
     r, head = chosen
     picture = r.once(mean_maps).picture((head.layer, head.head))
-    return Inspected(r.stack.name, (head.layer, head.head), card(r, head), picture)
+    return FirstCard(r.stack.name, (head.layer, head.head), card(r, head), picture)
 
 
 def _rank(known: Role) -> tuple[int, float]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.pages.parts.table import Cell, Row, Table
+from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults
-from headbook.report.similar_heads import Likeness, likeness
+from headbook.report.similar_heads import HeadDistanceMatrix, likeness
 from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 NEAREST = 5
@@ -20,8 +20,8 @@ NEAREST = 5
 class Neighbours:
     """The heads nearest to one in a view, with their distances in each."""
 
-    view: View
-    table: Table
+    view: SinkView
+    table: PageTable
 
 
 def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
@@ -32,7 +32,7 @@ def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...
         head: tuple(
             Neighbours(
                 view,
-                Table(
+                PageTable(
                     ("Head", *(VIEWS[each] for each in found)),
                     tuple(
                         Row(head_link(heads[other]), distances(found, index, other))
@@ -48,15 +48,17 @@ def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...
     }
 
 
-def distances(found: Mapping[View, Likeness], one: int, other: int) -> tuple[Cell, ...]:
+def distances(
+    found: Mapping[SinkView, HeadDistanceMatrix], one: int, other: int
+) -> tuple[NumberCell, ...]:
     """How far two heads are from each other in each view; thin where few rows are behind it."""
     return tuple(_distance(each, one, other) for each in found.values())
 
 
-def _distance(found: Likeness, one: int, other: int) -> Cell:
+def _distance(found: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
     value, rows = found.value[one, other], int(found.rows[one, other])
     behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
-    return Cell(nats(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
+    return NumberCell(nats(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
 
 
 def nats(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, counted
-from headbook.study.manifest import Gap, InputFacts, Manifest
+from headbook.study.manifest import InputFacts, Manifest, NotAvailable
 
 NAMED, LISTED = 3, 10  # inputs that every page names, and the overview lists
 HASHES = "those with the smallest content hashes"
@@ -233,18 +233,21 @@ class StackSection:
         return STACKS[self.stack]
 
 
-def gap_text(gap: Gap) -> str:
+def gap_text(gap: NotAvailable) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
     return f"{gap.what}{where}: {gap.why}"
 
 
-def gap_texts(gaps: Iterable[Gap]) -> list[str]:
+def gap_texts(gaps: Iterable[NotAvailable]) -> list[str]:
     """The same of several, those of one place and one reason together."""
     together: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         together.setdefault((gap.stack, gap.why), []).append(gap.what)
-    return [gap_text(Gap(", ".join(what), stack, why)) for (stack, why), what in together.items()]
+    return [
+        gap_text(NotAvailable(", ".join(what), stack, why))
+        for (stack, why), what in together.items()
+    ]
 
 
 Results = Mapping[str, StackResults]
@@ -252,7 +255,7 @@ Made_co = TypeVar("Made_co", bound=Page, covariant=True)
 
 
 @dataclass(frozen=True)
-class Across(Generic[Made_co]):
+class OptionalPage(Generic[Made_co]):
     """A page that not every site has; called with the results of a study, it makes it.
 
     Whether it is there is known long before it is made: menus say it on the first page.
@@ -279,6 +282,6 @@ def always(_: Results) -> bool:
 
 def across(
     path: str, there: Callable[[Results], bool]
-) -> Callable[[Callable[[Results], Made_co]], Across[Made_co]]:
+) -> Callable[[Callable[[Results], Made_co]], OptionalPage[Made_co]]:
     """Make a function that makes a page one that knows whether there is one."""
-    return partial(Across, path, there)
+    return partial(OptionalPage, path, there)

@@ -11,7 +11,7 @@ from headbook.pages.parts.text import Token, running_text
 from headbook.report.findings.states import best_layer
 from headbook.report.results import StackResults
 from headbook.report.wording import percent
-from headbook.schema import HEAD_RULES, RULES
+from headbook.schema import HEAD_RULES, SEGMENTATION_RULES
 from headbook.study.sentence_data import StoredText
 
 TITLES = {
@@ -23,7 +23,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class PassagePart:
     """Some text, and what is said of its end.
 
     Attributes:
@@ -36,7 +36,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedEnds:
     """A passage as one rule divides it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Proposal:
     """
 
     rule: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PassagePart, ...]
     right: int
     wrong: int
     missed: int
@@ -54,7 +54,7 @@ class Proposal:
 
 def proposals(
     results: StackResults, text: StoredText, marks: NDArray[np.uint8] | None
-) -> tuple[Proposal, ...]:
+) -> tuple[ProposedEnds, ...]:
     """A passage as each rule divides it; none for a single sentence.
 
     Args:
@@ -72,15 +72,15 @@ def proposals(
 
 def _proposals(
     results: StackResults, marks: NDArray[np.uint8], true: set[int], tokens: Sequence[Token]
-) -> Iterator[Proposal]:
-    for number, rule in enumerate(RULES):
+) -> Iterator[ProposedEnds]:
+    for number, rule in enumerate(SEGMENTATION_RULES):
         layer = results.stack.attention_layers[0]
         title = TITLES[rule]
         if rule in HEAD_RULES:
             layer, f1 = best_layer(results, rule)
             title = f"{title}, layer {layer} (F1 {percent(f1.value)} over all passages)"
         proposed = {int(place) for place in np.flatnonzero(marks[layer, number])}
-        yield Proposal(
+        yield ProposedEnds(
             title,
             tuple(_pieces(tokens, proposed, true)),
             len(proposed & true),
@@ -94,17 +94,19 @@ def _part(text: StoredText, token: int) -> int:
     return sum(text.spans[token][0] >= start for start, _ in text.parts)
 
 
-def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[Piece]:
+def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[PassagePart]:
     """The text, cut wherever there is an end or one is proposed."""
     piece: list[Token] = []
     for token in tokens:
         piece.append(token)
         position = token.position
         if position in proposed | true:
-            yield Piece(tuple(piece), _kind(proposed=position in proposed, true=position in true))
+            yield PassagePart(
+                tuple(piece), _kind(proposed=position in proposed, true=position in true)
+            )
             piece = []
     if piece:
-        yield Piece(tuple(piece), "")
+        yield PassagePart(tuple(piece), "")
 
 
 def _kind(*, proposed: bool, true: bool) -> str:

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
-from headbook.analysis.multiple_testing import LEVEL
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.charts import Drawing, Figure, relation_layers
 from headbook.charts.drawing import interval_dot
 from headbook.metrics import all_metrics
-from headbook.pages.parts.table import Cell, Mark, Row, Table, words
-from headbook.report.findings import REPORT
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
+from headbook.report.findings import HELD_OUT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
@@ -34,7 +34,7 @@ COLUMNS = (
     "words",
     "head",
     Link("accuracy", f"metrics/{METRIC}.html"),
-    words(Mark("chart", "hidden")),
+    words(MarkedText("chart", "hidden")),
     "best surface rule",
     "its accuracy",
     "uniform attention",
@@ -61,7 +61,7 @@ def verdict(tests: RelationTests) -> str:
         some, either = " does a head beat", "either"
     text = (
         f"In {small(len(above))} of {counted(len(asked), 'relation')}{some} the best surface rule "
-        f"in {either} direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
+        f"in {either} direction (p < {ALPHA} family-wise, over {tests.family:,} pairs "
         "of a head and a relation with its direction)"
     )
     if not above:
@@ -69,16 +69,16 @@ def verdict(tests: RelationTests) -> str:
     return f"{text}; in {small(len(claimed))}, the head does more than prefer a class of words."
 
 
-def relation_table(results: StackResults, tests: RelationTests, behind: str) -> Table:
+def relation_table(results: StackResults, tests: RelationTests, behind: str) -> PageTable:
     """The relations by margin, each with the head that finds it best; ``behind``: sentences."""
     order = np.argsort(-tests.margin.value, kind="stable")
     caption = (
-        f"Relations by difference; {behind}. Filled and bold: above the rule at p < {LEVEL} "
+        f"Relations by difference; {behind}. Filled and bold: above the rule at p < {ALPHA} "
         "family-wise, and the right class of words more often in the relation than elsewhere; "
         "hollow and grey: not. Dots on a scale from 0 to 1, the tick is the rule."
     )
     rows = tuple(_row(results, tests, int(n)) for n in order)
-    return Table(COLUMNS, rows, caption, "numbers relations")
+    return PageTable(COLUMNS, rows, caption, "numbers relations")
 
 
 def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
@@ -86,20 +86,20 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
     label, head = tests.labels[n], place_of(tests, n, results.stack.name)
     relation, direction = relation_of(label)
     accuracy = tests.accuracy.at(n)
-    even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
+    even = results.half(HELD_OUT, METRIC, VIEW, label, of="uniform").value[head.layer]
     cells = (
         words(DIRECTIONS[direction], style="direction"),
         f"{accuracy.events:,.0f}",
         head_link(head),
-        Cell.of(accuracy, all_metrics()[METRIC]),
+        NumberCell.of(accuracy, all_metrics()[METRIC]),
         _dot(tests, n),
         rule_phrase(tests.rule[n]),
         number(float(tests.at_rule.value[n]), share=True),
         number(float(even), share=True),
         _margin(tests.margin.at(n)),
-        Cell.of(tests.where_wrong.at(n), all_metrics()[METRIC]),
+        NumberCell.of(tests.where_wrong.at(n), all_metrics()[METRIC]),
         preference_words(tests, n),
-        Cell.of(_far(results, label, head), all_metrics()[FAR]),
+        NumberCell.of(_far(results, label, head), all_metrics()[FAR]),
         p_text(float(tests.p[n])),
     )
     return Row(relation, cells, SURE if tests.claimed[n] else WEAK)
@@ -132,14 +132,14 @@ def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Accuracy of a head at words far apart, if there are any."""
     if not results.has(FAR, VIEW, label):
         return NO_ESTIMATE
-    return results.half(REPORT, FAR, VIEW, label).at(head.layer, head.head)
+    return results.half(HELD_OUT, FAR, VIEW, label).at(head.layer, head.head)
 
 
-def _margin(margin: Estimate) -> Cell:
+def _margin(margin: Estimate) -> NumberCell:
     behind = f"{margin.sentences:,} sentences, {margin.events:,.0f} observations"
     ends = f"[{points(margin.low)}, {points(margin.high)}]"
     known = not np.isnan(margin.low)
-    return Cell(points(margin.value), ends if known else "", behind, thin=False)
+    return NumberCell(points(margin.value), ends if known else "", behind, thin=False)
 
 
 def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
@@ -168,7 +168,7 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
         "Relation accuracy of the best head of each layer minus that of the best surface rule; "
         "both are chosen on one half of the sentences and compared on the other; "
         f"{STACKS[stack.name]}. Blue: above the rule, orange: below; with a stroke: "
-        f"not clearly above (p ≥ {LEVEL} family-wise). Relations by number of words."
+        f"not clearly above (p ≥ {ALPHA} family-wise). Relations by number of words."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers",

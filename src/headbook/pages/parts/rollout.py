@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from headbook.charts import images
 from headbook.charts.theme import ink
-from headbook.pages.parts.table import Row, Table, Words, words
+from headbook.pages.parts.table import PageTable, Row, WordsCell, words
 from headbook.pages.parts.text import distinct
 from headbook.report.wording import stored_weight, visible
-from headbook.schema import Rollout
+from headbook.schema import RolloutKind
 from headbook.study.sentence_data import StoredText
 
 COLOURS = 32  # of a picture; it carries its palette
@@ -21,14 +21,14 @@ OTHERS = 3  # sources that a cell names beside the token itself
 CELL = 10  # units of a weight in the picture
 LETTERS = 14  # of a token's name beside the picture
 NAMES = {
-    Rollout.MEASURED: "measured context-mixing ratios",
-    Rollout.HALF: "one half in each layer",
+    RolloutKind.MEASURED: "measured context-mixing ratios",
+    RolloutKind.HALF: "one half in each layer",
 }
 Steps = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Label:
+class TokenLabel:
     """A token's name beside the picture: where it stands, and what it says."""
 
     place: float
@@ -36,7 +36,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class RolloutMixture:
     """What each token's last state is made of, as a picture.
 
     Attributes:
@@ -57,8 +57,8 @@ class Mixture:
     left: int
     top: int
     right: int
-    rows: tuple[Label, ...]
-    columns: tuple[Label, ...]
+    rows: tuple[TokenLabel, ...]
+    columns: tuple[TokenLabel, ...]
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Sources:
         cut: tokens that pictures and table leave out.
     """
 
-    mixtures: tuple[Mixture, ...]
-    table: Table
+    mixtures: tuple[RolloutMixture, ...]
+    table: PageTable
     cut: int
 
 
@@ -89,7 +89,7 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     quoted = _quoted(text)
     return Sources(
         mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
-        table=Table(
+        table=PageTable(
             ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
             tuple(
                 Row(
@@ -105,15 +105,15 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     )
 
 
-def _mixture(kind: Rollout, steps: Steps, names: list[str], text: StoredText) -> Mixture:
+def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText) -> RolloutMixture:
     corner = steps[:MOST_TOKENS, :MOST_TOKENS]
     most = max(int(corner.max()), 1)
     scaled = np.rint(corner / most * (COLOURS - 1)).astype(np.uint8)
     longest = max(len(name[:LETTERS]) for name in names)
     labels = [
-        Label(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
+        TokenLabel(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
     ]
-    return Mixture(
+    return RolloutMixture(
         title=NAMES[kind],
         sentences=tuple(_sentences(steps, _quoted(text), text.special)),
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
@@ -155,7 +155,7 @@ def _sentence(shares: Steps, place: int, names: list[str]) -> str:
     return f"{names[place]}, {own}" + (f" ({others})." if others else ".")
 
 
-def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, Words]:
+def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, WordsCell]:
     others = ", ".join(_others(shares, place, names))
     return stored_weight(int(shares[place])), words(others, foreign=True)
 

@@ -11,8 +11,8 @@ from headbook.charts.theme import coarse, ink, ink_steps
 from headbook.report.results import StackResults
 from headbook.report.word_attention import word_names
 from headbook.report.wording import sentence_file, written
-from headbook.schema import Stack
-from headbook.study.manifest import Lack
+from headbook.schema import AttentionStack
+from headbook.study.manifest import MissingPart
 from headbook.study.sentence_data import (
     MAX_QUERY_KEY_BYTES,
     UINT8_STEPS,
@@ -43,7 +43,7 @@ def weight_picture(steps: NDArray[np.uint8]) -> str:
 
 
 def attention_data(
-    stack: Stack,
+    stack: AttentionStack,
     sentence: StoredSentence,
     maps: NDArray[np.uint8],
     norms: NDArray[np.float32] | None,
@@ -98,14 +98,14 @@ def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
 FOLDER = "data/neurons"
 
 
-def traced(study: Study, stack: Stack, sentence: StoredSentence) -> bool:
+def traced(study: Study, stack: AttentionStack, sentence: StoredSentence) -> bool:
     """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
     place = stack.name, sentence.index
     kept = any(name[:2] == place for name in study.sentence_data.queries_and_keys)
     return kept and exact(study.sentence_data.maps.get(place))
 
 
-def neuron_files(stack: Stack, sentence: StoredSentence) -> str:
+def neuron_files(stack: AttentionStack, sentence: StoredSentence) -> str:
     """Where the files of a sentence's layers are, up to the layer's number."""
     return f"{FOLDER}/{sentence_file(sentence.number)}-{stack.name}-L"
 
@@ -121,7 +121,7 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
     if not exact(study.sentence_data.maps.get((stack.name, sentence.index))):
         return "its weights are not shown one by one"
     for gap in study.manifest.gaps:
-        if gap.key in {Lack.QUERIES, Lack.WEIGHTS} and gap.stack in {"", stack.name}:
+        if gap.key in {MissingPart.QUERIES, MissingPart.WEIGHTS} and gap.stack in {"", stack.name}:
             return gap.why
     queries, keys = (len(sentence.texts[side].pieces) for side in (stack.queries, stack.keys))
     needed = size(stack, queries, keys)
@@ -135,7 +135,9 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
     return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
 
 
-def neurons_data(study: Study, stack: Stack, sentence: StoredSentence) -> Iterator[tuple[int, Any]]:
+def neurons_data(
+    study: Study, stack: AttentionStack, sentence: StoredSentence
+) -> Iterator[tuple[int, Any]]:
     """What each layer's file holds, by layer; nothing where pages do not have it."""
     if not traced(study, stack, sentence):
         return

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimate, Estimates
-from headbook.analysis.intervals import FEW
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
 from headbook.report.findings.finding import Link
@@ -20,7 +20,7 @@ COLOUR_STEPS = 21
 
 
 @dataclass(frozen=True)
-class Cell:
+class NumberCell:
     """A number with its interval.
 
     Attributes:
@@ -36,12 +36,12 @@ class Cell:
     thin: bool
 
     @classmethod
-    def of(cls, value: Estimate, metric: Metric) -> "Cell":
+    def of(cls, value: Estimate, metric: Metric) -> "NumberCell":
         """Write a number the way its metric wants."""
         share = is_share(metric)
         if math.isnan(value.value):
             return cls(MISSING, "", "no data", thin=False)
-        thin = value.effective < FEW
+        thin = value.effective < MIN_EFFECTIVE
         behind = f"{value.sentences:,} sentences, {value.events:,.0f} observations"
         return cls(
             text=number(value.value, share=share),
@@ -85,18 +85,18 @@ def colour_step(value: float, ends: tuple[float, float]) -> int | None:
     return round(min(max(place, 0.0), 1.0) * (COLOUR_STEPS - 1))
 
 
-class Mark(NamedTuple):
+class MarkedText(NamedTuple):
     """Words of a cell in an element: ``small``, ``b``, ``bdi``, or ``hidden`` for readers alone."""
 
     text: str
     tag: str
 
 
-Part = str | Link | Mark
+Part = str | Link | MarkedText
 
 
 @dataclass(frozen=True)
-class Words:
+class WordsCell:
     """A cell of words.
 
     Attributes:
@@ -115,16 +115,16 @@ class Words:
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
 
-def words(*parts: Part, style: str = "", foreign: bool = False) -> Words:
+def words(*parts: Part, style: str = "", foreign: bool = False) -> WordsCell:
     """A cell of words from its parts; those that are empty are left out."""
-    return Words(tuple(p for p in parts if p and p[0]), style, foreign)
+    return WordsCell(tuple(p for p in parts if p and p[0]), style, foreign)
 
 
 DASH = words("–")
 
-Title = str | int | Link | Words  # an integer is the number of a layer
+Title = str | int | Link | WordsCell  # an integer is the number of a layer
 # What stands in a cell: a string is a number without an interval, None what does not apply.
-Content = str | Link | Words | Cell | Drawing | None
+Content = str | Link | WordsCell | NumberCell | Drawing | None
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Row:
         style: class of the row.
     """
 
-    head: str | Link | Words | None
+    head: str | Link | WordsCell | None
     cells: tuple[Content, ...]
     style: str = ""
 
@@ -148,7 +148,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table.
 
     Attributes:
@@ -179,7 +179,7 @@ def layer_table(
     columns: Sequence[tuple[Title, Estimates, Metric]],
     caption: str = "",
     before: str = "",
-) -> Table:
+) -> PageTable:
     """Some numbers of each layer.
 
     Args:
@@ -188,6 +188,6 @@ def layer_table(
     """
     rows = []
     for layer in layers:
-        cells = (Cell.of(numbers.at(layer), metric) for _, numbers, metric in columns)
+        cells = (NumberCell.of(numbers.at(layer), metric) for _, numbers, metric in columns)
         rows.append(Row(f"{before}{layer}", tuple(cells)))
-    return Table(("Layer", *(title for title, *_ in columns)), tuple(rows), caption)
+    return PageTable(("Layer", *(title for title, *_ in columns)), tuple(rows), caption)

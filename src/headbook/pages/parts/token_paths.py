@@ -10,7 +10,7 @@ from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import TokenMetric
 from headbook.report.results import StackResults
 from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, visible
-from headbook.schema import CONTENT, FUNCTION, Space, State
+from headbook.schema import CONTENT, FUNCTION, EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import StoredSentence
 
 MOST_TOKENS = 48  # of a sentence that are drawn; the tables have them all
@@ -32,7 +32,7 @@ BESIDE = {  # what stands beside paths, as the sentence's mean
 CLASSES = ("content", "function")
 
 
-class Table(NamedTuple):
+class PathTable(NamedTuple):
     """Numbers of tokens (rows) by layer (columns); NaN where there is none."""
 
     layers: list[int]
@@ -89,7 +89,7 @@ def paths_data(
     }
 
 
-def _tables(rows: pd.DataFrame) -> dict[tuple[str, str, str], Table]:
+def _tables(rows: pd.DataFrame) -> dict[tuple[str, str, str], PathTable]:
     """The numbers of each metric, state and space by position and layer.
 
     Without pandas' own tables, which take ten times as long for so few numbers.
@@ -102,27 +102,27 @@ def _tables(rows: pd.DataFrame) -> dict[tuple[str, str, str], Table]:
     return {key: _table(each) for key, each in cells.items()}
 
 
-def _table(cells: list[tuple[int, int, float]]) -> Table:
+def _table(cells: list[tuple[int, int, float]]) -> PathTable:
     places, layers, values = (np.array(each) for each in zip(*cells, strict=True))
     rows, row = np.unique(places, return_inverse=True)
     columns, column = np.unique(layers, return_inverse=True)
     found = np.full((len(rows), len(columns)), np.nan)
     found[row, column] = values
-    return Table([int(layer) for layer in columns], found)
+    return PathTable([int(layer) for layer in columns], found)
 
 
 def _views(
-    results: StackResults, tables: Mapping[tuple[str, str, str], Table], metric: str
+    results: StackResults, tables: Mapping[tuple[str, str, str], PathTable], metric: str
 ) -> Iterator[dict[str, Any]]:
     """A metric's numbers by state and space, the first of each first."""
     own = {key[1:]: table for key, table in tables.items() if key[0] == metric}
-    for space in dict.fromkeys([*map(str, Space), ""]):
-        for state in dict.fromkeys(map(str, [State.OUT, *State, ""])):
+    for space in dict.fromkeys([*map(str, EmbeddingSpace), ""]):
+        for state in dict.fromkeys(map(str, [ResidualPoint.OUT, *ResidualPoint, ""])):
             if (state, space) not in own:
                 continue
             layers, values = own[state, space]
-            names = [SPACES[Space(space)]] if space else []
-            names += [STATES[State(state)]] if state else []
+            names = [SPACES[EmbeddingSpace(space)]] if space else []
+            names += [STATES[ResidualPoint(state)]] if state else []
             yield {
                 "name": ", ".join(names),
                 "layers": layers,
@@ -161,7 +161,7 @@ def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float
 
 
 def _beside(
-    tables: Mapping[tuple[str, str, str], Table], metric: str, state: str, space: str
+    tables: Mapping[tuple[str, str, str], PathTable], metric: str, state: str, space: str
 ) -> dict[str, Any]:
     """What a metric is set against: means over the sentence's tokens, by layer."""
     known = all_metrics()[metric]

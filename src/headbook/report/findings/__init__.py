@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.findings.attention import (
     like_untrained,
     neighbours,
@@ -36,7 +36,7 @@ from headbook.report.results import StackResults
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
-__all__ = ["CHOICE", "REPORT", "Finding", "Link", "find", "highest"]
+__all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "find", "highest"]
 
 MOST = 12  # findings of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]

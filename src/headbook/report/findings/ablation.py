@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.ablation import (
     COSINES,
     HEAVY_NAME,
@@ -23,10 +23,10 @@ from headbook.report.ablation import (
 )
 from headbook.report.findings.finding import Finding, Link, Parts, head_link
 from headbook.report.wording import STACKS, counted, number, percent, small
-from headbook.schema import Replacement, Target
+from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import Removals
-from headbook.study.ablation_tests import TOGETHER, Verdict
+from headbook.study.ablation import AblationResults
+from headbook.study.ablation_tests import GROUP_MARGIN, AblationVerdict
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
@@ -46,7 +46,9 @@ def needed(study: Study) -> Iterator[Finding]:
         yield from _harmful(removals)
 
 
-def message(removals: Removals, groups: pd.DataFrame, pruning: pd.DataFrame) -> Iterator[Finding]:
+def message(
+    removals: AblationResults, groups: pd.DataFrame, pruning: pd.DataFrame
+) -> Iterator[Finding]:
     """One sentence a question."""
     yield from _counts(removals)
     yield from _largest(removals)
@@ -56,21 +58,23 @@ def message(removals: Removals, groups: pd.DataFrame, pruning: pd.DataFrame) -> 
     yield from _heavy(removals, groups)
 
 
-def _found(removals: Removals, *parts: str | Link, half: bool = False) -> Finding:
+def _found(removals: AblationResults, *parts: str | Link, half: bool = False) -> Finding:
     """A sentence with how many sentences it rests on.
 
     Args:
         half: whether it rests on the second half alone.
     """
-    sentences = int((removals.half == REPORT).sum()) if half else len(removals.content_hash)
+    sentences = int((removals.half == HELD_OUT).sum()) if half else len(removals.content_hash)
     return Finding(parts, sentences)
 
 
-def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[int, str, str]:
+def replaced(
+    removals: AblationResults, heads: Collection[int] | None = None
+) -> tuple[int, str, str]:
     """Return how many heads were replaced alone, how they were chosen, and their verdicts.
 
     Args:
-        heads: places in `Removals.heads` to look among; all without it.
+        heads: places in `AblationResults.heads` to look among; all without it.
     """
     target = ablation_tests.ranked_target(removals)
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
@@ -83,7 +87,7 @@ def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[
     return len(found), how and f" ({how})", verdict_counts(found.values())
 
 
-def _counts(removals: Removals) -> Iterator[Finding]:
+def _counts(removals: AblationResults) -> Iterator[Finding]:
     heads, how, verdicts_of = replaced(removals)
     if not heads:
         return
@@ -96,7 +100,7 @@ def _counts(removals: Removals) -> Iterator[Finding]:
     )
 
 
-def _largest(removals: Removals) -> Iterator[Finding]:
+def _largest(removals: AblationResults) -> Iterator[Finding]:
     """The head of largest effect on one half of the sentences, with its effect on the other."""
     target = primary(removals)
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
@@ -104,7 +108,7 @@ def _largest(removals: Removals) -> Iterator[Finding]:
         return
     sets = ablation_tests.places(removals, Replacement.MEAN)
     ratios = removals.ratios(target, sets)
-    first = ratios.half(CHOICE).value
+    first = ratios.half(SELECTION).value
     if np.isnan(first).all():
         return
     position = int(np.nanargmax(first))
@@ -122,19 +126,19 @@ def _largest(removals: Removals) -> Iterator[Finding]:
         )
 
 
-def _harmful(removals: Removals) -> Iterator[Finding]:
+def _harmful(removals: AblationResults) -> Iterator[Finding]:
     effects = ablation_tests.head_effects(removals, primary(removals), Replacement.MEAN)
     heads = [
         head_link(HeadName(*removals.heads[place]))
         for place, verdict in zip(effects.head, effects.verdict, strict=True)
-        if verdict == Verdict.HARMFUL
+        if verdict == AblationVerdict.HARMFUL
     ]
     if heads:
         links = [part for head in heads[:NAMED] for part in (", ", head)][1:]
         yield _found(removals, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
 
 
-def _audit(removals: Removals) -> Iterator[Finding]:
+def _audit(removals: AblationResults) -> Iterator[Finding]:
     audit = ablation_tests.audit(removals, primary(removals))
     if not audit.heads or not audit.rest or np.isnan(audit.pearson):
         return
@@ -152,12 +156,12 @@ def _audit(removals: Removals) -> Iterator[Finding]:
     )
 
 
-def allowed(removals: Removals) -> float:
+def allowed(removals: AblationResults) -> float:
     """The change that many heads together may make: 1 % of the loss."""
-    return TOGETHER * ablation_tests.margin(removals, primary(removals), reported=True)
+    return GROUP_MARGIN * ablation_tests.margin(removals, primary(removals), reported=True)
 
 
-def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Finding]:
+def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
     steps = pruning[pruning["target"] == primary(removals)]
     if steps.empty or steps["high"].isna().all():
         return
@@ -184,7 +188,7 @@ def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Finding]:
     yield _found(removals, *parts, half=True)
 
 
-def _heavy(removals: Removals, groups: pd.DataFrame) -> Iterator[Finding]:
+def _heavy(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]:
     """Whether heads that rest on the sink are dead: all three replacements decide."""
     for stack in dict.fromkeys(groups["stack"]):
         there = {*groups[groups["stack"] == stack]["group"]}
@@ -193,7 +197,7 @@ def _heavy(removals: Removals, groups: pd.DataFrame) -> Iterator[Finding]:
 
 
 def answer(
-    removals: Removals, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
+    removals: AblationResults, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
 ) -> Iterator[Finding]:
     """Whether the heads of a group are dead; nothing where verdicts are undecided.
 
@@ -212,7 +216,7 @@ def answer(
 
 
 def group_rows(
-    removals: Removals, groups: pd.DataFrame, stack: str, group: str
+    removals: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Mapping[str, Any]:
     """What is lost without the heads of a group, by replacement."""
     known = groups[groups["target"] == ablation_tests.ranked_target(removals)]
@@ -228,21 +232,21 @@ def group_name(group: str, heads: int) -> str:
     return f"{group} {noun}"
 
 
-def _dead(removals: Removals, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
+def _dead(removals: AblationResults, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
     """One sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without, zero = (rows[str(each)] for each in REPLACEMENTS)
-    if all(row["verdict"] == Verdict.NO_CHANGE for row in (mean, without)):
+    if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without)):
         if _inside(zero):
             yield "Dead by all three replacements: ", about, f"{_beside(removals, zero)}."
-        elif zero["value"] > zero["random_high"] or zero["verdict"] == Verdict.CHANGES:
+        elif zero["value"] > zero["random_high"] or zero["verdict"] == AblationVerdict.CHANGES:
             yield (
                 "A constant is all that is lost without ", about, ", a bias and not a computation: "
                 "their mean stands in for them, zero does not"
                 f"{_beside(removals, zero)}.",
             )  # fmt: skip
-    elif mean["verdict"] == Verdict.CHANGES:
+    elif mean["verdict"] == AblationVerdict.CHANGES:
         reported = with_unit(removals, *(float(mean[name]) for name in ("value", "low", "high")))
-        kl = ablation_tests.ranked_target(removals) == Target.KL
+        kl = ablation_tests.ranked_target(removals) == AblationTarget.KL
         what = "the KL divergence of predictions" if kl else "the change"
         yield (
             "Not dead: without ", about, f", {what} is {reported} ({verdict_text(mean, 'groups')})"
@@ -250,7 +254,7 @@ def _dead(removals: Removals, rows: Mapping[str, Any], about: Link) -> Iterator[
         )  # fmt: skip
 
 
-def _beside(removals: Removals, row: Mapping[str, Any]) -> str:
+def _beside(removals: AblationResults, row: Mapping[str, Any]) -> str:
     """Random sets and the group's rank among them; empty without any."""
     sets, by = int(row["random_sets"]), scale(removals)
     if not sets:
@@ -272,5 +276,5 @@ def _inside(zero: Mapping[str, Any]) -> bool:
     """
     low, high = zero["random_low"], zero["random_high"]
     if np.isnan(low) or np.isclose(low, high, atol=0):
-        return bool(zero["verdict"] == Verdict.NO_CHANGE)
+        return bool(zero["verdict"] == AblationVerdict.NO_CHANGE)
     return bool(low <= zero["value"] <= high)

@@ -12,7 +12,7 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
 from headbook.report.findings.finding import (
-    Best,
+    ChosenHead,
     Finding,
     Link,
     Parts,
@@ -38,13 +38,13 @@ from headbook.report.findings.finding import (
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
 from headbook.report.wording import counted, interval, is_share, number, signed, small
-from headbook.schema import Baseline, View
+from headbook.schema import Baseline, SinkView
 
 NAMED = 4  # metrics that the sentence names
 
 
 def untrained(
-    results: StackResults, run: Sequence[int], metric: HeadMetric, view: View
+    results: StackResults, run: Sequence[int], metric: HeadMetric, view: SinkView
 ) -> Estimate | None:
     """The mean over a run of layers with random weights.
 
@@ -170,7 +170,7 @@ def _untrained_trend(
 
 def sink(results: StackResults) -> Iterator[Finding]:
     """Which layers attend most to the sink, and how much of the output comes from there."""
-    name, view = ids.SINK_SHARE, View.RAW
+    name, view = ids.SINK_SHARE, SinkView.RAW
     found = runs(results, name, view) if results.has(name, view) else None
     if found is None:
         return
@@ -197,9 +197,9 @@ def sink(results: StackResults) -> Iterator[Finding]:
 def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
     """What the sink contributes, where that is another share than the attention it receives."""
     name = ids.SINK_NORM_SHARE
-    if not results.has(name, View.RAW):
+    if not results.has(name, SinkView.RAW):
         return ()
-    brought = reported(results, run, name, View.RAW)
+    brought = reported(results, run, name, SinkView.RAW)
     if brought.low <= given.high and brought.high >= given.low:
         return ()
     where = "that layer's" if len(run) == 1 else "these layers'"
@@ -210,7 +210,7 @@ def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -
 def positional_heads(results: StackResults) -> Iterator[Finding]:
     """Heads whose strongest key stands at one offset, whatever stands there."""
     name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
-    heads: list[tuple[Best, str]] = []
+    heads: list[tuple[ChosenHead, str]] = []
     chance = 0.0
     for offset in metric(name).labels:
         for best in reaching(results, name, view, offset, POSITIONAL):
@@ -281,10 +281,10 @@ def variability(results: StackResults) -> Iterator[Finding]:
 def repeated_tokens(results: StackResults) -> Iterator[Finding]:
     """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
     for name, (where, kind) in ON_RANDOM.items():
-        heads = [(best, "") for best in reaching(results, name, View.RAW, "", REPEATED)]
+        heads = [(best, "") for best in reaching(results, name, SinkView.RAW, "", REPEATED)]
         if heads:
             chance = max(
-                uniform(results, name, View.RAW, "", best.head.layer).value for best, _ in heads
+                uniform(results, name, SinkView.RAW, "", best.head.layer).value for best, _ in heads
             )
             yield finding(
                 results,

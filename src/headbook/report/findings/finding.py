@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import CHOICE, REPORT, Estimate, Estimates
-from headbook.analysis.intervals import FEW
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
+from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.report.results import StackResults
@@ -27,7 +27,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 MOST_SMALL = 10  # counts in words
@@ -75,7 +75,7 @@ class Finding:
         return counted(self.sentences, "sentence")
 
 
-class Best(NamedTuple):
+class ChosenHead(NamedTuple):
     """A head that was chosen on one half of the sentences, and its number on the other.
 
     Attributes:
@@ -169,13 +169,13 @@ def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | No
 
 
 def chosen(
-    results: StackResults, name: str, view: View, label: str = "", *, lowest: bool = False
-) -> Best | None:
+    results: StackResults, name: str, view: SinkView, label: str = "", *, lowest: bool = False
+) -> ChosenHead | None:
     """The head with the highest value, or the lowest; None without enough observations."""
     if not results.has(name, view, label):
         return None
     written = partial(number, share=is_share(all_metrics()[name]))
-    values = results.half(CHOICE, name, view, label).trusted
+    values = results.half(SELECTION, name, view, label).trusted
     heads = [
         HeadName(results.stack.name, *place)
         for place in tied_places(values, written, lowest=lowest)
@@ -183,31 +183,31 @@ def chosen(
     if not heads:
         return None
     head, *others = heads
-    value = results.half(REPORT, name, view, label).at(head.layer, head.head)
-    return Best(head, value, tie_note([head_name(each) for each in others]))
+    value = results.half(HELD_OUT, name, view, label).at(head.layer, head.head)
+    return ChosenHead(head, value, tie_note([head_name(each) for each in others]))
 
 
-def uniform(results: StackResults, name: str, view: View, label: str, layer: int) -> Estimate:
+def uniform(results: StackResults, name: str, view: SinkView, label: str, layer: int) -> Estimate:
     """Uniform attention on the half of the sentences that is reported."""
-    return results.half(REPORT, name, view, label, of="uniform").at(layer)
+    return results.half(HELD_OUT, name, view, label, of="uniform").at(layer)
 
 
 def reaching(
-    results: StackResults, name: str, view: View, label: str, least: float
-) -> Iterator[Best]:
+    results: StackResults, name: str, view: SinkView, label: str, least: float
+) -> Iterator[ChosenHead]:
     """Heads with at least so much on one half, and whose interval is above it on the other."""
     if not results.has(name, view, label):
         return
-    first, other = (results.half(half, name, view, label) for half in (CHOICE, REPORT))
-    enough = (first.effective >= FEW) & (other.effective >= FEW)
+    first, other = (results.half(half, name, view, label) for half in (SELECTION, HELD_OUT))
+    enough = (first.effective >= MIN_EFFECTIVE) & (other.effective >= MIN_EFFECTIVE)
     with np.errstate(invalid="ignore"):
         found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
     for layer, head in found:
         cell = int(layer), int(head)
-        yield Best(HeadName(results.stack.name, *cell), other.at(*cell))
+        yield ChosenHead(HeadName(results.stack.name, *cell), other.at(*cell))
 
 
-def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
+def listed(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
     """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
     parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
@@ -227,12 +227,12 @@ class Runs(NamedTuple):
     high: tuple[int, ...]
 
 
-def runs(results: StackResults, name: str, view: View, label: str = "") -> Runs | None:
+def runs(results: StackResults, name: str, view: SinkView, label: str = "") -> Runs | None:
     """Both runs, chosen on one half of the sentences; None where they would overlap.
 
     A run is a quarter of the layers that have attention, at least one.
     """
-    numbers = results.half(CHOICE, name, view, label, of="layers")
+    numbers = results.half(SELECTION, name, view, label, of="layers")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.value[n])]
     width = max(1, len(results.stack.attention_layers) // PARTS)
     windows = [tuple(layers[at : at + width]) for at in range(len(layers) - width + 1)]
@@ -254,14 +254,14 @@ def mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     return Estimate(value, low, high, int(sentences), float(events))
 
 
-def reported(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
+def reported(results: StackResults, run: Sequence[int], name: str, view: SinkView) -> Estimate:
     """That mean on the half of the sentences that is reported."""
-    return mean(results.half(REPORT, name, view, of="layers"), run)
+    return mean(results.half(HELD_OUT, name, view, of="layers"), run)
 
 
-def even(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
+def even(results: StackResults, run: Sequence[int], name: str, view: SinkView) -> Estimate:
     """The same for uniform attention."""
-    return mean(results.half(REPORT, name, view, of="uniform"), run)
+    return mean(results.half(HELD_OUT, name, view, of="uniform"), run)
 
 
 def named(run: Sequence[int]) -> str:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import CHOICE, REPORT, Estimate
-from headbook.analysis.multiple_testing import LEVEL
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.findings.finding import (
-    Best,
+    ChosenHead,
     Finding,
     Parts,
     begun,
@@ -26,7 +26,7 @@ from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
 from headbook.report.wording import FEW_WORDS, interval, number, percent, rule_phrase, small, tested
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     tag = _favourite(results, name, view)
     best = chosen(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
-        share = results.half(REPORT, ids.POS_RECEIVED, view, tag).at(*best.place)
+        share = results.half(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
         sink = much_to_sink(results, best.place)
         yield finding(
             results,
@@ -63,12 +63,12 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
         )
 
 
-def _favourite(results: StackResults, name: str, view: View) -> str:
+def _favourite(results: StackResults, name: str, view: SinkView) -> str:
     """The tag with the highest value of any head on the first half; empty without any."""
     top: dict[str, float] = {}
     for tag in results.labels(name):
         if results.has(name, view, tag):
-            first = results.half(CHOICE, name, view, tag)
+            first = results.half(SELECTION, name, view, tag)
             enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)
             value = np.where(enough, first.value, np.nan)
             if not np.isnan(value).all():
@@ -98,10 +98,10 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
         )
 
 
-def _near(results: StackResults, best: Best, view: View) -> str:
+def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
     """How much attention of a head neighbouring tokens receive."""
     near = [
-        results.half(REPORT, ids.ATTENTION_TO, view, place).at(*best.place).value
+        results.half(HELD_OUT, ids.ATTENTION_TO, view, place).at(*best.place).value
         for place in ("previous", "next")
         if results.has(ids.ATTENTION_TO, view, place)
     ]
@@ -113,7 +113,7 @@ def _near(results: StackResults, best: Best, view: View) -> str:
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
     """The head most aligned with dependencies above a surface baseline, if any is."""
-    name, view = ids.DEPENDENCY_EXCESS, View.NOSINK
+    name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
     best = chosen(results, name, view, "surface")
     if best is None or np.isnan(best.value.low):
         return
@@ -169,10 +169,10 @@ def dependency_trees(results: StackResults) -> Iterator[Finding]:
 
 
 def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
-    best = chosen(results, of.metric, View.NOSINK, of.label)
+    best = chosen(results, of.metric, SinkView.NOSINK, of.label)
     if best is None:
         return
-    base = results.half(REPORT, of.metric, View.NOSINK, of.baseline).at(*best.place)
+    base = results.half(HELD_OUT, of.metric, SinkView.NOSINK, of.baseline).at(*best.place)
     better = best.value.low > base.high
     link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
     reached = f"{of.score} {stated(best.value, of.metric)}"
@@ -204,7 +204,7 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
 def _all_below(results: StackResults, of: _Trees) -> bool:
     """Whether the interval of every head lies below that of the baseline."""
     heads, base = (
-        results.heads(of.metric, View.NOSINK, label) for label in (of.label, of.baseline)
+        results.heads(of.metric, SinkView.NOSINK, label) for label in (of.label, of.baseline)
     )
     there = ~np.isnan(heads.value)
     return bool((heads.high[there] < base.low[there]).all())
@@ -212,7 +212,7 @@ def _all_below(results: StackResults, of: _Trees) -> bool:
 
 def rare_words(results: StackResults) -> Iterator[Finding]:
     """The head that attends most to the rarest word."""
-    name, view = ids.RARE_WORD_FOCUS, View.NOSINK
+    name, view = ids.RARE_WORD_FOCUS, SinkView.NOSINK
     best = chosen(results, name, view)
     if best is None:
         return
@@ -221,7 +221,7 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
         yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
 
 
-def _rarest(best: Best, chance: Estimate, name: str) -> Parts:
+def _rarest(best: ChosenHead, chance: Estimate, name: str) -> Parts:
     return (
         head_link(best.head),
         f"{best.tied} attends most to the ",
@@ -247,7 +247,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
             begun(results, f"In {small(number)} of {len(tests.labels):,} pairs of relation "),
             "and direction, a head beats the ",
             metric_link(ids.RELATION_ACCURACY, "best surface rule"),
-            f" (p ≤ {LEVEL:g} family-wise) and does more than prefer a class of words. ",
+            f" (p ≤ {ALPHA:g} family-wise) and does more than prefer a class of words. ",
             head_link(head),
             f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
             f"cases: {point_estimate(tests.margin.at(at))} over the best surface rule ({rule}), "

@@ -7,13 +7,13 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.head_types import Rest, head_types, kinds_of
+from headbook.report.head_types import OffSinkType, head_types, kinds_of
 from headbook.report.relation_tests import tests_of
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import Role, point_estimate, roles_of, served, sink_words
 from headbook.report.wording import STACKS, counted, head_name, head_page
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 HALF = 0.5
@@ -64,7 +64,7 @@ def _heads(results: StackResults) -> range:
 
 def _is_even(types: Mapping[tuple[int, int], object], place: tuple[int, int]) -> bool:
     found = types.get(place)
-    return getattr(found, "rest", None) is Rest.UNIFORM and not getattr(found, "sink", False)
+    return getattr(found, "rest", None) is OffSinkType.UNIFORM and not getattr(found, "sink", False)
 
 
 def _even_layers(results: StackResults) -> list[int]:
@@ -86,18 +86,18 @@ def _layers(layers: Sequence[int]) -> str:
 
 
 def _sink(results: StackResults, layers: Sequence[int]) -> Iterator[str]:
-    if not layers or not results.has(ids.SINK_SHARE, View.RAW):
+    if not layers or not results.has(ids.SINK_SHARE, SinkView.RAW):
         return
-    given = results.layers(ids.SINK_SHARE, View.RAW).value[[*layers]]
-    even = float(np.nanmean(results.uniform(ids.SINK_SHARE, View.RAW).value[[*layers]]))
+    given = results.layers(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]
+    even = float(np.nanmean(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]))
     text = (
         f"{_layers(layers)} {'gives' if len(layers) == 1 else 'give'} {_span(given)} of their "
         f"attention to {sink_words(results)} (uniform attention: {100 * even:.0f}\u202f%)"
     )
     if len(layers) == 1:
         text = text.replace("of their", "of its")
-    if results.has(ids.SINK_NORM_SHARE, View.RAW):
-        brought = results.layers(ids.SINK_NORM_SHARE, View.RAW).value[[*layers]]
+    if results.has(ids.SINK_NORM_SHARE, SinkView.RAW):
+        brought = results.layers(ids.SINK_NORM_SHARE, SinkView.RAW).value[[*layers]]
         only = "only " if np.nanmax(brought) < np.nanmin(given) else ""
         text += f", which contribute {only}{_span(brought)} of the output norm"
     yield text
@@ -144,7 +144,7 @@ def _roles(results: Mapping[str, StackResults]) -> Iterator[str | Link]:
 
 def _does(known: Role, kind: str) -> bool:
     if kind in {"previous", "next"}:
-        rest = Rest.PREVIOUS if kind == "previous" else Rest.NEXT
+        rest = OffSinkType.PREVIOUS if kind == "previous" else OffSinkType.NEXT
         return known.type is not None and known.type.rest is rest and not known.type.sink
     return known.claim(kind) is not None
 

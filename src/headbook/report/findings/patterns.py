@@ -14,7 +14,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.report.findings.ablation import replaced
 from headbook.report.findings.finding import Finding, Link
-from headbook.report.head_types import Place, Rest, Types, share
+from headbook.report.head_types import OffSinkType, Place, Types, share
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
 from headbook.report.wording import (
@@ -26,7 +26,7 @@ from headbook.report.wording import (
     percent,
     small,
 )
-from headbook.schema import View
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 Parts = list[str | Link]
@@ -40,7 +40,13 @@ KEYS = {
     "special": "other special tokens",
 }
 NAMED = 4  # heads that a sentence names
-POSITIONAL = (Rest.PREVIOUS, Rest.NEXT, Rest.SELF, Rest.OFFSET, Rest.WINDOW)
+POSITIONAL = (
+    OffSinkType.PREVIOUS,
+    OffSinkType.NEXT,
+    OffSinkType.SELF,
+    OffSinkType.OFFSET,
+    OffSinkType.WINDOW,
+)
 
 
 @dataclass(frozen=True)
@@ -78,16 +84,18 @@ def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
         layer, most = min(per_layer.items(), key=lambda item: (-item[1], item[0]))
         size = sum(cell[0] == layer for cell in known)
         text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
-    even = sum(kind.rest is Rest.UNIFORM and not kind.sink for kind in types.values() if kind)
+    even = sum(
+        kind.rest is OffSinkType.UNIFORM and not kind.sink for kind in types.values() if kind
+    )
     near = f" Near-uniform heads: {even:,}." if _measured(types) else ""
     yield Finding((f"{text}.{near}",), _sentences(results))
 
 
 def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
     """Shares by layer: how much fixed keys explain, all heads together."""
-    if not results.has(PATTERN, View.RAW, "vertical"):
+    if not results.has(PATTERN, SinkView.RAW, "vertical"):
         return
-    layers = results.layers(PATTERN, View.RAW, "vertical")
+    layers = results.layers(PATTERN, SinkView.RAW, "vertical")
     there = [layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])]
     low, top = (pick(there, key=lambda at: float(layers.value[at])) for pick in (min, max))
     shares = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
@@ -116,7 +124,7 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _key(results: StackResults, place: Place) -> str:
     """The kind of sink key that receives most from a head; empty where it is not known."""
-    own = {k: share(results, ids.ATTENTION_TO, View.RAW, k, place).value for k in KEYS}
+    own = {k: share(results, ids.ATTENTION_TO, SinkView.RAW, k, place).value for k in KEYS}
     own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
     own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
     best = max(own, key=lambda kind: own[kind])
@@ -125,13 +133,13 @@ def _key(results: StackResults, place: Place) -> str:
 
 def _given(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much sink heads give to the sink, beside all others."""
-    if not results.has(ids.SINK_SHARE, View.RAW):
+    if not results.has(ids.SINK_SHARE, SinkView.RAW):
         return
-    given, sinks = results.heads(ids.SINK_SHARE, View.RAW), _sinks(types)
+    given, sinks = results.heads(ids.SINK_SHARE, SinkView.RAW), _sinks(types)
     own = _values(given, sinks)
     rest = _values(given, [cell for cell in _known(types) if cell not in sinks])
     if own:
-        even = float(np.nanmax(results.uniform(ids.SINK_SHARE, View.RAW).value))
+        even = float(np.nanmax(results.uniform(ids.SINK_SHARE, SinkView.RAW).value))
         beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
         yield Finding(
             (
@@ -144,9 +152,9 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much of the output of sink heads comes from the sink."""
-    if not all(results.has(name, View.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)):
+    if not all(results.has(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)):
         return
-    given, brought = (results.heads(m, View.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
+    given, brought = (results.heads(m, SinkView.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
     sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
     values = _values(brought, sinks)
     idle = [sink for sink in sinks if brought.high[sink] < given.low[sink] / 2]
@@ -183,8 +191,8 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
         (ids.CONFIDENCE, "Mean maximum weight"),
         (ids.SINK_SHARE, f"Attention to {sink_words(results)}"),
     ):
-        if results.has(metric, View.RAW):
-            numbers = results.heads(metric, View.RAW)
+        if results.has(metric, SinkView.RAW):
+            numbers = results.heads(metric, SinkView.RAW)
             own, rest = _values(numbers, positional), _values(numbers, others)
             if own and rest:
                 yield Finding(
@@ -264,7 +272,7 @@ def _positional(types: Types) -> list[Place]:
 
 
 def _sentences(results: StackResults) -> int:
-    return int(results.heads(PATTERN, View.RAW, "column").sentences.max())
+    return int(results.heads(PATTERN, SinkView.RAW, "column").sentences.max())
 
 
 def _named(results: StackResults, places: Sequence[Place]) -> Parts:

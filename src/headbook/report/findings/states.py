@@ -10,15 +10,15 @@ from headbook.metrics import ids
 from headbook.report.findings.finding import Finding, begun, metric, metric_link, opened
 from headbook.report.results import StackResults
 from headbook.report.wording import SPACES, counted, interval, is_share, number, percent
-from headbook.schema import HEAD_RULES, Space, State, View
+from headbook.schema import HEAD_RULES, EmbeddingSpace, ResidualPoint, SinkView
 from headbook.study.state_geometry import GeometrySums, state_names
-from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Best
+from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, TopAnchor
 
 ANCHOR_METRIC = ids.ANCHOR_TOKEN
 ANCHOR_COLUMNS = tuple(
     AnchorColumn(ANCHOR_METRIC, view, label)
     for label in ("0.9", "top 1 %")
-    for view in (View.RAW, View.NOSINK)
+    for view in (SinkView.RAW, SinkView.NOSINK)
 )
 
 
@@ -40,7 +40,7 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
     }
 
 
-def distinct(best: Best, layer: int) -> int:
+def distinct(best: TopAnchor, layer: int) -> int:
     """How many different anchors the heads of a layer have."""
     return len({*best.token[layer].tolist()} - {-1})
 
@@ -166,7 +166,7 @@ SEGMENTATION_METRIC = ids.SEGMENTATION
 
 def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
     """The layer whose heads together find ends best, and its F1."""
-    numbers = results.layers(SEGMENTATION_METRIC, View.RAW, f"f1:{rule}")
+    numbers = results.layers(SEGMENTATION_METRIC, SinkView.RAW, f"f1:{rule}")
     layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
     return layer, numbers.at(layer)
 
@@ -195,9 +195,9 @@ def _text(value: Estimate, name: str) -> str:
 
 
 def _drift(results: StackResults) -> Iterator[str]:
-    if not results.has(DISTANCE, View.RAW, TOP):
+    if not results.has(DISTANCE, SinkView.RAW, TOP):
         return
-    numbers = results.layers(DISTANCE, View.RAW, TOP)
+    numbers = results.layers(DISTANCE, SinkView.RAW, TOP)
     layers = results.stack.attention_layers
     first, last = numbers.at(layers[0]), numbers.at(layers[-1])
     if last.high < first.low:
@@ -217,10 +217,12 @@ def _drift(results: StackResults) -> Iterator[str]:
 
 
 def _rows(results: StackResults) -> Iterator[str]:
-    if not (results.has(SIMILARITY, View.RAW, "all") and results.has(ROWS, View.RAW, "all")):
+    if not (
+        results.has(SIMILARITY, SinkView.RAW, "all") and results.has(ROWS, SinkView.RAW, "all")
+    ):
         return
-    written = results.heads(SIMILARITY, View.RAW, "all").value.ravel()
-    rows = results.heads(ROWS, View.RAW, "all").value.ravel()
+    written = results.heads(SIMILARITY, SinkView.RAW, "all").value.ravel()
+    rows = results.heads(ROWS, SinkView.RAW, "all").value.ravel()
     both = ~np.isnan(written) & ~np.isnan(rows)
     if both.sum() < 3 or not (written[both].std() and rows[both].std()):
         return
@@ -251,11 +253,11 @@ def _anchors(results: StackResults) -> Iterator[str]:
 def _ends(results: StackResults) -> Iterator[str]:
     names = {"separator": "special separators", "sentence_end": "., ! and ?"}
     for label, name in names.items():
-        if not results.has(ENDS, View.RAW, label):
+        if not results.has(ENDS, SinkView.RAW, label):
             continue
-        numbers = results.layers(ENDS, View.RAW, label)
+        numbers = results.layers(ENDS, SinkView.RAW, label)
         most = int(np.nanargmax(numbers.value))
-        by_norm = results.layers(ENDS, View.RAW, f"{label}_by_norm").at(most)
+        by_norm = results.layers(ENDS, SinkView.RAW, f"{label}_by_norm").at(most)
         weighted = (
             f", value-weighted {number(by_norm.value, share=True)}"
             if not np.isnan(by_norm.value)
@@ -268,9 +270,9 @@ def _ends(results: StackResults) -> Iterator[str]:
 
 
 def _preference(results: StackResults) -> Iterator[str]:
-    if not results.has(PREFERENCE, View.RAW, TOP):
+    if not results.has(PREFERENCE, SinkView.RAW, TOP):
         return
-    numbers = results.layers(PREFERENCE, View.RAW, TOP)
+    numbers = results.layers(PREFERENCE, SinkView.RAW, TOP)
     most = int(np.nanargmax(numbers.value))
     yield (
         "Odds that similar tokens are of one sentence, over those of other pairs of the same "
@@ -279,7 +281,7 @@ def _preference(results: StackResults) -> Iterator[str]:
 
 
 def _segments(results: StackResults) -> Iterator[str]:
-    if not results.has(SEGMENTS, View.RAW, "f1:even"):
+    if not results.has(SEGMENTS, SinkView.RAW, "f1:even"):
         return
     found = {}
     for rule in HEAD_RULES:
@@ -287,7 +289,7 @@ def _segments(results: StackResults) -> Iterator[str]:
         found[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
     first = results.stack.attention_layers[0]
     base = {
-        rule: _text(results.layers(SEGMENTS, View.RAW, f"f1:{rule}").at(first), SEGMENTS)
+        rule: _text(results.layers(SEGMENTS, SinkView.RAW, f"f1:{rule}").at(first), SEGMENTS)
         for rule in ("punctuation", "even")
     }
     yield (
@@ -299,7 +301,7 @@ def _segments(results: StackResults) -> Iterator[str]:
 
 def drift(results: StackResults) -> Iterator[Finding]:
     """How far tokens travel from their input."""
-    numbers = results.tokens(ids.COSINE_TO_INPUT, State.OUT, None, "all")
+    numbers = results.tokens(ids.COSINE_TO_INPUT, ResidualPoint.OUT, None, "all")
     if numbers is None or len(numbers.value) < 2:
         return
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
@@ -324,8 +326,8 @@ def _cosine(value: float) -> str:
 
 def own_word(results: StackResults) -> Iterator[Finding]:
     """Until which layer tokens are nearest to their own vocabulary token."""
-    for space in Space:
-        numbers = results.tokens(ids.VOCABULARY_RANK, State.OUT, space, "all")
+    for space in EmbeddingSpace:
+        numbers = results.tokens(ids.VOCABULARY_RANK, ResidualPoint.OUT, space, "all")
         if numbers is None:
             continue
         last = numbers.at(len(numbers.value) - 1)

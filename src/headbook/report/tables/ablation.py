@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.schema import Replacement
 from headbook.study import ablation_tests as verdicts
-from headbook.study.ablation import Removals
+from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
     FIFTH,
-    TOGETHER,
+    GROUP_MARGIN,
     can_go,
     head_effects,
     held_out,
@@ -27,7 +27,7 @@ NAN = math.nan
 CLAIM = "ablation"
 CHANGED = "share_changed"
 RANDOM_SETS = "random sets"
-ALL, HELD_OUT = "all", "held_out"
+ALL, HELD_OUT_SENTENCES = "all", "held_out"
 NO_HEAD = -1  # layer and head of rows that are not about one head
 EMPTY: dict[str, Any] = {
     "claim": CLAIM, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
@@ -72,7 +72,7 @@ def whole_model(study: Study) -> Iterator[dict[str, Any]]:
             }
 
 
-def _heads(removals: Removals, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _heads(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Exact numbers of single heads, with the family-wise p of effects below 0."""
     p = {
         (effects_of, replacement, *removals.heads[head]): value
@@ -119,7 +119,7 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         about = {
             "stack": row["stack"],
             "label": f"{row['group']}/{row['replacement']}/{row['target']}",
-            "split": HELD_OUT if row["metric"] == INTERACTION else ALL,
+            "split": HELD_OUT_SENTENCES if row["metric"] == INTERACTION else ALL,
             "n_sentences": int(row["sentences"]),
             "n_observations": float(row["sentences"]),
         }
@@ -140,21 +140,21 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield EMPTY | about | _share(row)
 
 
-def _largest(removals: Removals) -> Iterator[dict[str, Any]]:
+def _largest(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """The head of largest effect on one half of the sentences, on both halves."""
     target = removals.targets[0]
     sets = places(removals, Replacement.MEAN)
-    first = removals.ratios(target, sets).half(CHOICE).value
+    first = removals.ratios(target, sets).half(SELECTION).value
     if not len(sets) or np.isnan(first).all():
         return
     position = int(np.nanargmax(first))
     head = removals.heads[int(removals.members[sets[position]].argmax())]
-    kept = removals.half == CHOICE
+    kept = removals.half == SELECTION
     value, low, high = held_out(removals, target, int(sets[position]))
     about = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
         ("choice", kept, (float(first[position]), NAN, NAN)),
-        (HELD_OUT, ~kept, (value, low, high)),
+        (HELD_OUT_SENTENCES, ~kept, (value, low, high)),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
         counts = removals.counts[target][rows]
@@ -162,7 +162,7 @@ def _largest(removals: Removals) -> Iterator[dict[str, Any]]:
         yield EMPTY | about | ends | {"split": split} | seen
 
 
-def _audited(removals: Removals) -> Iterator[dict[str, Any]]:
+def _audited(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """What estimates are worth: two correlations, and the bound of the heads that they miss."""
     target = removals.targets[0]
     audit = verdicts.audit(removals, target)
@@ -179,18 +179,18 @@ def _audited(removals: Removals) -> Iterator[dict[str, Any]]:
         yield EMPTY | about | {"metric": metric, "label": label} | numbers
 
 
-def _pruned(removals: Removals, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _pruned(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Effects of ever more heads in orders that are not random, and which share can go."""
     if table.empty:
         return
     random = table["order"].str.startswith("random")
-    about = {"split": HELD_OUT, "n_sentences": int((removals.half == REPORT).sum())}
+    about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((removals.half == HELD_OUT).sum())}
     for row in table[~random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
         yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
     target = removals.targets[0]
-    most = TOGETHER * margin(removals, target, reported=True)
+    most = GROUP_MARGIN * margin(removals, target, reported=True)
     shares = {
         str(order): can_go([*steps["share"]], [*steps["high"]], most)
         for order, steps in table[table["target"] == target].groupby("order", sort=False)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import CHOICE, NO_ESTIMATE, REPORT, Estimate
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
 from headbook.metrics import ids
 from headbook.report.findings.attention import ON_RANDOM, POSITIONAL, REPEATED, untrained
 from headbook.report.findings.finding import even, highest, named, reaching, reported, runs
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, descending
 from headbook.report.roles import role
-from headbook.schema import HeadColumn, View
+from headbook.schema import HeadKey, SinkView
 from headbook.study.exemplars import weights_of
 from headbook.study.sentence_data import Ranking, heads_of
 
@@ -28,8 +28,8 @@ COLUMNS = (
     "baseline", "baseline_value", "difference", "difference_low", "difference_high", "p",
     "n_sentences", "n_observations",
 )  # fmt: skip
-ALL, HELD_OUT = "all", "held_out"
-SPLITS = {CHOICE: "choice", REPORT: HELD_OUT}
+ALL, HELD_OUT_SPLIT = "all", "held_out"
+SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
 Row = Mapping[str, Any]
 
@@ -80,9 +80,9 @@ def types(results: StackResults) -> Iterator[Row]:
     """Yield the type of every head as a label, with the share of the sink that its name prints."""
     for (layer, head), found in head_types(results).items():
         if found is not None:
-            numbers = results.heads(ids.SINK_SHARE, View.RAW).at(layer, head)
+            numbers = results.heads(ids.SINK_SHARE, SinkView.RAW).at(layer, head)
             share = without_interval(found.shares.sink.value, numbers.sentences, numbers.events)
-            yield row(TYPE, results.stack.name, (ids.SINK_SHARE, View.RAW, found.short),
+            yield row(TYPE, results.stack.name, (ids.SINK_SHARE, SinkView.RAW, found.short),
                       layer=layer, head=head, value=share)  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def medians(results: StackResults) -> Iterator[Row]:
     """Yield the median over all heads of every metric and label, in the view of pages."""
     for metric in results.metrics:
         for label in metric.labels:
-            column = HeadColumn(metric.id, results.view(metric, label), label)
+            column = HeadKey(metric.id, results.view(metric, label), label)
             if results.has(*column):
                 numbers = results.heads(*column)
                 median = without_interval(
@@ -144,15 +144,15 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
     for column in _columns(results):
         first = results.by_id[column.metric].headline == column.label
         for claim in (HIGHEST, LOWEST) if first else (HIGHEST,):
-            cell = highest(results.half(CHOICE, *column), lowest=claim == LOWEST)
+            cell = highest(results.half(SELECTION, *column), lowest=claim == LOWEST)
             if cell is not None:
-                for half in (CHOICE, REPORT):
+                for half in (SELECTION, HELD_OUT):
                     yield _of_head(results, claim, column, cell, half)
                 if claim == HIGHEST:
                     yield from _beside(results, column, cell)
 
 
-def _columns(results: StackResults) -> Iterator[HeadColumn]:
+def _columns(results: StackResults) -> Iterator[HeadKey]:
     """Yield every number that differs between heads."""
     for metric in results.metrics:
         _, joint, without = TREES.get(metric.id, ("", "", ()))
@@ -161,10 +161,10 @@ def _columns(results: StackResults) -> Iterator[HeadColumn]:
                 if (not label or label not in {joint, *without}) and results.has(
                     metric.id, view, label
                 ):
-                    yield HeadColumn(metric.id, view, label)
+                    yield HeadKey(metric.id, view, label)
 
 
-def _of_head(results: StackResults, claim: str, column: HeadColumn, cell: Cell, half: int) -> Row:
+def _of_head(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
     """Return the row of a head on one half, beside trees without attention or uniform attention."""
     baseline = UNIFORM
     even = results.half(half, *column, of="uniform").at(cell[0]).value
@@ -178,40 +178,41 @@ def _of_head(results: StackResults, claim: str, column: HeadColumn, cell: Cell, 
     )  # fmt: skip
 
 
-def _beside(results: StackResults, column: HeadColumn, cell: Cell) -> Iterator[Row]:
+def _beside(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]:
     """Yield other numbers of a chosen head that findings print beside the one it was chosen by."""
-    found: list[tuple[HeadColumn, Estimate]] = []
+    found: list[tuple[HeadKey, Estimate]] = []
     if column.metric == ids.POS_RECEIVED_RATIO:
         share = column._replace(metric=ids.POS_RECEIVED)
         if results.has(*share):
-            found.append((share, results.half(REPORT, *share).at(*cell)))
+            found.append((share, results.half(HELD_OUT, *share).at(*cell)))
     if column.metric == ids.DEPENDENCY_ALIGNMENT and column.label == "either":
-        near = [HeadColumn(ids.ATTENTION_TO, column.view, x) for x in ("previous", "next")]
-        each = [results.half(REPORT, *other).at(*cell) for other in near if results.has(*other)]
+        near = [HeadKey(ids.ATTENTION_TO, column.view, x) for x in ("previous", "next")]
+        each = [results.half(HELD_OUT, *other).at(*cell) for other in near if results.has(*other)]
         if each:
             total = sum(value.value for value in each)
             both = without_interval(total, each[0].sentences, each[0].events)
             found.append((near[0]._replace(label="previous and next"), both))
     claim = f"at the {HIGHEST} in {column.metric}: {column.label}"
     for other, value in found:
-        yield row(claim, results.stack.name, other, layer=cell[0], head=cell[1], split=HELD_OUT,
+        yield row(claim, results.stack.name, other, layer=cell[0], head=cell[1],
+                  split=HELD_OUT_SPLIT,
                   value=value)  # fmt: skip
 
 
 def heads_beyond(results: StackResults) -> Iterator[Row]:
     """Yield the heads whose value is clearly beyond a conventional threshold on both halves."""
     view, metric = results.stack.default_view, ids.POSITIONAL_ARGMAX
-    asked = [(HeadColumn(metric, view, x), POSITIONAL) for x in results.labels(metric)]
-    asked += [(HeadColumn(name, View.RAW, ""), REPEATED) for name in ON_RANDOM]
+    asked = [(HeadKey(metric, view, x), POSITIONAL) for x in results.labels(metric)]
+    asked += [(HeadKey(name, SinkView.RAW, ""), REPEATED) for name in ON_RANDOM]
     for column, least in asked:
         for best in reaching(results, *column, least):
-            yield _of_head(results, f"at least {least:g}", column, best.place, REPORT)
+            yield _of_head(results, f"at least {least:g}", column, best.place, HELD_OUT)
 
 
 def layer_runs(results: StackResults) -> Iterator[Row]:
     """Yield the layers that attend most and least to the sink, and farthest and nearest."""
     asked = (
-        (ids.SINK_SHARE, View.RAW, ids.SINK_NORM_SHARE),
+        (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
     )
     for metric, view, other in asked:
@@ -220,12 +221,12 @@ def layer_runs(results: StackResults) -> Iterator[Row]:
             claim, column = f"{which} of all layers: {named(run)}", (metric, view, "")
             stack, layer = results.stack.name, run[0] if len(run) == 1 else None
             yield row(
-                claim, stack, column, layer=layer, split=HELD_OUT,
+                claim, stack, column, layer=layer, split=HELD_OUT_SPLIT,
                 value=reported(results, run, metric, view), baseline=UNIFORM,
                 baseline_value=even(results, run, metric, view).value,
             )  # fmt: skip
             if other and results.has(other, view):
-                yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT,
+                yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT_SPLIT,
                           value=reported(results, run, other, view))  # fmt: skip
             random = untrained(results, run, results.by_id[metric], view)
             if random is not None:
@@ -235,29 +236,30 @@ def layer_runs(results: StackResults) -> Iterator[Row]:
 def trees_of_layers(results: StackResults) -> Iterator[Row]:
     """Yield the held-out score of trees without attention, of each layer and of its best head."""
     for metric, (own, joint, without) in TREES.items():
-        if not results.has(metric, View.NOSINK, own):
+        if not results.has(metric, SinkView.NOSINK, own):
             continue
         stack, layers = results.stack.name, results.stack.attention_layers
-        column = HeadColumn(metric, View.NOSINK, own)
+        column = HeadKey(metric, SinkView.NOSINK, own)
         for label in without:
             other = column._replace(label=label)
-            value = results.half(REPORT, *other).at(layers[0], 0)
-            yield row("tree without attention", stack, other, split=HELD_OUT, value=value)
-        ranked = descending(results.half(CHOICE, *column).trusted)
+            value = results.half(HELD_OUT, *other).at(layers[0], 0)
+            yield row("tree without attention", stack, other, split=HELD_OUT_SPLIT, value=value)
+        ranked = descending(results.half(SELECTION, *column).trusted)
         for layer in layers:
             if joint:
                 other = column._replace(label=joint)
-                value = results.half(REPORT, *other).at(layer, 0)
-                yield row("mean attention of the layer", stack, other, layer=layer, split=HELD_OUT,
+                value = results.half(HELD_OUT, *other).at(layer, 0)
+                yield row("mean attention of the layer", stack, other, layer=layer,
+                          split=HELD_OUT_SPLIT,
                           value=value)  # fmt: skip
             cell = next((each for each in ranked if each[0] == layer), None)
             if cell is not None:
-                yield _of_head(results, "highest of its layer", column, cell, REPORT)
+                yield _of_head(results, "highest of its layer", column, cell, HELD_OUT)
 
 
 def pieces_of_words(results: StackResults) -> Iterator[Row]:
     """Yield the heads that attend most from a subword token to the rest of its word."""
-    column = HeadColumn(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
+    column = HeadKey(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
     if results.has(*column):
-        for cell in descending(results.half(CHOICE, *column).trusted)[:MOST_PIECES]:
-            yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, REPORT)
+        for cell in descending(results.half(SELECTION, *column).trusted)[:MOST_PIECES]:
+            yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, HELD_OUT)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import NO_ESTIMATE, REPORT, Estimate
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.report.relation_counts import METRIC, VIEW
-from headbook.report.relation_tests import HalfScores, RelationTests, tests_of
+from headbook.report.relation_tests import RelationTests, SplitScores, tests_of
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
-from headbook.report.tables.heads import HELD_OUT, UNIFORM, Row, row
+from headbook.report.tables.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
 
 RelationRow = dict[str, Any]
 
@@ -51,7 +51,7 @@ def relation_rows(results: StackResults) -> Iterator[RelationRow]:
 def _of_label(results: StackResults, tests: RelationTests, n: int) -> Iterator[RelationRow]:
     layer, head = map(int, tests.head[n])
     where = _where(results, layer, head, METRIC, tests.labels[n])
-    report = HalfScores(tests.accuracy, tests.at_rule, tests.margin)
+    report = SplitScores(tests.accuracy, tests.at_rule, tests.margin)
     for split, scores in ((CHOICE, tests.choice), (HELD_OUT_WORDS, report)):
         yield _row(
             RELATION, where, split, scores.accuracy.at(n),
@@ -123,7 +123,7 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
             head = int(tests.layer_head[layer, n])
             yield row(
                 f"{RELATION}, best head of the layer", results.stack.name, (METRIC, VIEW, label),
-                layer=layer, head=head, split=HELD_OUT, baseline=tests.rule[n],
+                layer=layer, head=head, split=HELD_OUT_SPLIT, baseline=tests.rule[n],
                 baseline_value=float(tests.at_rule.value[n]),
                 difference=tests.layer_margin.at(layer, n), p=float(tests.every[layer, head, n]),
             )  # fmt: skip
@@ -139,15 +139,16 @@ def beside_relations(results: StackResults) -> Iterator[Row]:
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         layer, head = map(int, tests.head[n])
-        even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[layer]
+        even = results.half(HELD_OUT, METRIC, VIEW, label, of="uniform").value[layer]
         yield row(
             f"{RELATION}, uniform attention", stack, (METRIC, VIEW, label), layer=layer, head=head,
-            split=HELD_OUT, value=tests.accuracy.at(n), baseline=UNIFORM,
+            split=HELD_OUT_SPLIT, value=tests.accuracy.at(n), baseline=UNIFORM,
             baseline_value=float(even),
         )  # fmt: skip
         if results.has(FAR, VIEW, label):
-            value = results.half(REPORT, FAR, VIEW, label).at(layer, head)
+            value = results.half(HELD_OUT, FAR, VIEW, label).at(layer, head)
             yield row(f"{RELATION}, at distance 3 or more", stack, (FAR, VIEW, label), layer=layer,
-                      head=head, split=HELD_OUT, value=value)  # fmt: skip
-        yield row(f"{RELATION}, best surface rule", stack, (METRIC, VIEW, label), split=HELD_OUT,
+                      head=head, split=HELD_OUT_SPLIT, value=value)  # fmt: skip
+        yield row(f"{RELATION}, best surface rule", stack, (METRIC, VIEW, label),
+                  split=HELD_OUT_SPLIT,
                   baseline=tests.rule[n], baseline_value=float(tests.at_rule.value[n]))  # fmt: skip
