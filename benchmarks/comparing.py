@@ -19,8 +19,8 @@ from headbook.analysis.paired import (
     ClusterSums,
     PairedDifferences,
     differences,
-    family_wise,
     medians,
+    paired_family_wise_p,
 )
 
 HEADS, BUCKET = 144, 4
@@ -80,7 +80,7 @@ def errors(families: int) -> dict[str, float]:
             wrong = 0
             for _ in range(families):
                 sums = models(rng, kind, clusters, HEADS)
-                wrong += bool((family_wise(*sums, differences(*sums)) < ALPHA).any())
+                wrong += bool((paired_family_wise_p(*sums, differences(*sums)) < ALPHA).any())
             found[f"{kind}, {clusters} sentences"] = wrong / families
     return found
 

@@ -31,15 +31,15 @@ from configurations import tiny_configuration
 from familypage import page
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
-from headbook.model.architecture import FIELDS, Architecture, examine
-from headbook.model.forward import forward
+from headbook.model.architecture import FIELDS, Architecture, probe_architecture
+from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import SentenceTokenizer, probes
-from headbook.passes.model_checks import settle
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts
+from headbook.passes.model_checks import verify_attention
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, by_budget
+from headbook.text.batch import Batch, batches_by_tokens
 from tiny import AROUND, BRACKETS, PIECES
 
 SECONDS = 240  # that a type may take
@@ -162,7 +162,7 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     model = load_model(str(folder), device="cpu")
     annotator = Annotator.load("none")
     encoder = SentenceTokenizer(model, limit=model.limit, targets=annotator)
-    architecture = settle(model, examine(model), probes(encoder))
+    architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
     pairs = model.config.is_encoder_decoder
     sentences = [
         Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
@@ -172,7 +172,7 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     loader = getattr(transformers, f"AutoModelFor{kind}" if kind in KINDS and kind else "AutoModel")
     fresh = loader.from_pretrained(folder, attn_implementation="eager").eval()
     worst: Counter[str] = Counter({"none returned": 0})
-    for group in by_budget(items, 2048, alike=not architecture.padded):
+    for group in batches_by_tokens(items, 2048, alike=not architecture.padded):
         _compare(model, architecture, Batch.of(group, model.device), fresh.base_model, worst)
     return {name: float(value) for name, value in worst.items()}
 
@@ -181,7 +181,7 @@ def _compare(
     model: Model, architecture: Architecture, batch: Batch, fresh: Any, worst: Counter[str]
 ) -> None:
     seen: dict[Any, torch.Tensor] = {}
-    forward(model, architecture, batch, lambda place, a: seen.__setitem__(place, a.weights))
+    run_forward(model, architecture, batch, lambda place, a: seen.__setitem__(place, a.weights))
     names = {Side.SOURCE: "input_ids", Side.TARGET: "decoder_input_ids"}
     for row, item in enumerate(batch.items):
         given = {names[side]: torch.from_numpy(t.ids)[None] for side, t in item.tokens.items()}

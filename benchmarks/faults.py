@@ -23,7 +23,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 import psutil
 
-from headbook.output_folder import store_folder, write_sealed
+from headbook.output_folder import store_folder, write_checked
 from headbook.run import shards
 from trials import LIMIT, OFF, SHARD, Desk, Line, begin, content, ended, left, small_shards, trial
 
@@ -130,7 +130,7 @@ def _sealed(change: Callable[[bytes], bytes]) -> Change:
     def changed(work: Path) -> None:
         for file in _parts(work):
             label = str(file.relative_to(work)).removesuffix(".part")
-            write_sealed(file, change(file.read_bytes()[16:]), label)
+            write_checked(file, change(file.read_bytes()[16:]), label)
 
     return changed
 

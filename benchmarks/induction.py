@@ -20,24 +20,24 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
-from headbook.ablation.head_sets import HeadGroup, random_alike
+from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.targets import LogitTargets
 from headbook.analysis.accumulators import RatioSums
 from headbook.attention.views import ViewMasks
 from headbook.attention.word_pairs import after_same_token
 from headbook.errors import ConfigError
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, AttentionPlace, examine
-from headbook.model.forward import forward
-from headbook.model.intervention import intervened
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
+from headbook.model.forward import run_forward
+from headbook.model.intervention import make_patchable
 from headbook.model.load import Model, load_model
-from headbook.model.logit_lens import LogitLens, read_lens
-from headbook.model.tokenizer import SentenceTokenizer, probes, random_sequences
-from headbook.passes.model_checks import settle
+from headbook.model.logit_lens import LogitLens, make_logit_lens
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts, random_sequences
+from headbook.passes.model_checks import verify_attention
 from headbook.schema import Replacement, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.batch import Batch, by_budget
+from headbook.text.batch import Batch, batches_by_tokens
 
 HEADS, SEED, BATCH_TOKENS = 5, 0, 2048
 
@@ -66,19 +66,19 @@ def lost(
         ConfigError: the model has no causal language-model head.
     """
     encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load(NONE))
-    architecture = settle(model, examine(model), probes(encoder))
-    lens = read_lens(model, architecture)
+    architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
+    lens = make_logit_lens(model, architecture)
     if not isinstance(lens, LogitLens) or not lens.causal:
         raise ConfigError("induction needs a causal language-model head")
     chosen = highest(scores(model, architecture, sequences(encoder, seed + 1)), n_heads)
     batches = sequences(encoder, seed)
-    whole = intervened(model, architecture, batches[0])
+    whole = make_patchable(model, architecture, batches[0])
     side = architecture.stacks[whole.read].queries
     ablator = HeadAblator(whole, SecondHalf(lens, side, mask=None))
     means = reduce(add, map(ablator.means, batches), MeanOutputs())
     heads = [head for stack in architecture.stacks.values() for head in heads_of(stack)]
     group = HeadGroup(whole.read, "induction", chosen, (replacement,), banded=True)
-    sets = [group.heads, *(each.heads for each in random_alike(group, heads, seed, 20))]
+    sets = [group.heads, *(each.heads for each in matched_random_sets(group, heads, seed, 20))]
     parts = [ablator.effects(batch, sets, replacement, means) for batch in batches]
     return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | summarised(
         BatchEffects.together(parts)
@@ -103,7 +103,7 @@ def summarised(effects: BatchEffects) -> dict[str, Any]:
 
 def sequences(encoder: SentenceTokenizer, seed: int) -> list[Batch]:
     """Repeated random tokens."""
-    groups = by_budget(random_sequences(encoder, seed), BATCH_TOKENS, alike=True)
+    groups = batches_by_tokens(random_sequences(encoder, seed), BATCH_TOKENS, alike=True)
     return [Batch.of(group, encoder.model.device) for group in groups]
 
 
@@ -128,7 +128,7 @@ def scores(
                 name = HeadName(call.stack, call.layer, head)
                 found[name] = found.get(name, np.zeros(2)) + np.array([each, queries])
 
-        forward(model, architecture, batch, on_attention)
+        run_forward(model, architecture, batch, on_attention)
     return {head: float(mass / queries) for head, (mass, queries) in found.items()}
 
 

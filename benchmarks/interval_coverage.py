@@ -28,13 +28,13 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import Metric, SampledMetric, Source
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.passes.attention_flow import FlowTracker
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
-from headbook.passes.observers import look
+from headbook.passes.observers import run_pass
 from headbook.passes.sample_statistics import SampleStatistics
 from headbook.schema import HeadKey, Side, TokenKey
 from headbook.study.corpus_sums import HeadTable, SampleSums, TokenSums
@@ -84,7 +84,7 @@ def main() -> None:
     metrics = [m for name, m in all_metrics().items() if not given.only or name in given.only]
     pooled: dict[str, list[tuple[Floats, ...]]] = {}
     draw = [drawn(len(batches), size, given.studies) for size in SIZES]
-    for column in columns(model, examine(model), metrics, batches):
+    for column in columns(model, probe_architecture(model), metrics, batches):
         found = [covered(column, weights) for weights in draw]
         pooled.setdefault(column.metric, []).append(tuple(each.sum(0) for each in found))
         if given.labels:
@@ -148,21 +148,21 @@ def columns(
     if context.metrics:
         first = SimilarityThresholds(context, context.step(batch.items[0] for batch in batches))
         for batch in batches:
-            look(model, architecture, batch, [first])
+            run_pass(model, architecture, batch, [first])
         second, tables = HeadOutputSums(context, first.thresholds()), Tables()
         for batch in batches:
-            tables.take(look(model, architecture, batch, [second]).corpus_sums.context, "heads")
+            tables.take(run_pass(model, architecture, batch, [second]).corpus_sums.context, "heads")
         yield from tables.columns()
     flows = FlowTracker(model, architecture, tuple(flow_metrics(metrics)), (), range(len(batches)))
     if flows.metrics:
         tables = Tables()
         for batch in batches:
-            tables.take(look(model, architecture, batch, [flows]).corpus_sums.flows, "layers")
+            tables.take(run_pass(model, architecture, batch, [flows]).corpus_sums.flows, "layers")
         yield from tables.columns()
     sampler = SampleStatistics(model, architecture, tuple(sampled_metrics(metrics)), len(batches))
     if sampler.metrics:
         parts = [
-            look(model, architecture, batch, [sampler]).corpus_sums.sampled for batch in batches
+            run_pass(model, architecture, batch, [sampler]).corpus_sums.sampled for batch in batches
         ]
         for name in parts[0]:
             yield from _finished([part[name] for part in parts])

@@ -27,12 +27,12 @@ import torch
 import headbook
 from headbook.attention.token_states import AROUND, NEIGHBOURS, TokenStates
 from headbook.inputs import open_corpus
-from headbook.memory import keep_freed_memory
+from headbook.memory import keep_freed_blocks
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
-from headbook.model.architecture import examine
+from headbook.model.architecture import probe_architecture
 from headbook.model.embedding import read_embedding
-from headbook.model.forward import forward, tapped
+from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.model.vocabulary import VocabularyEmbeddings
@@ -40,7 +40,7 @@ from headbook.passes.corpus_pass import CorpusPass
 from headbook.resources import demo_model
 from headbook.schema import EmbeddingSpace, ResidualPoint, Side
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, PaddedTexts, by_budget
+from headbook.text.batch import Batch, PaddedTexts, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
 BATCH_TOKENS = 2048
@@ -78,21 +78,21 @@ def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Tokeni
 
 def batches_of(model: Model, items: list[TokenizedSentence]) -> list[Batch]:
     """The batches that a collection would make."""
-    groups = by_budget(items, BATCH_TOKENS)
+    groups = batches_by_tokens(items, BATCH_TOKENS)
     return [Batch.of(group, model.device, torch.float32) for group in groups]
 
 
 def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """All attention metrics in the hook, over the bare forward pass of the same batches."""
     model, items = prepared(corpus, name, sentences)
-    architecture, batches = examine(model), batches_of(model, items)
+    architecture, batches = probe_architecture(model), batches_of(model, items)
     metrics = tuple(attention_metrics(all_metrics().values(), Source.ALL))
     corpus_pass = CorpusPass(model, architecture, metrics, (), 10)
     corpus_pass.corpus_sums(batches[0])  # compiles its loops
     # Batch by batch: what else the machine does seldom hits every repetition of one.
     each = [
         fastest(
-            partial(forward, model, architecture, batch),
+            partial(run_forward, model, architecture, batch),
             partial(corpus_pass.corpus_sums, batch),
         )
         for batch in batches
@@ -108,13 +108,13 @@ def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
 def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """Rank and nearest tokens in each space, over the bare product with the embedding matrix."""
     model, items = prepared(corpus, name, sentences)
-    architecture, batch = examine(model), batches_of(model, items)[0]
+    architecture, batch = probe_architecture(model), batches_of(model, items)[0]
     texts = batch.texts[Side.SOURCE]
     known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
     assert known is not None
     found: list[torch.Tensor] = []
-    with tapped(model, architecture, lambda *state: found.append(state[-1])):
-        forward(model, architecture, batch)
+    with observe_states(model, architecture, lambda *state: found.append(state[-1])):
+        run_forward(model, architecture, batch)
     states = torch.stack(found[1:])  # the first is the input
     rows = states[:, texts.valid].flatten(0, 1)
     per_block = max(16, (1 << 22) // len(known.embedding))
@@ -151,13 +151,13 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
 def sorting(corpus: str, name: str, _: int) -> dict[str, float]:
     """Ranks and ten nearest entries, over the same by sorting the vocabulary for each state."""
     model, items = prepared(corpus, name, 8)
-    architecture, batch = examine(model), batches_of(model, items)[0]
+    architecture, batch = probe_architecture(model), batches_of(model, items)[0]
     texts = batch.texts[Side.SOURCE]
     known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
     assert known is not None
     found: list[torch.Tensor] = []
-    with tapped(model, architecture, lambda *state: found.append(state[-1])):
-        forward(model, architecture, batch)
+    with observe_states(model, architecture, lambda *state: found.append(state[-1])):
+        run_forward(model, architecture, batch)
     states = torch.stack(found[1:])
     numbers = {"states": float(len(states) * int(texts.valid.sum()))}
     for space in known.spaces:
@@ -330,7 +330,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     print(json.dumps({"machine": machine, "threads": torch.get_num_threads()}))  # noqa: T201
-    keep_freed_memory()  # as the command line does
+    keep_freed_blocks()  # as the command line does
     for name in given.only:
         part = (PARTS | {"peak": peak, "load": load})[name]
         numbers = part(given.corpus, given.model, given.sentences)

@@ -18,17 +18,17 @@ from operator import add
 import numpy as np
 
 from headbook.ablation.ablator import HeadAblator, MeanOutputs
-from headbook.ablation.attribution import slopes
+from headbook.ablation.attribution import gradient_estimates
 from headbook.ablation.importance import FULL, AblationPlan, parameters_of
-from headbook.ablation.sample import costs_of, sample_of
-from headbook.ablation.targets import judge_of
+from headbook.ablation.sample import ablation_sample, costs_of
+from headbook.ablation.targets import target_functions
 from headbook.analysis.accumulators import RatioSums
-from headbook.analysis.multiple_testing import ALPHA, family_wise_above, sign_flip_p
-from headbook.memory import keep_freed_memory
-from headbook.model.architecture import examine
-from headbook.model.forward import forward
-from headbook.model.intervention import intervened
-from headbook.model.logit_lens import LogitLens, read_lens
+from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, sign_flip_p
+from headbook.memory import keep_freed_blocks
+from headbook.model.architecture import probe_architecture
+from headbook.model.forward import run_forward
+from headbook.model.intervention import make_patchable
+from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.schema import Replacement
 from headbook.text.batch import Batch
 from measure import BATCH_TOKENS, prepared
@@ -50,29 +50,31 @@ def seconds(task: Callable[[], object]) -> float:
 def sweep(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """Every head alone, over the bare forward pass."""
     model, items = prepared(corpus, name, sentences)
-    architecture = examine(model)
-    lens = read_lens(model, architecture)
-    sample = sample_of(
+    architecture = probe_architecture(model)
+    lens = make_logit_lens(model, architecture)
+    sample = ablation_sample(
         items,
         BATCH_TOKENS,
         lambda some: Batch.of(some, model.device),
         alike=not architecture.padded,
     )
-    whole = intervened(model, architecture, sample.batches[0])
+    whole = make_patchable(model, architecture, sample.batches[0])
     side = architecture.stacks[whole.read].queries
     known = lens if isinstance(lens, LogitLens) else None
     ablator = HeadAblator(
-        whole, judge_of(known, side, model.tokenizer.mask_token_id, pooling=model.pooling)
+        whole, target_functions(known, side, model.tokenizer.mask_token_id, pooling=model.pooling)
     )
     costs = costs_of(ablator, *parameters_of(model))
     heads = [[head] for head in AblationPlan(ablator, costs, FULL, sample, 0).heads]
     means = reduce(add, map(ablator.means, sample.batches), MeanOutputs())
     mean = Replacement.MEAN
-    bare = seconds(lambda: [forward(model, architecture, batch) for batch in sample.batches])
+    bare = seconds(lambda: [run_forward(model, architecture, batch) for batch in sample.batches])
     every = seconds(
         lambda: [ablator.effects(batch, heads, mean, means) for batch in sample.batches]
     )
-    sloped = seconds(lambda: [slopes(ablator, batch, [mean], means) for batch in sample.small])
+    sloped = seconds(
+        lambda: [gradient_estimates(ablator, batch, [mean], means) for batch in sample.small]
+    )
     planned = sum(costs.of(head) for head in heads) + 1  # and a pass to compare with
     return {
         "heads": float(len(heads)),
@@ -95,7 +97,7 @@ def errors(_: str, __: str, ___: int) -> dict[str, float]:
                 noise = np.exp(noise) - np.exp(0.5)
             key = rng.integers(0, 2**63, SENTENCES).astype(np.uint64)
             flips = sign_flip_p(-noise[:, None, :, None], np.ones((1, HEADS), bool), key)
-            wrong += np.array([(p < ALPHA).any() for p in (family_wise_above(-noise), flips)])
+            wrong += np.array([(p < ALPHA).any() for p in (bootstrap_p_above(-noise), flips)])
         for test, share in zip(("resampled", "flips of signs"), wrong / FAMILIES, strict=True):
             found[f"{kind}, {test}"] = float(share)
     return found
@@ -132,7 +134,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=64)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
     given = parser.parse_args()
-    keep_freed_memory()
+    keep_freed_blocks()
     for part in given.only:
         numbers = PARTS[part](given.corpus, given.model, given.sentences)
         print(json.dumps({"part": part} | {k: round(v, 3) for k, v in numbers.items()}))  # noqa: T201

@@ -23,7 +23,7 @@ from pathlib import Path
 from headbook.inputs import open_corpus
 from headbook.run import shards
 from headbook.run.retries import ShardResult
-from headbook.run.shards import SHARD, reduced, sharded
+from headbook.run.shards import SHARD, split_into_shards, sum_shards
 from headbook.run.store import SUFFIX, Store
 from headbook.study.corpus_sums import CorpusSums
 
@@ -97,7 +97,7 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
     lines = f"{file.read_text(encoding='utf-8')}\n"
     many.write_text(lines * (MILLION // 10 // given.sentences + 1), encoding="utf-8")
     start = time.process_time()
-    with open_corpus([many]) as corpus, sharded(corpus, len(corpus), paired=False):
+    with open_corpus([many]) as corpus, split_into_shards(corpus, len(corpus), paired=False):
         spent, sentences = time.process_time() - start, len(corpus)
     yield {"part": "growth", "what": "seconds to check, read and order a million sentences",
            "value": spent / sentences * MILLION}  # fmt: skip
@@ -108,7 +108,7 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
     yield {"part": "growth", "what": "megabytes of a shard", "value": max(sizes) / MILLION}
     wanted = 2 * shards.TOGETHER
     start = time.process_time()
-    reduced(_stored(work, part) for part in islice(cycle(kept), wanted))
+    sum_shards(_stored(work, part) for part in islice(cycle(kept), wanted))
     yield {"part": "growth", "what": "seconds to read and add a shard",
            "value": (time.process_time() - start) / wanted}  # fmt: skip
 

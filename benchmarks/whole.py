@@ -31,15 +31,15 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from headbook import Study
 from headbook.inputs import open_corpus
-from headbook.model.architecture import examine
+from headbook.model.architecture import probe_architecture
 from headbook.model.embedding import read_embedding
-from headbook.model.forward import forward
+from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer, random_sequences
 from headbook.model.vocabulary import BLOCK
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, by_budget
+from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
 GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 3
@@ -202,11 +202,11 @@ def _random(model: Model, study: Study) -> list[TokenizedSentence]:
 
 def _passes(model: Model, *parts: Sequence[TokenizedSentence]) -> float:
     """Bare passes over some sentences each."""
-    architecture = examine(model)
+    architecture = probe_architecture(model)
     batches = [batch for part in parts for batch in _batches(model, part)]
     start = time.process_time()
     for batch in batches:
-        forward(model, architecture, batch)
+        run_forward(model, architecture, batch)
     return time.process_time() - start
 
 
@@ -215,7 +215,7 @@ def _products(model: Model, items: Sequence[TokenizedSentence], tracked: set[int
 
     The largest blocks that products with the vocabulary are made in, of any numbers.
     """
-    architecture, size = examine(model), model.body.get_input_embeddings().weight.shape
+    architecture, size = probe_architecture(model), model.body.get_input_embeddings().weight.shape
     some = [item for item in items if item.sentence.index in tracked]
     (batch, *_) = _batches(model, some)
     known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
@@ -242,7 +242,7 @@ def _prepared(file: str, model: Model) -> list[TokenizedSentence]:
 
 
 def _batches(model: Model, items: Sequence[TokenizedSentence]) -> list[Batch]:
-    groups = by_budget(items, BATCH_TOKENS)
+    groups = batches_by_tokens(items, BATCH_TOKENS)
     return [Batch.of(group, model.device) for group in groups]
 
 

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each
-from headbook.pages.heads import Column, columns
+from headbook.pages.heads import Column, number_columns
 from headbook.report.head_facts import head_facts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from sites import Site
 
 DISTANCE, ENTROPY = "attention_distance/", "relative_entropy/"
@@ -51,8 +51,8 @@ def view_of(page: Page) -> dict[str, list[str]]:
 
 def column_of(site: Site, key: str) -> tuple[Column, dict[str, float]]:
     """A column, and its numbers by the names of heads in the order of layers."""
-    found = results(site.study)
-    column = next(c for c in columns(found) if c.key == key)
+    found = stack_results(site.study)
+    column = next(c for c in number_columns(found) if c.key == key)
     facts = [each for r in found.values() for each in head_facts(r)]
     return column, {f.name: column.at(found, f.head).value for f in facts}
 

@@ -22,13 +22,13 @@ from headbook.ablation.ablator import (
     LayerOutputs,
     MeanOutputs,
 )
-from headbook.ablation.targets import LogitTargets, judge_of
+from headbook.ablation.targets import LogitTargets, target_functions
 from headbook.attention.masks import BatchMask
 from headbook.inputs import Sentence
-from headbook.model.architecture import AttentionPlace, examine
-from headbook.model.intervention import intervened
+from headbook.model.architecture import AttentionPlace, probe_architecture
+from headbook.model.intervention import make_patchable
 from headbook.model.load import load_model
-from headbook.model.logit_lens import LogitLens, read_lens
+from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.schema import AblationTarget, AttentionStack, Replacement, Side
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch, PaddedTexts
@@ -79,13 +79,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
         path = tmp_path_factory.mktemp("model") / family
         folder = tiny.write(family, path, head=head)
         model = load_model(str(folder), dtype="float64")
-        architecture = examine(model)
-        lens = read_lens(model, architecture)
+        architecture = probe_architecture(model)
+        lens = make_logit_lens(model, architecture)
         bare = Bare.load(folder, pairs=tiny.ALL[family].pairs)
         batches = [batch_of(bare, family, rows) for rows in ((0, 1, 2), (3, 4))]
-        heads = intervened(model, architecture, batches[0])
+        heads = make_patchable(model, architecture, batches[0])
         side = architecture.stacks[heads.read].queries
-        judge = judge_of(
+        judge = target_functions(
             lens if isinstance(lens, LogitLens) else None, side, model.tokenizer.mask_token_id
         )
         return Case(HeadAblator(heads, judge), batches, folder, family)

@@ -11,7 +11,7 @@ from headbook.report.tables.ablation import EMPTY, ablation_tests
 from headbook.schema import AblationTarget, HeadKey, SinkView
 from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
-from test_verdicts import LOSS, SENTENCES, TOKENS, around, removals
+from test_verdicts import LOSS, SENTENCES, TOKENS, ablation_results, around
 
 KEYS = (
     "claim", "stack", "layer", "head", "metric", "view", "label", "split", "value", "low", "high",
@@ -55,7 +55,7 @@ def test_rows_have_all_keys_and_there_are_none_without_ablation() -> None:
 
 def test_heads_have_effects_and_shares_of_changed_sentences() -> None:
     changes = around(0.05, 0.0, -0.05, spread=0.003)
-    rows = rows_of(removals(changes))
+    rows = rows_of(ablation_results(changes))
     effects = rows[(rows["metric"] == "ablation_effect") & (rows["split"] == "all")]
     assert [*effects["head"]] == [0, 1, 2]
     np.testing.assert_allclose(effects["value"], changes.mean(0), atol=1e-12)
@@ -71,7 +71,7 @@ def test_heads_have_effects_and_shares_of_changed_sentences() -> None:
 
 
 def test_the_largest_effect_stands_there_on_both_halves() -> None:
-    given = removals(around(0.05, 0.01))
+    given = ablation_results(around(0.05, 0.01))
     rows = rows_of(given)
     held = rows[(rows["metric"] == "ablation_effect") & (rows["split"] != "all")]
     assert [*held["split"]] == ["choice", "held_out"]
@@ -90,7 +90,7 @@ def test_groups_stand_beside_their_random_sets_and_orders_beside_random_ones() -
         for name in ("ablation_effect", "random-00")
     ]
     members = [[True, True, False], [True, False, True], [False, True, True], *[[True] * 3] * 2]
-    given = with_sets(removals(around(0.05, 0.02, 0.01)), sets, members)
+    given = with_sets(ablation_results(around(0.05, 0.02, 0.01)), sets, members)
     rows = rows_of(given)
     groups = rows[rows["label"] == "sink/zero/loss"]
     beside = groups[groups["baseline"].str.contains("random sets")]
@@ -107,7 +107,7 @@ def test_groups_stand_beside_their_random_sets_and_orders_beside_random_ones() -
 
 def test_the_audit_has_its_bound() -> None:
     effects = np.tile(np.array([0.05, 0.0, 0.03, 0.001, 0.0, 0.0]), (SENTENCES, 1))
-    given = removals(effects + around(*[0.0] * 6, spread=1e-3))
+    given = ablation_results(effects + around(*[0.0] * 6, spread=1e-3))
     some = replace(
         given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
         changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, :5]},

@@ -15,7 +15,7 @@ from headbook.errors import ModelError
 from headbook.model import load
 from headbook.model.devices import pick_device
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import SentenceTokenizer, probes
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.passes import model_checks
 from headbook.passes.model_checks import check_accelerator
 from headbook.run.collect import collect
@@ -49,7 +49,7 @@ def computing_wrongly(
 
 def checked(model: Model) -> None:
     encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-    items = probes(encoder)
+    items = probe_texts(encoder)
     assert len(items) == 6
     check_accelerator(model, items)
 

@@ -12,7 +12,7 @@ import treebank
 from bare import Bare, Given, given
 from headbook.pages.head import top_tokens
 from headbook.passes import sample_statistics
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
@@ -122,7 +122,7 @@ def test_a_page_says_that_nothing_occurs_in_five_sentences(
 ) -> None:
     (tmp_path / "few.txt").write_text("the dog sees the bird\nthe bird sings\nthe dog runs\n")
     study = collect(tmp_path / "few.txt", model=str(tiny_folder("bert")), **OPTIONS)
-    top = top_tokens(results(study)["self"], HeadName("self", 0, 0))
+    top = top_tokens(stack_results(study)["self"], HeadName("self", 0, 0))
     assert top is not None
     assert top.tables == ()
     assert top.nothing == "No token and no pair of tokens occurs in 5 different sentences."

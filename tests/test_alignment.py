@@ -16,7 +16,7 @@ from scipy.stats import kendalltau
 import tiny
 from headbook.analysis.accumulators import Estimate
 from headbook.report.alignment import alignment_table, alignments, f1, kendall, on_diagonal
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import number, stored_weight
 from headbook.schema import Side
 from headbook.study.study import Study
@@ -137,7 +137,7 @@ def check(
 @pytest.mark.slow
 def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> None:
     """For BART, T5 and Marian; correlations against SciPy's."""
-    cross = results(study)["cross"]
+    cross = stack_results(study)["cross"]
     found = alignments(cross)
     assert found is not None
     twins: dict[str, Callable[[Head], tuple[float, float]]] = {
@@ -157,7 +157,7 @@ def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> No
 
 @pytest.mark.slow
 def test_even_choice_is_the_mean_over_all_sources(study: Study) -> None:
-    found = alignments(results(study)["cross"])
+    found = alignments(stack_results(study)["cross"])
     assert found is not None
     heads = [*each_sentence(study, 0, 0)]
     even: list[float] = []
@@ -175,7 +175,7 @@ def test_even_choice_is_the_mean_over_all_sources(study: Study) -> None:
 @pytest.mark.slow
 def test_sentences_whose_gold_cannot_be_read_take_no_part(study: Study) -> None:
     """Neither one without links nor one with a link to a word that is not there."""
-    found = alignments(results(study)["cross"])
+    found = alignments(stack_results(study)["cross"])
     assert found is not None
     assert found.error is not None
     assert {*found.error.sentences.ravel()} == {2}
@@ -226,7 +226,7 @@ def rows_of(folder: Path, kind: str) -> Iterator[list[str]]:
 @pytest.mark.slow
 def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
     """The most monotone first, those without a correlation last."""
-    cross = results(pair_site.study)["cross"]
+    cross = stack_results(pair_site.study)["cross"]
     found = alignments(cross)
     assert found is not None
     rows = [*rows_of(pair_site.folder, "aligned")][2:]
@@ -265,7 +265,7 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
 @pytest.mark.slow
 def test_the_table_of_files_has_the_same_numbers(study: Study, pair_site: Site) -> None:
     """Of every measure and head; against gold alignments only where there are any."""
-    crossing = results(study)
+    crossing = stack_results(study)
     found = alignments(crossing["cross"])
     assert found is not None
     table = alignment_table(crossing).set_index(["measure", "layer", "head"]).sort_index()

@@ -24,8 +24,8 @@ from headbook.site.archive import anonymise
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
 from headbook.study.manifest import SCHEMA, Manifest
-from headbook.study.storage import TABLES, PackedArrays, StoredParts, unpack
-from headbook.study.study import Study, merged
+from headbook.study.storage import TABLES, PackedArrays, StoredParts, from_layout
+from headbook.study.study import Study, merge_studies
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
 # Hashes take all values, and whether there is a limit nobody knows.
@@ -112,7 +112,7 @@ def message_of(arrays: Arrays, stored: Path, name: str, wrong: NDArray[Any]) -> 
     with safe_open(stored / "arrays.safetensors", framework="numpy") as file:
         layout = json.loads(file.metadata()["layout"])
     tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLES}
-    parts = unpack(StoredParts, layout, PackedArrays(arrays | {name: wrong}, tables))
+    parts = from_layout(StoredParts, layout, PackedArrays(arrays | {name: wrong}, tables))
     try:
         check_arrays(Manifest.read(stored), parts.sentence_data.sentences, parts)
     except StudyError as error:
@@ -181,7 +181,7 @@ def test_sums_are_those_of_the_files_whatever_made_the_study(
 ) -> None:
     anonymise(study).save(tmp_path / "anonymous")
     study.save(tmp_path / "other")
-    merged([stored, tmp_path / "other"]).save(tmp_path / "merged")
+    merge_studies([stored, tmp_path / "other"]).save(tmp_path / "merged")
     for folder in (stored, tmp_path / "anonymous", tmp_path / "merged"):
         sums = json.loads((folder / "manifest.json").read_text())["sha256"]
         own = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}

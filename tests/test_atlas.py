@@ -15,15 +15,15 @@ from golden.refresh import STUDY
 from headbook.charts import images
 from headbook.charts.drawing import interval_dot
 from headbook.charts.layers import APART, Curve, layer_lines
-from headbook.charts.theme import COARSE, STEPS, STOPS, coarse, ink, ink_steps
+from headbook.charts.theme import COARSE, STEPS, STOPS, coarse, ink_steps, rgba_ramp
 from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
 from headbook.pages.parts.atlas import atlas, mean_maps
 from headbook.pages.parts.head_card import atlas_data, notable
 from headbook.pages.parts.page import SiteFacts, menu
 from headbook.report.findings.finding import Link
-from headbook.report.findings.overview import lead
+from headbook.report.findings.overview import overview_lead
 from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.page_writer import PageWriter
 from headbook.study.study import Study
@@ -46,10 +46,10 @@ def over(colour: tuple[int, int, int, int], paper: int) -> list[int]:
 
 
 def test_no_weight_is_no_ink_and_on_white_the_ramp_is_as_designed() -> None:
-    assert ink()[0] == (0, 0, 0, 0)
-    ends = [over(ink()[0], 255), over(ink()[-1], 255)]
+    assert rgba_ramp()[0] == (0, 0, 0, 0)
+    ends = [over(rgba_ramp()[0], 255), over(rgba_ramp()[-1], 255)]
     assert ends == [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (STOPS[0], STOPS[-1])]
-    lightness = [sum(over(colour, 255)) for colour in ink()]
+    lightness = [sum(over(colour, 255)) for colour in rgba_ramp()]
     assert lightness == sorted(lightness, reverse=True)
 
 
@@ -67,19 +67,19 @@ def test_few_steps_are_the_nearest_and_keep_both_ends() -> None:
 
 def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
     maps = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4) % 64
-    found = pixels(images.inline(images.sprite(maps, ink())))
+    found = pixels(images.inline(images.sprite(maps, rgba_ramp())))
     assert found.shape == (2 * 5, 3 * 5, 4)
     for layer in range(2):
         for head in range(3):
             tile = found[layer * 5 : layer * 5 + 4, head * 5 : head * 5 + 4]
-            np.testing.assert_array_equal(tile[..., 3], np.array(ink())[maps[layer, head], 3])
+            np.testing.assert_array_equal(tile[..., 3], np.array(rgba_ramp())[maps[layer, head], 3])
     assert not found[4::5, :, 3].any()
     assert not found[:, 4::5, 3].any()
 
 
 @pytest.fixture(scope="module")
 def own(encoder_site: Site) -> StackResults:
-    return results(encoder_site.study)["self"]
+    return stack_results(encoder_site.study)["self"]
 
 
 def test_every_head_has_a_tile_with_its_type(own: StackResults) -> None:
@@ -100,14 +100,14 @@ def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
     found = pixels(displayed.sheet)
     for layer, head in head_types(own):
         tile = found[layer * 13 : layer * 13 + 12, head * 13 : head * 13 + 12]
-        wanted = np.array(ink())[ink_steps(sums.mean[layer, head])]
+        wanted = np.array(rgba_ramp())[ink_steps(sums.mean[layer, head])]
         np.testing.assert_array_equal(tile[..., 3], wanted[..., 3])
         alone = pixels(mean_maps(own).picture((layer, head)))
         np.testing.assert_array_equal(alone, tile)
 
 
 def test_a_stored_study_without_types_has_an_overview() -> None:
-    found = results(Study.load(STUDY))
+    found = stack_results(Study.load(STUDY))
     page = overview_page(found, ())
     assert not page.atlases[0].legend
     assert page.inspected is not None
@@ -192,7 +192,7 @@ def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:
         HeadKey("type_shares", SinkView.RENORM, "left_out"): Fake(np.zeros((2, 4))),
         HeadKey("type_shares", SinkView.RENORM, "after"): Fake(np.ones((2, 4))),
     }
-    parts = lead({"self": fake_results(numbers)})
+    parts = overview_lead({"self": fake_results(numbers)})
     message = "".join(part if isinstance(part, str) else part.text for part in parts)
     assert message == (
         "In fake, layer 0 attends almost evenly (3 of 4 heads are near-uniform); layer 1 gives "
@@ -263,4 +263,4 @@ def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
     assert len(html) <= 190_000
     assert len(elements(html)) <= 4_800
     noise = ink_steps(np.random.default_rng(0).random((32, 32, 8, 8)))
-    assert len(images.sprite(noise, ink())) < 90_000  # at worst: noise does not pack
+    assert len(images.sprite(noise, rgba_ramp())) < 90_000  # at worst: noise does not pack

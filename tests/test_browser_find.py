@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser import DARK, Open, Record, each, sideways, violations
 from headbook.report.head_facts import head_facts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from pages import data_file
 from sites import Site
 from test_find import data_of
@@ -173,7 +173,7 @@ def data_of_questions(page: Page) -> list[list[str]]:
 def test_heads_are_found_by_what_they_attend_to_and_by_type(
     encoder_site: Site, overview: Page
 ) -> None:
-    facts = [f for r in results(encoder_site.study).values() for f in head_facts(r)]
+    facts = [f for r in stack_results(encoder_site.study).values() for f in head_facts(r)]
     word = next(f.looks.word for f in facts if f.looks.word)
     wanted = {f.name for f in facts if f.looks.word == word}
     found = ask(overview, f"attends most to {word}")["Heads"]

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from browser import Open, each, sideways, violations
 from headbook.charts.theme import LAYERS
 from headbook.report.head_facts import head_facts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.site.markup import script
 from headbook.study.sentence_data import HeadName
 from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, names, visit
@@ -110,7 +110,7 @@ def test_points_lead_to_their_heads_by_keyboard(encoder_site: Site, open_page: O
     """One is in the order of Tab; arrow keys go to the next one by place."""
     page = visit(open_page, encoder_site)
     dots = page.locator("[data-stage] a")
-    facts = {f.name: f.href for f in head_facts(results(encoder_site.study)["self"])}
+    facts = {f.name: f.href for f in head_facts(stack_results(encoder_site.study)["self"])}
     labels = [label.partition(":")[0] for label in each(dots, "aria-label")]
     assert [*zip(labels, each(dots, "href"), strict=True)] == [*facts.items()]
     expect(page.locator('[data-stage] a[tabindex="0"]')).to_have_count(1)
@@ -148,7 +148,7 @@ def test_filters_hold_for_the_points_too(encoder_site: Site, open_page: Open) ->
 
 def test_stacks_share_the_list(pair_site: Site, open_page: Open) -> None:
     page = visit(open_page, pair_site)
-    found = results(pair_site.study)
+    found = stack_results(pair_site.study)
     assert names(page) == [f.name for r in found.values() for f in head_facts(r)]
     for name, r in found.items():
         page.locator('[data-filter="stack"]').select_option(name)

@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from browser import Open, each
-from headbook.pages.heads import columns
+from headbook.pages.heads import number_columns
 from headbook.pages.parts.table import NumberCell
 from headbook.report.head_facts import head_facts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headlist import (
     DISTANCE,
     ENTROPY,
@@ -84,8 +84,8 @@ def test_an_address_that_names_nothing_leaves_the_list_whole(
 def test_an_added_column_holds_the_numbers_of_the_study(
     encoder_site: Site, open_page: Open
 ) -> None:
-    page, found = visit(open_page, encoder_site), results(encoder_site.study)
-    for column in columns(found)[::9]:
+    page, found = visit(open_page, encoder_site), stack_results(encoder_site.study)
+    for column in number_columns(found)[::9]:
         if column.key in (view_of(page).get("columns") or [""])[0].split(" "):
             continue
         page.get_by_label("Metric").select_option(column.key)
@@ -161,7 +161,10 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
 
 
 def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: Open) -> None:
-    page, facts = visit(open_page, encoder_site), head_facts(results(encoder_site.study)["self"])
+    page, facts = (
+        visit(open_page, encoder_site),
+        head_facts(stack_results(encoder_site.study)["self"]),
+    )
     for filtered, attribute in (("class", "label"), ("looks", "looks")):
         select = page.locator(f'select[data-filter="{filtered}"]')
         words = {getattr(f, attribute).word for f in facts} - {""}
@@ -185,7 +188,10 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
 def test_search_takes_neither_case_nor_accents_into_account(
     encoder_site: Site, open_page: Open
 ) -> None:
-    page, facts = visit(open_page, encoder_site), head_facts(results(encoder_site.study)["self"])
+    page, facts = (
+        visit(open_page, encoder_site),
+        head_facts(stack_results(encoder_site.study)["self"]),
+    )
     word = facts[0].label.word
     accented = word.replace("a", "á").replace("o", "ö").upper()
     page.get_by_label("Filter by words").fill(accented)

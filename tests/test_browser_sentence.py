@@ -13,7 +13,7 @@ import headbook
 import naive_instances as naive
 from browser import DARK, Open, background, sideways, violations
 from desk import choose, map_of, pair, ranked, ready, tile, word
-from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.parts import sentence_maps
 from headbook.report.wording import head_name
 from headbook.study.sentence_data import HeadName, heads_of
@@ -153,7 +153,7 @@ def test_small_maps_have_every_shade_where_scripts_draw_them(
     layers, heads, n, _ = maps.shape
     tiles = drawn.reshape(layers, n + 1, heads, n + 1, 4)[:, :n, :, :n].swapaxes(1, 2)
     steps = ink_steps(maps / 255)
-    opacity = np.array(ink())[..., 3]
+    opacity = np.array(rgba_ramp())[..., 3]
     assert np.abs(tiles[..., 3].astype(int) - opacity[steps]).max() <= 6  # coarse ones up to 10
     file = encoder_site.folder / f"data/sentences/{SENTENCE[-9:-5]}-self.png"
     few = np.array(Image.open(file).convert("RGBA")).reshape(layers, n + 1, heads, n + 1, 4)

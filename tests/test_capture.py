@@ -9,9 +9,9 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.attention_hook import AttentionCall
-from headbook.model.forward import forward, inputs, tapped
+from headbook.model.forward import model_inputs, observe_states, run_forward
 from headbook.model.load import Model, load_model
 from headbook.schema import ResidualPoint, Side
 from headbook.text.batch import Batch, PaddedTexts
@@ -27,7 +27,7 @@ def loaded(tiny_folder: Folder) -> Callable[[str], tuple[Model, Architecture]]:
     @cache
     def of(name: str) -> tuple[Model, Architecture]:
         model = load_model(str(tiny_folder(name)), dtype="float64")
-        return model, examine(model)
+        return model, probe_architecture(model)
 
     return of
 
@@ -55,14 +55,14 @@ def test_hooked_attention_equals_output_attentions(
     bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
     batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
     seen: dict[AttentionPlace, AttentionCall] = {}
-    forward(model, architecture, batch, seen.__setitem__)
+    run_forward(model, architecture, batch, seen.__setitem__)
     assert len(seen) == len(architecture.calls) == len(set(architecture.calls))
     for row in range(2):
         # Alone, since the models' own float64 masks make NaN of padding in windows.
         lengths = {side: int(texts.valid[row].sum()) for side, texts in batch.texts.items()}
         alone = {
             key: value[row : row + 1, : lengths[Side.TARGET if "decoder" in key else Side.SOURCE]]
-            for key, value in inputs(batch).items()
+            for key, value in model_inputs(batch).items()
         }
         with torch.no_grad():
             output = bare.network(**alone, output_attentions=True)
@@ -89,8 +89,8 @@ def test_states_equal_hidden_states(
         assert (stack, layer, state) not in states
         states[stack, layer, state] = vectors.clone()
 
-    with tapped(model, architecture, keep):
-        output = model.body(**inputs(batch), output_hidden_states=True)
+    with observe_states(model, architecture, keep):
+        output = model.body(**model_inputs(batch), output_hidden_states=True)
     for stack in architecture.layers:
         theirs = output["hidden_states" if stack == "self" else f"{stack}_hidden_states"]
         torch.testing.assert_close(states[stack, 0, ResidualPoint.INPUT], theirs[0], rtol=0, atol=0)
@@ -123,12 +123,15 @@ def test_an_exception_leaves_no_hook_behind(
         displayed.append(place)
         raise RuntimeError("told to fail")
 
-    with pytest.raises(RuntimeError, match="told to fail"), tapped(model, architecture, fail_late):
-        forward(model, architecture, batch)
+    with (
+        pytest.raises(RuntimeError, match="told to fail"),
+        observe_states(model, architecture, fail_late),
+    ):
+        run_forward(model, architecture, batch)
     with pytest.raises(RuntimeError, match="told to fail"):
-        forward(model, architecture, batch, fail)
+        run_forward(model, architecture, batch, fail)
     assert len(displayed) == 1
-    forward(model, architecture, batch)
+    run_forward(model, architecture, batch)
     assert len(displayed) == 1  # nobody is watching any more
     assert hooks(model) == before
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headbook import charts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.site.sites import across_pages
 from headbook.site.writer import exported
 from sites import Site
@@ -22,7 +22,7 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_columns_hold_the_rows_and_repeated_texts_once(encoder_site: Site) -> None:
-    figures = exported(across_pages(results(encoder_site.study)))
+    figures = exported(across_pages(stack_results(encoder_site.study)))
     assert figures
     coded = 0
     for figure in figures:

@@ -24,7 +24,7 @@ from headbook.comparison.drift import (
     WEIGHT_DRIFT,
     rounded,
 )
-from headbook.comparison.study_pair import sides
+from headbook.comparison.study_pair import pair_studies
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.run.collect import collect
@@ -269,7 +269,7 @@ def test_permuted_heads_find_each_other(a: Study, permuted: Study) -> None:
 
 def test_similarity_is_the_naive_one(a: Study, tuned: Study) -> None:
     """Between words; here each token is a word, and the first is the sink."""
-    both = sides(a, tuned)
+    both = pair_studies(a, tuned)
     found = compare(a, tuned).matched["self"]
     total, words = 0.0, 0
     for one, other in both.mapped():
@@ -413,10 +413,10 @@ def naive_bits(path: Path) -> tuple[float, int]:
 
 
 def test_equal_names_are_told_apart(a: Study) -> None:
-    assert len({*sides(a, a).names}) == 2
+    assert len({*pair_studies(a, a).names}) == 2
     rounded = replace(
         a, manifest=replace(a.manifest, model=replace(a.manifest.model, dtype="bfloat16"))
     )
-    assert sides(a, rounded).names == (
+    assert pair_studies(a, rounded).names == (
         f"{a.manifest.model.name} (float64)", f"{a.manifest.model.name} (bfloat16)",
     )  # fmt: skip

@@ -27,14 +27,14 @@ from headbook.comparison.drift import (
 from headbook.errors import ConfigError
 from headbook.pages.comparison.comparison import type_changes
 from headbook.pages.comparison.metricpair import layer_section
-from headbook.pages.comparison.metricpair_heads import compared_metric, pair_section
+from headbook.pages.comparison.metricpair_heads import compared_metric, head_metric_section
 from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
 from headbook.pages.parts import atlas
 from headbook.report.wording import head_name, head_page, percent
 from headbook.schema import ResidualPoint, Side, SinkView
-from headbook.site.archive import pack
+from headbook.site.archive import pack_site
 from headbook.site.figures import write_comparison_figures
-from headbook.site.single_file import document
+from headbook.site.single_file import single_file_text
 from headbook.site.sites import render_comparison
 from headbook.study.buckets import MOST
 from headbook.study.sentence_data import HeadName
@@ -135,7 +135,7 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
     (both,) = both_stacks(site.found)
     metric = compared_metric("attention_to")
     assert metric is not None
-    section = pair_section(both, metric)
+    section = head_metric_section(both, metric)
     assert section is not None
     drawn = {figure.name: figure.rows for figure in section.figures}
     rows = drawn["attention_to-self-difference"]
@@ -332,9 +332,9 @@ def test_medians_are_those_of_the_tables(compared: Make) -> None:
 @pytest.mark.parametrize("name", ["tuned", "apart"])
 def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path: Path) -> None:
     site = compared(name)
-    packed = pack(site.folder, tmp_path / "site.zip")
+    packed = pack_site(site.folder, tmp_path / "site.zip")
     assert packed.files > len(pages_of(site))
-    text = "".join(document(site.folder))
+    text = "".join(single_file_text(site.folder))
     assert site.found.sides.names[0] in text
     assert "metrics/sink_share.html" in text
 

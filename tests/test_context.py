@@ -21,7 +21,7 @@ from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
 from headbook.pages.context import context_page
 from headbook.report.findings.states import anchor_layers
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, HeadKey, SinkView
 from headbook.study.manifest import MissingPart
@@ -368,7 +368,7 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
     assert what in {gap.what for gap in of.manifest.gaps}
     whys = [gap.why for gap in of.manifest.gaps if gap.key == MissingPart.PASSAGES]
     assert whys == ["every source text counts as one sentence; --pack joins as many as fit"]
-    found = results(of)["self"]
+    found = stack_results(of)["self"]
     assert not found.has("same_sentence_preference", SinkView.RAW, "0.9")
     assert np.isnan(found.heads("segmentation", SinkView.RAW, "f1:even").value).all()
 
@@ -379,11 +379,11 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     of = run(tiny_folder("deberta"), treebank.write_trees(tmp_path / "a.conllu"))
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
     assert gaps[MissingPart.OUTPUTS] == "head outputs (values)"
-    found = results(of)["self"]
+    found = stack_results(of)["self"]
     assert found.has("row_similarity", SinkView.RAW, "all")
     assert not found.has("context_similarity", SinkView.RAW, "all")
     assert not of.corpus_sums.anchors
-    page = context_page(results(of))
+    page = context_page(stack_results(of))
     assert page is not None
     assert any("head outputs" in remark for remark in page.remarks)
 
@@ -403,20 +403,22 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
 
 def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:
     of = packed("bert")
-    page = context_page(results(of))
+    page = context_page(stack_results(of))
     assert page is not None
     section = page.sections[0]
     assert [f.name for f in section.figures] == [
         "context-self-drift", "context-self-alike", "context-self-odds"
     ]  # fmt: skip
-    expected = results(of)["self"].layers("high_pair_distance", SinkView.RAW, "top 1 %").at(1).value
+    expected = (
+        stack_results(of)["self"].layers("high_pair_distance", SinkView.RAW, "top 1 %").at(1).value
+    )
     cell = lines(section.tables[0][1])[1]["distance of similar tokens"]
     assert cell.text == f"{expected:.2f}"
     assert section.segments is not None
     assert len(section.segments.rows) == 2 * 2 + 2
     assert section.anchors is not None
     assert len(section.anchors.rows) == tiny.LAYERS
-    counts = [each for layer in anchor_layers(results(of)["self"]).values() for each in layer]
+    counts = [each for layer in anchor_layers(stack_results(of)["self"]).values() for each in layer]
     assert all(own <= heads for own, _, heads in counts)
 
 

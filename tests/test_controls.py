@@ -9,12 +9,12 @@ import torch
 
 import treebank
 from headbook.inputs import Sentence, Word
-from headbook.model.load import load_model, untrained
+from headbook.model.load import load_model, untrained_copy
 from headbook.run.collect import collect
-from headbook.run.sentences import twins
+from headbook.run.sentences import baseline_runs
 from headbook.schema import Baseline, BaselineRun
 from headbook.study.study import Study
-from headbook.text.annotate import shuffled
+from headbook.text.annotate import shuffle_words
 
 Folder = Callable[[str], Path]
 WORDS = (Word(0, 3, "DET", 1, "det"), Word(4, 7, "NOUN", 2, "nsubj"), Word(8, 12, "VERB"))
@@ -27,7 +27,7 @@ def sentence() -> Sentence:
 def test_shuffled_words_keep_their_tags_and_heads() -> None:
     orders = set()
     for seed in range(20):
-        mixed = shuffled(sentence(), seed)
+        mixed = shuffle_words(sentence(), seed)
         assert mixed.words is not None
         spelt = [mixed.text[w.start : w.end] for w in mixed.words]
         orders.add(tuple(spelt))
@@ -38,18 +38,18 @@ def test_shuffled_words_keep_their_tags_and_heads() -> None:
             assert (spelt[word.head] if word.head >= 0 else None) == heads.get(text)
         assert mixed.text == " ".join(spelt)
         assert sorted((mixed.target or "").split()) == ["blau", "rot", "und"]
-        assert mixed == shuffled(sentence(), seed)
+        assert mixed == shuffle_words(sentence(), seed)
     assert len(orders) == 6
 
 
 def test_a_text_without_spaces_stays_without() -> None:
-    mixed = shuffled(Sentence(0, id="", text="abcd", words=(Word(0, 2), Word(2, 4))), seed=1)
+    mixed = shuffle_words(Sentence(0, id="", text="abcd", words=(Word(0, 2), Word(2, 4))), seed=1)
     assert mixed.text in {"abcd", "cdab"}
 
 
 def test_an_option_names_kinds_and_seeds() -> None:
-    assert [*twins("none", 3)] == []
-    assert [*twins("shuffled,untrained", 2)] == [
+    assert [*baseline_runs("none", 3)] == []
+    assert [*baseline_runs("shuffled,untrained", 2)] == [
         (Baseline.UNTRAINED, 0),
         (Baseline.UNTRAINED, 1),
         (Baseline.SHUFFLED, 0),
@@ -59,12 +59,14 @@ def test_an_option_names_kinds_and_seeds() -> None:
 def test_an_untrained_twin_has_the_same_shape_and_other_weights(tiny_folder: Folder) -> None:
     model = load_model(str(tiny_folder("bert")))
     before = torch.get_rng_state()
-    one, other = untrained(model, 0), untrained(model, 1)
+    one, other = untrained_copy(model, 0), untrained_copy(model, 1)
     assert torch.equal(before, torch.get_rng_state())
     for name, mine in model.network.state_dict().items():
         assert one.network.state_dict()[name].shape == mine.shape
     matrix = "encoder.layer.0.attention.self.query.weight"
-    matrices = [m.network.state_dict()[matrix] for m in (model, one, other, untrained(model, 0))]
+    matrices = [
+        m.network.state_dict()[matrix] for m in (model, one, other, untrained_copy(model, 0))
+    ]
     assert torch.equal(matrices[1], matrices[3])
     assert not torch.equal(matrices[0], matrices[1])
     assert not torch.equal(matrices[1], matrices[2])

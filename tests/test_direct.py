@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headbook.ablation.ablator import HeadAblator
-from headbook.ablation.attribution import direct_tokens, has_direct
+from headbook.ablation.attribution import direct_effects_by_token, has_direct_path
 from headbook.ablation.importance import FULL
-from headbook.ablation.missed_tokens import top_sums
+from headbook.ablation.missed_tokens import top_token_sums
 from headbook.ablation.targets import LogitTargets
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation_tables import importance_table
@@ -96,7 +96,7 @@ def centred(logits: np.ndarray, true: dict[int, int]) -> float:
 
 def by_sentence(it: Case, batch: Batch) -> np.ndarray:
     """Direct effects of heads, each summed over the scored tokens of a sentence."""
-    tokens = direct_tokens(it.ablator, batch, Replacement.ZERO, it.means)
+    tokens = direct_effects_by_token(it.ablator, batch, Replacement.ZERO, it.means)
     rows = it.ablator.judge.scored(batch)[:, 0].numpy()
     return np.stack([tokens[rows == row].sum(0) for row in range(len(batch.index))])
 
@@ -106,7 +106,7 @@ def test_direct_effects_equal_passes_in_which_all_else_is_held(
     family: str, case: Callable[..., Case]
 ) -> None:
     it = with_logits(case(family))
-    assert has_direct(it.ablator.heads)
+    assert has_direct_path(it.ablator.heads)
     batch, true = it.batches[0], scored(it)
     found = by_sentence(it, batch)
     held = Held(it, [[*row] if family == "bert" else [] for row in true])
@@ -204,9 +204,9 @@ def test_top_tokens_begin_where_the_other_half_says() -> None:
     direct = -np.array([*range(50), *([49.0] * 50)], dtype=float)[:, None]
     sentence = np.repeat([0, 1], 50)
     total = direct / 2
-    sums = top_sums(total, direct, sentence, np.array([0, 1]))
+    sums = top_token_sums(total, direct, sentence, np.array([0, 1]))
     assert sums[2].tolist() == [[0], [50]]  # above 48.02, and above 49
     assert sums[1].tolist() == [[0], [-49 * 50]]
     assert sums[0].tolist() == [[0], [-49 * 25]]
-    alone = top_sums(total[:50], direct[:50], sentence[:50], np.array([0, 1]))
+    alone = top_token_sums(total[:50], direct[:50], sentence[:50], np.array([0, 1]))
     assert not alone.any()  # nothing tells the threshold

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from headbook.analysis import attention_divergence
 from headbook.analysis.attention_divergence import (
     AttentionRows,
-    in_view,
+    attention_divergence,
     jensen_shannon,
-    pattern_drift,
+    rows_in_view,
 )
 from headbook.metrics.attention import head_distance
 from headbook.schema import SinkView
@@ -43,7 +43,7 @@ def rows_of(weights: NDArray[np.float64], view: SinkView, *, causal: bool = Fals
     sink[[*SPECIAL]] = True
     if causal:
         queries &= seen.sum(1) > 1
-    return in_view(weights, seen & queries[:, None], sink, view)
+    return rows_in_view(weights, seen & queries[:, None], sink, view)
 
 
 @pytest.mark.parametrize("view", SinkView)
@@ -61,7 +61,7 @@ def test_rows_are_those_of_metrics(view: SinkView, causal: bool) -> None:
 @pytest.mark.parametrize("view", SinkView)
 def test_drift_is_that_of_plain_loops_over_rows(view: SinkView) -> None:
     a, b = (rows_of(maps(seed), view) for seed in (1, 2))
-    found = pattern_drift(a, b)
+    found = attention_divergence(a, b)
     for head in range(HEADS):
         apart = [
             slowly(a.weights[head, i].tolist(), b.weights[head, i].tolist())
@@ -76,7 +76,7 @@ def test_drift_is_that_of_plain_loops_over_rows(view: SinkView) -> None:
 
 def test_heads_of_two_models_differ_as_heads_of_one_do() -> None:
     a, b = (rows_of(maps(seed), SinkView.RENORM) for seed in (3, 4))
-    found = pattern_drift(a, b)
+    found = attention_divergence(a, b)
     for head in range(HEADS):
         rows, trusted = (
             torch.tensor(np.stack([part[0][head], part[1][head]])).double()
@@ -89,7 +89,7 @@ def test_what_the_sink_adds_is_the_rest_of_the_divergence() -> None:
     a, b = (rows_of(maps(seed), SinkView.RAW) for seed in (5, 6))
     kept = [rows_of(maps(seed), SinkView.NOSINK) for seed in (5, 6)]
     of_sink = [AttentionRows(w.weights[:, :, [*SPECIAL]], w.counted) for w in (a, b)]
-    whole, part, rest = (pattern_drift(*each).n for each in ((a, b), kept, of_sink))
+    whole, part, rest = (attention_divergence(*each).n for each in ((a, b), kept, of_sink))
     np.testing.assert_allclose(whole, part + rest, atol=1e-14)
 
 
@@ -116,6 +116,6 @@ def test_rows_without_a_common_key_are_ln_2_apart_and_small_differences_keep_the
 
 def test_blocks_of_heads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (rows_of(maps(seed), SinkView.RAW) for seed in (1, 2))
-    whole = pattern_drift(a, b)
+    whole = attention_divergence(a, b)
     monkeypatch.setattr(attention_divergence, "MAX_WEIGHTS", 2 * N * N)
-    np.testing.assert_array_equal(whole.n, pattern_drift(a, b).n)
+    np.testing.assert_array_equal(whole.n, attention_divergence(a, b).n)

@@ -221,13 +221,13 @@ def compared_words(world: World, words: list[str]) -> list[str]:
     return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
 
 
-def look_at_make(words: list[str]) -> None:
+def check_make(words: list[str]) -> None:
     """A target of the Makefile, which prints what it would do."""
     command = ["make", "--dry-run", "--directory", str(ROOT), *words]
     subprocess.run(command, check=True, capture_output=True)
 
 
-def look_at_pip(words: list[str]) -> None:
+def check_pip(words: list[str]) -> None:
     """The package in this folder, with extras that it has; or one of a fixed version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     command, *options, package = words
@@ -241,7 +241,7 @@ def look_at_pip(words: list[str]) -> None:
     assert match[1] in project["optional-dependencies"]
 
 
-def look_at_python(words: list[str]) -> None:
+def check_python(words: list[str]) -> None:
     """A script of this project, which takes the options that stand behind it."""
     script = ROOT / words[0]
     message = io.StringIO()
@@ -256,7 +256,7 @@ def look_at_python(words: list[str]) -> None:
     assert given <= {*OPTIONS.findall(message.getvalue())}
 
 
-CHECKS = {"make": look_at_make, "pip": look_at_pip, "python": look_at_python}
+CHECKS = {"make": check_make, "pip": check_pip, "python": check_python}
 RUNNING = [file for file in DOCUMENTS if blocks(read(file))]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from headbook.inputs import Sentence
 from headbook.metrics import all_metrics, token_metrics
-from headbook.model.architecture import examine
+from headbook.model.architecture import probe_architecture
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
@@ -40,7 +40,9 @@ def read(model: Model) -> Embedding:
     none = Annotator.load("none")
     encoder = SentenceTokenizer(model, limit=16, targets=none)
     (item,) = encoder.encode(none.annotate([Sentence(0, "1", "the cat")]))
-    return read_embedding(model, examine(model), Side.SOURCE, Batch.of([item], model.device))
+    return read_embedding(
+        model, probe_architecture(model), Side.SOURCE, Batch.of([item], model.device)
+    )
 
 
 @pytest.mark.parametrize("fault", ["no attribute", "not implemented", "too few rows", "no matrix"])

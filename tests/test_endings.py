@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.cli.terminal import LossyStream, expected_error, interruptible, is_closed_pipe
+from headbook.cli.terminal import LossyStream, is_closed_pipe, signals_as_interrupt, user_error
 from headbook.errors import ModelError, OutputError, ResourceError
 from sites import Site
 
@@ -54,16 +54,16 @@ def while_loading() -> None:
     ],
 )
 def test_every_way_to_run_out_of_memory_is_told_alike(action: Callable[[], object]) -> None:
-    fault = expected_error(raised(action))
+    fault = user_error(raised(action))
     assert isinstance(fault, ResourceError)
     assert str(fault).startswith("out of memory; expected more of it; ")
 
 
 def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
-    assert expected_error(ValueError("out of memory is no word of a ValueError")) is None
-    assert expected_error(RuntimeError("shapes do not fit")) is None
-    assert expected_error(raised((tmp_path / "no").read_text)) is None
-    assert isinstance(expected_error(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
+    assert user_error(ValueError("out of memory is no word of a ValueError")) is None
+    assert user_error(RuntimeError("shapes do not fit")) is None
+    assert user_error(raised((tmp_path / "no").read_text)) is None
+    assert isinstance(user_error(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
 
 
 def test_a_broken_connection_is_no_closed_pipe() -> None:
@@ -78,7 +78,7 @@ def test_a_broken_connection_is_no_closed_pipe() -> None:
 def test_a_signal_interrupts_and_only_there(number: signal.Signals) -> None:
     outside = signal.signal(number, signal.SIG_DFL)  # under nohup one of them is ignored
     try:
-        with pytest.raises(KeyboardInterrupt), interruptible():
+        with pytest.raises(KeyboardInterrupt), signals_as_interrupt():
             signal.raise_signal(number)
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
@@ -89,7 +89,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with interruptible():
+        with signals_as_interrupt():
             signal.raise_signal(signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)

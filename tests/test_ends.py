@@ -10,17 +10,22 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.attention.flow import blocks, split
+from headbook.attention.flow import attention_blocks, split_block_output
 from headbook.metrics import all_metrics
 from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.attention_hook import AttentionCall
-from headbook.model.block_match import ResidualAddition, SumWeights, factor, fit_weights
-from headbook.model.block_search import find_ends
-from headbook.model.forward import forward, tapped
+from headbook.model.block_match import (
+    ResidualAddition,
+    SumWeights,
+    fit_sum_weights,
+    residual_factor,
+)
+from headbook.model.block_search import find_blocks
+from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.logit_lens import NoLogitLens
-from headbook.model.probe import varied
+from headbook.model.probe import varied_texts
 from headbook.run.missing import find_gaps
 from headbook.schema import ResidualPoint
 from test_capture import batch_of
@@ -41,7 +46,7 @@ SITES = {
 
 def looked_at(name: str, folder: Path) -> tuple[Model, Architecture]:
     model = load_model(str(tiny.write(name, folder)), device="cpu", dtype="float64")
-    return model, examine(model)
+    return model, probe_architecture(model)
 
 
 @pytest.mark.parametrize("name", SITES)
@@ -63,10 +68,10 @@ def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Pat
     assert architecture.ends.sites.keys() == expected
     seen: dict[str, torch.Tensor] = {}
     layer = architecture.layers[stack][1]
-    with torch.inference_mode(), tapped(model, architecture, _keep(seen, stack)):
+    with torch.inference_mode(), observe_states(model, architecture, _keep(seen, stack)):
         block = layer.get_submodule(wanted.block)
         handle = block.register_forward_hook(lambda _, __, output: seen.update(block=output))
-        model.body(**varied(model))
+        model.body(**varied_texts(model))
         handle.remove()
     torch.testing.assert_close(seen["mid"], seen["taken"] + wanted.scale * seen["block"])
 
@@ -84,13 +89,13 @@ def test_cross_attention_adds_to_what_a_norm_takes(tmp_path: Path) -> None:
     site = architecture.ends.sites["cross", 0]
     assert (site.residual, site.enters) == ("encoder_attn_layer_norm", True)
     assert site.after == "final_layer_norm"
-    assert {stack for stack, _ in blocks(architecture)} == {"encoder", "decoder"}
+    assert {stack for stack, _ in attention_blocks(architecture)} == {"encoder", "decoder"}
 
 
 def test_parts_of_a_scaled_block_add_up(tmp_path: Path) -> None:
     """The factor counts for what tokens bring, and not for the residual."""
     _, architecture = looked_at("granite", tmp_path)
-    assert {round(block.scale, 9) for block in blocks(architecture).values()} == {0.3}
+    assert {round(block.scale, 9) for block in attention_blocks(architecture).values()} == {0.3}
 
 
 def test_a_residual_may_have_weights_of_its_own(tmp_path: Path) -> None:
@@ -108,10 +113,12 @@ def test_a_residual_may_have_weights_of_its_own(tmp_path: Path) -> None:
     seen: dict[str, torch.Tensor] = {}
     calls: list[AttentionCall] = []
     batch = batch_of(Bare.load(tmp_path), pairs=False)
-    with tapped(model, architecture, _keep(seen, "self")):
-        forward(model, architecture, batch, lambda _, call: calls.append(call))
-    found = split(calls[1], seen["taken"], blocks(architecture)["self", 1])
-    own = split(calls[1], torch.zeros_like(seen["taken"]), blocks(architecture)["self", 1])
+    with observe_states(model, architecture, _keep(seen, "self")):
+        run_forward(model, architecture, batch, lambda _, call: calls.append(call))
+    found = split_block_output(calls[1], seen["taken"], attention_blocks(architecture)["self", 1])
+    own = split_block_output(
+        calls[1], torch.zeros_like(seen["taken"]), attention_blocks(architecture)["self", 1]
+    )
     near(found.kept - own.kept, wanted * seen["taken"])
     near(found.mixed + found.kept + found.bias, seen["mid"])
 
@@ -122,7 +129,7 @@ def test_weights_of_each_number_are_found_where_they_hold_for_all_tokens() -> No
     a, b, c = torch.randn(3, 8, dtype=torch.float64)
 
     def fitted(total: torch.Tensor, eps: float = EPS) -> SumWeights | None:
-        return fit_weights(*(x.flatten() for x in (total, residual, block)), width=8, eps=eps)
+        return fit_sum_weights(*(x.flatten() for x in (total, residual, block)), width=8, eps=eps)
 
     total = a * residual + b * block + c
     found = fitted(total)
@@ -157,7 +164,7 @@ def test_a_search_that_fails_says_why(tmp_path: Path) -> None:
             raise ValueError("one text only")
 
     with breaking(model, breaks):
-        architecture = examine(model)
+        architecture = probe_architecture(model)
     why = architecture.ends.failed
     assert "granite" in why
     assert "ValueError: one text only" in why
@@ -171,7 +178,7 @@ def test_a_search_that_fails_says_why(tmp_path: Path) -> None:
 def test_a_pass_with_more_calls_than_expected_is_named(tmp_path: Path) -> None:
     model, architecture = looked_at("granite", tmp_path)
     places = [(call.stack, call.layer) for call in architecture.calls]
-    failed = find_ends(model, architecture.layers, places[:-1], hooked=True).failed
+    failed = find_blocks(model, architecture.layers, places[:-1], hooked=True).failed
     assert "more often" in failed
     assert not architecture.ends.failed
 
@@ -189,23 +196,23 @@ def breaking(model: Model, hook: Callable[..., None]) -> Iterator[None]:
 def test_a_part_counts_only_where_every_number_adds_up() -> None:
     torch.manual_seed(0)
     residual, part = torch.randn(2, 300, dtype=torch.float64)
-    assert factor(residual + part, residual, part, EPS) == 1
-    assert factor(residual + 0.22 * part, residual, part, EPS) == pytest.approx(0.22)
-    assert factor(residual + part.abs(), residual, part, EPS) is None
-    assert factor(residual.clone(), residual, part, EPS) is None
-    assert factor(residual + part, residual, torch.zeros_like(part), EPS) is None
+    assert residual_factor(residual + part, residual, part, EPS) == 1
+    assert residual_factor(residual + 0.22 * part, residual, part, EPS) == pytest.approx(0.22)
+    assert residual_factor(residual + part.abs(), residual, part, EPS) is None
+    assert residual_factor(residual.clone(), residual, part, EPS) is None
+    assert residual_factor(residual + part, residual, torch.zeros_like(part), EPS) is None
     almost = residual + part
     almost[7] += 1e-6
-    assert factor(almost, residual, part, EPS) is None
+    assert residual_factor(almost, residual, part, EPS) is None
 
 
 def test_one_number_that_is_off_in_half_precision_is_not_rounding() -> None:
     torch.manual_seed(0)
     residual, part = torch.randn(2, 300).bfloat16()
     total, eps = (residual + part).double(), torch.finfo(torch.bfloat16).eps
-    assert factor(total, residual.double(), part.double(), eps) == 1
+    assert residual_factor(total, residual.double(), part.double(), eps) == 1
     total[3] += 1
-    assert factor(total, residual.double(), part.double(), eps) is None
+    assert residual_factor(total, residual.double(), part.double(), eps) is None
 
 
 def test_a_few_huge_numbers_hide_no_part_in_half_precision() -> None:
@@ -214,10 +221,10 @@ def test_a_few_huge_numbers_hide_no_part_in_half_precision() -> None:
     residual, part = torch.randn(2, 600).bfloat16()
     residual[::60] = 4096
     total, eps = (residual + part).double(), torch.finfo(torch.bfloat16).eps
-    assert factor(total, residual.double(), part.double(), eps) == 1
-    assert factor(total, residual.double(), part.flip(0).double(), eps) is None
+    assert residual_factor(total, residual.double(), part.double(), eps) == 1
+    assert residual_factor(total, residual.double(), part.flip(0).double(), eps) is None
     huge = torch.full_like(part, 4096)
-    assert factor((huge + part).double(), huge.double(), part.double(), eps) is None
+    assert residual_factor((huge + part).double(), huge.double(), part.double(), eps) is None
 
 
 def test_a_plain_sum_comes_before_one_with_a_factor() -> None:
@@ -228,6 +235,6 @@ def test_a_plain_sum_comes_before_one_with_a_factor() -> None:
     large = 50 * torch.randn(64)
     residual, block, normed = (each.bfloat16().double() for each in (large, block, normed))
     total, eps = (residual + normed).bfloat16().double(), torch.finfo(torch.bfloat16).eps
-    assert factor(total, residual, block, eps) is not None  # what makes the order needed
-    assert factor(total, residual, block, eps, fitted=False) is None
-    assert factor(total, residual, normed, eps, fitted=False) == 1
+    assert residual_factor(total, residual, block, eps) is not None  # what makes the order needed
+    assert residual_factor(total, residual, block, eps, fitted=False) is None
+    assert residual_factor(total, residual, normed, eps, fitted=False) == 1

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bare import Bare, Given
-from headbook.charts.theme import DIVERGING, ink
-from headbook.pages.head import COLOURS, ExemplarMaps, alike, exemplar_maps
-from headbook.report.results import results
+from headbook.charts.theme import DIVERGING, rgba_ramp
+from headbook.pages.head import COLOURS, ExemplarMaps, exemplar_maps, token_similarity_maps
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import Ranking
 from headbook.study.study import Study
@@ -28,7 +28,7 @@ def study(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
 
 def displayed(study: Study, **changes: Any) -> ExemplarMaps:
     first = next(e for e in study.sentence_data.exemplars if e.ranking is Ranking.STRONGEST)
-    return exemplar_maps(results(study)[first.head.stack], replace(first, **changes))
+    return exemplar_maps(stack_results(study)[first.head.stack], replace(first, **changes))
 
 
 def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Study) -> None:
@@ -36,7 +36,7 @@ def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Stud
     sentence = study.sentence_data.sentences[first.index]
     special = np.array(sentence.texts[study.manifest.stacks[0].keys].special)
     found = displayed(study)
-    raw, nosink, carried = (ink_steps(panel.image, ink(COLOURS)) for panel in found.panels)
+    raw, nosink, carried = (ink_steps(panel.image, rgba_ramp(COLOURS)) for panel in found.panels)
     step = 256 // COLOURS
     np.testing.assert_array_equal(raw, first.attention // step)
     np.testing.assert_array_equal(nosink[:, special], 0)
@@ -83,12 +83,15 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
         found.sentence_data.exemplars, again.sentence_data.exemplars, strict=True
     ):
         np.testing.assert_array_equal(one.written, other.written)
-    pictures = alike(results(again)["self"], displayed[0])
+    pictures = token_similarity_maps(stack_results(again)["self"], displayed[0])
     assert pictures is not None
     for panel, cells in zip(pictures.panels, displayed[0].written, strict=True):
-        drawn = ink_steps(panel.image, ink(COLOURS, DIVERGING))
+        drawn = ink_steps(panel.image, rgba_ramp(COLOURS, DIVERGING))
         np.testing.assert_array_equal(drawn, cells // 8)
 
 
 def test_without_values_nothing_is_said_of_what_is_written(study: Study) -> None:
-    assert alike(results(study)["self"], study.sentence_data.exemplars[0]) is None
+    assert (
+        token_similarity_maps(stack_results(study)["self"], study.sentence_data.exemplars[0])
+        is None
+    )

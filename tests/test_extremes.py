@@ -12,13 +12,13 @@ from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.flow import outputs
 from headbook.pages.head import strips
-from headbook.pages.heads import columns, questions
+from headbook.pages.heads import number_columns, questions
 from headbook.pages.index import functions
 from headbook.pages.parts.table import NumberCell
 from headbook.report.findings.attention import variability
-from headbook.report.findings.finding import chosen
-from headbook.report.results import StackResults, results
-from headbook.report.wording import head_name, percent, quoted, tie_note, tied_places
+from headbook.report.findings.finding import choose_head
+from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import head_name, highest_text, percent, tie_note, tied_places
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from sites import Site
@@ -44,7 +44,7 @@ def named(layer: int, head: int) -> str:
 def test_ties_are_values_that_are_equal_or_printed_alike(
     values: object, lowest: bool, wanted: str
 ) -> None:
-    assert quoted(np.array(values), percent, named, lowest=lowest) == wanted
+    assert highest_text(np.array(values), percent, named, lowest=lowest) == wanted
 
 
 def test_without_values_there_is_no_place() -> None:
@@ -76,7 +76,7 @@ def test_flow_says_what_is_tied() -> None:
 
 @pytest.fixture(scope="module")
 def own(encoder_site: Site) -> StackResults:
-    return results(encoder_site.study)["self"]
+    return stack_results(encoder_site.study)["self"]
 
 
 def test_flow_quotes_the_files_extremes(own: StackResults) -> None:
@@ -106,7 +106,7 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
             spread: Fake([[0.5, 0.1, 0.1]], uniform=0.2, spread=0.001),
         }
     )
-    best = chosen(found, ids.ATTENTION_TO, SinkView.RAW, "previous")
+    best = choose_head(found, ids.ATTENTION_TO, SinkView.RAW, "previous")
     assert best is not None
     assert (best.head.head, best.tied) == (0, " (tied with L0·H1)")
     (finding,) = variability(found)
@@ -115,7 +115,7 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
     (measured,) = functions(found)
     assert measured.baseline == "uniform attention: 10.0\u202f% (tied with L0·H1)"
     of = {"self": found}
-    (question,) = questions(of, columns(of), ())
+    (question,) = questions(of, number_columns(of), ())
     assert question.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
 
 

@@ -18,7 +18,7 @@ from headbook.inputs import Sentence
 from headbook.metrics import all_metrics
 from headbook.run.collect import collect
 from headbook.study.contrasts import contrast
-from headbook.study.groups import Facets, facets
+from headbook.study.groups import Facets, find_facets
 from headbook.study.study import Study
 from ratios import Part, ratio
 
@@ -104,7 +104,7 @@ def test_without_facets_nothing_is_grouped_and_numbers_stay(
 
 def test_columns_of_known_names_group_unasked() -> None:
     """Those with two to twelve values that sentences share; others are passed over."""
-    found = facets(
+    found = find_facets(
         sentences(
             label=["a", "b", "a", ""],
             genre=["x", "y", "z", "w"],
@@ -120,19 +120,19 @@ def test_columns_of_known_names_group_unasked() -> None:
 def test_more_than_twelve_values_are_left_out_and_said() -> None:
     many = [f"v{n // 2}" for n in range(26)]
     for asked in ("auto", "genre"):
-        found = facets(sentences(genre=many), asked)
+        found = find_facets(sentences(genre=many), asked)
         assert found.columns == ()
         (gap,) = found.gaps
         assert (gap.what, gap.why) == ("groups by genre", "it has 13 values; at most 12 compare")
-    assert facets(sentences(genre=many[:24])).columns == ("genre",)
+    assert find_facets(sentences(genre=many[:24])).columns == ("genre",)
 
 
 def test_columns_can_be_chosen_or_refused() -> None:
     both = {"label": ["a", "b", "a"], "other": ["x", "x", "y"]}
-    assert facets(sentences(**both), "other,label").columns == ("other", "label")
-    assert facets(sentences(**both), "none").columns == ()
-    assert facets(sentences(label=["x", "x"]), "auto").columns == ()
-    assert facets(sentences(label=["x", "x"]), "label").columns == ("label",)
+    assert find_facets(sentences(**both), "other,label").columns == ("other", "label")
+    assert find_facets(sentences(**both), "none").columns == ()
+    assert find_facets(sentences(label=["x", "x"]), "auto").columns == ()
+    assert find_facets(sentences(label=["x", "x"]), "label").columns == ("label",)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_columns_can_be_chosen_or_refused() -> None:
 )
 def test_a_column_that_cannot_group_is_refused_in_one_line(asked: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        facets(sentences(label=["a", "b", "a"], own=["1", "2", "3"]), asked)
+        find_facets(sentences(label=["a", "b", "a"], own=["1", "2", "3"]), asked)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
@@ -161,12 +161,12 @@ def test_columns_that_may_tell_members_apart_have_two_values_among_pairs() -> No
         "label": ["x", "y", "y", "x", "z"],
         "three": ["1", "2", "3", "1", ""],
     }
-    assert facets(sentences(**columns), "none") == Facets(members=("label",), paired=True)
-    assert facets(sentences(**columns), "none", "label").members == ("label",)
+    assert find_facets(sentences(**columns), "none") == Facets(members=("label",), paired=True)
+    assert find_facets(sentences(**columns), "none", "label").members == ("label",)
     with pytest.raises(ConfigError, match="'three' has more than 2 values"):
-        facets(sentences(**columns), "none", "three")
+        find_facets(sentences(**columns), "none", "three")
     with pytest.raises(ConfigError, match="no column 'condition'"):
-        facets(sentences(**columns), "none", "condition")
+        find_facets(sentences(**columns), "none", "condition")
 
 
 def test_differences_of_means_are_those_of_welchs_test() -> None:

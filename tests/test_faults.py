@@ -12,12 +12,18 @@ import pytest
 import safetensors.torch
 import torch
 
-from headbook.cli.main import _judge
+from headbook.cli.main import _check_outcome
 from headbook.config import Config
 from headbook.errors import ModelError, OutputError, PartialResultError
 from headbook.model import forward
 from headbook.run.collect import collect
-from headbook.run.retries import MAX_HALVINGS, RunLog, ShardResult, in_smaller_batches, tried
+from headbook.run.retries import (
+    MAX_HALVINGS,
+    RunLog,
+    ShardResult,
+    with_retries,
+    with_smaller_batches,
+)
 from headbook.run.shards import SHARD
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
@@ -89,7 +95,7 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
     assert not any(each.twin for each in study.manifest.set_aside)
     (whole,) = [each for each in study.manifest.set_aside if len(each.sentences) > 1]
     assert len(whole.sentences) == SHARD
-    lost = set_aside(study)
+    lost = not_measured(study)
     assert lost > {*range(20)}
     assert len(lost) == SHARD + len(study.manifest.set_aside) - 1
     assert study.manifest.places == SENTENCES
@@ -105,7 +111,7 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
     assert not lost & {each.index for each in study.sentence_data.listed}
 
 
-def set_aside(study: Study) -> set[int]:
+def not_measured(study: Study) -> set[int]:
     """Places of the sentences without numbers."""
     names = chain.from_iterable(each.sentences for each in study.manifest.set_aside)
     return {int(name.rpartition(":")[2]) - 1 for name in names}
@@ -169,12 +175,12 @@ def test_workers_set_the_same_aside(
 def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) -> None:
     render(study, tmp_path / "site")
     (line, *_) = study.manifest.lacking
-    assert line.startswith(f"{len(set_aside(study)):,} of {SENTENCES:,} sentences could not be")
+    assert line.startswith(f"{len(not_measured(study)):,} of {SENTENCES:,} sentences could not be")
     assert "could not be measured" in (tmp_path / "site/index.html").read_text(encoding="utf-8")
     methods = (tmp_path / "site/methods.html").read_text(encoding="utf-8")
     assert "texts.txt:1, " in methods
     with pytest.raises(PartialResultError, match="could not be measured"):
-        _judge(Config(), (), study.manifest.lacking)
+        _check_outcome(Config(), (), study.manifest.lacking)
 
 
 @pytest.mark.slow
@@ -192,7 +198,7 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
     """As on a GPU that is full at a quarter of the tokens that were asked for."""
     file = write(tmp_path / "texts.txt", lines[:300])
     whole = collect(file, model=model, **OPTIONS)
-    inputs, sizes = forward.inputs, list[int]()
+    inputs, sizes = forward.model_inputs, list[int]()
 
     def small(batch: Any) -> dict[str, torch.Tensor]:
         given = inputs(batch)
@@ -201,7 +207,7 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return given
 
-    monkeypatch.setattr(forward, "inputs", small)
+    monkeypatch.setattr(forward, "model_inputs", small)
     split = collect(file, model=model, **OPTIONS)
     ending = "at most 512 tokens in a batch, not 2,048, as memory ran out."
     parts = ("corpus/000000", "sentences")
@@ -217,7 +223,7 @@ def test_smaller_batches_have_an_end() -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        in_smaller_batches(full, 2048)
+        with_smaller_batches(full, 2048)
     assert budgets == [2048 >> halved for halved in range(MAX_HALVINGS + 1)]
 
 
@@ -226,7 +232,7 @@ def test_another_error_is_not_about_memory() -> None:
         raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        in_smaller_batches(wrong, 2048)
+        with_smaller_batches(wrong, 2048)
 
 
 def test_what_is_no_fault_of_a_shard_ends_the_run() -> None:
@@ -235,8 +241,8 @@ def test_what_is_no_fault_of_a_shard_ends_the_run() -> None:
 
     for error in (OutputError("no room"), RuntimeError("CUDA error: device-side assert")):
         with pytest.raises(type(error)):
-            tried(partial(measure, error))
-    assert tried(partial(measure, ValueError("odd\nline"))).why == "ValueError: odd line"
+            with_retries(partial(measure, error))
+    assert with_retries(partial(measure, ValueError("odd\nline"))).why == "ValueError: odd line"
 
 
 def test_where_every_shard_fails_the_run_ends() -> None:

@@ -19,7 +19,7 @@ from headbook.charts.render import TEXT
 from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import label_name, unbroken
 from headbook.site import latex
 from headbook.site.export import figure_files
@@ -221,7 +221,7 @@ def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> Non
 
 
 def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
-    found = results(small_site.study)
+    found = stack_results(small_site.study)
     pages = [*metric_pages(found, study_metrics(found))]
     waiting = [figure for page in (*pages, *across_pages(found)) for figure in figures_of(page)]
     files = {c.files for s in overview_page(found, pages).stacks for c in s.curves if c.files}

@@ -18,7 +18,7 @@ import tiny
 import training
 import treebank
 from filmed import OPTIONS, REVISIONS, command
-from headbook.charts.film import FIRST, spark, step_areas, step_axis
+from headbook.charts.film import FIRST, sparkline, step_areas, step_axis
 from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
 from headbook.comparison.film_steps import INDUCTION
 from headbook.config import Config
@@ -30,8 +30,8 @@ from headbook.pages.film.film import FilmPage, film_page
 from headbook.pages.film.parts import DrawnFilm
 from headbook.progress import NoProgress
 from headbook.run import models
-from headbook.run.arguments import checkpoints
-from headbook.run.models import study_at
+from headbook.run.arguments import list_checkpoints
+from headbook.run.models import study_of_checkpoint
 from headbook.site.sites import render_film
 from headbook.study.manifest import Check
 from headbook.study.study import Study
@@ -236,15 +236,15 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
     for name in ("step-1", "step-2"):
         tiny.write("gpt2", tmp_path / name)
     (tmp_path / "other").mkdir()
-    assert [each.name for each in checkpoints(str(tmp_path), [])] == ["step-1", "step-2"]
+    assert [each.name for each in list_checkpoints(str(tmp_path), [])] == ["step-1", "step-2"]
     with pytest.raises(ModelError, match="no checkpoint step-3; expected folders"):
-        checkpoints(str(tmp_path), ["step-3"])
-    (hub,) = checkpoints("some/model", ["step1"])
+        list_checkpoints(str(tmp_path), ["step-3"])
+    (hub,) = list_checkpoints("some/model", ["step1"])
     assert (hub.model, hub.revision) == ("some/model", "step1")
     with pytest.raises(ConfigError, match="expected revisions of the hub model"):
-        checkpoints("some/model", [])
+        list_checkpoints("some/model", [])
     with pytest.raises(ConfigError, match="differ in signs alone"):
-        checkpoints("some/model", ["a/b", "a b"])
+        list_checkpoints("some/model", ["a/b", "a b"])
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_was_downloaded_alone_is_discarded(
 ) -> None:
     """In a cache as the hub's library lays it out; files that commits share stay."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert checkpoint.cached("some/model") == frozenset()
+    assert checkpoint.cached_commits("some/model") == frozenset()
     repo = tmp_path / "hub" / "models--some--model"
     (repo / "refs").mkdir(parents=True)
     (repo / "blobs").mkdir()
@@ -285,10 +285,10 @@ def test_what_was_downloaded_alone_is_discarded(
         "scan_cache_dir",
         partial(huggingface_hub.scan_cache_dir, tmp_path / "hub"),
     )
-    assert checkpoint.cached("some/model") == {*commits}
-    assert checkpoint.cached("other/model") == frozenset()
-    checkpoint.discard("some/model", frozenset(commits[1:]))
-    assert checkpoint.cached("some/model") == {commits[0]}
+    assert checkpoint.cached_commits("some/model") == {*commits}
+    assert checkpoint.cached_commits("other/model") == frozenset()
+    checkpoint.delete_cached("some/model", frozenset(commits[1:]))
+    assert checkpoint.cached_commits("some/model") == {commits[0]}
     assert sorted(file.name for file in (repo / "blobs").iterdir()) == ["a" * 8, "shared"]
 
 
@@ -307,18 +307,18 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
         return Study.load(place / "studies" / "step-20")
 
     monkeypatch.setattr(models, "collect", downloading)
-    monkeypatch.setattr(checkpoint, "cached", lambda name: frozenset(there))
-    monkeypatch.setattr(checkpoint, "discard", lambda name, commits: gone.append(commits))
-    (at,) = checkpoints("some/model", ["step20"])
+    monkeypatch.setattr(checkpoint, "cached_commits", lambda name: frozenset(there))
+    monkeypatch.setattr(checkpoint, "delete_cached", lambda name, commits: gone.append(commits))
+    (at,) = list_checkpoints("some/model", ["step20"])
     given = at, ["some.txt"], Config()
     if fails:
         with pytest.raises(ModelError):
-            study_at(*given, discard=True, progress=NoProgress())
+            study_of_checkpoint(*given, discard=True, progress=NoProgress())
     else:
-        study_at(*given, kept=tmp_path, discard=True, progress=NoProgress())
+        study_of_checkpoint(*given, kept=tmp_path, discard=True, progress=NoProgress())
         assert (tmp_path / "step20" / "manifest.json").is_file()
         monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
-        study_at(*given, kept=tmp_path, discard=True, progress=NoProgress())
+        study_of_checkpoint(*given, kept=tmp_path, discard=True, progress=NoProgress())
     assert gone == [frozenset({"new"})]
 
 
@@ -348,7 +348,7 @@ def test_step_0_stands_apart_on_a_logarithmic_axis() -> None:
 
 def test_no_line_leads_to_step_0_nor_to_a_missing_value() -> None:
     axis = step_axis(np.array([0, 1, 10, 100]), named=True)
-    svg = spark(np.array([0.5, 0.5, np.nan, 1.0]), axis, (0.0, 1.0), turn=3)
+    svg = sparkline(np.array([0.5, 0.5, np.nan, 1.0]), axis, (0.0, 1.0), turn=3)
     dot, line = re.findall(r'<path d="([^"]+)"', svg)
     assert dot == "M0,20.0h4"
     assert line.count("L") == 1

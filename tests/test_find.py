@@ -13,7 +13,7 @@ from headbook.pages.parts import page as menu
 from headbook.pages.parts.grid import grid, map_data
 from headbook.pages.patterns import DEAD
 from headbook.report.findings.patterns import QUESTIONS
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.site import search
 from headbook.site.search import KEYWORDS, RELATION_WORDS, SAME, find_data
 from headbook.site.sites import across_pages
@@ -96,7 +96,7 @@ def many(study: Study, amount: int) -> Study:
 
 
 def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) -> None:
-    found = find_data(results(many(small_site.study, search.MOST_SENTENCES + 3)), ())
+    found = find_data(stack_results(many(small_site.study, search.MOST_SENTENCES + 3)), ())
     assert len(found["sentences"]) == search.MOST_SENTENCES
     assert found["total"] == search.MOST_SENTENCES + 3
     assert [row[1:4] for row in found["tokens"] if row[0] == "water"] == [
@@ -105,7 +105,9 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
 
 
 def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
-    page = next(p for p in across_pages(results(encoder_site.study)) if p.path == "heads.html")
+    page = next(
+        p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
+    )
     asked: Any = page
     found = data_of(encoder_site, "find")["questions"]
     assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
@@ -140,7 +142,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
 
 def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:
     """With the numbers that the overview shows first for a stack."""
-    found, each = data_of(any_site, "map"), results(any_site.study)
+    found, each = data_of(any_site, "map"), stack_results(any_site.study)
     assert [row[0] for row in found["stacks"]] == [*each]
     for stack, _, layers, heads, names, hrefs in found["stacks"]:
         displayed = grid(each[stack])

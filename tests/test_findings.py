@@ -8,8 +8,8 @@ import pytest
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics import all_metrics
 from headbook.report import findings
-from headbook.report.findings import attention, find, states
-from headbook.report.results import StackResults, results
+from headbook.report.findings import attention, findings_of, states
+from headbook.report.results import StackResults, stack_results
 from headbook.schema import (
     Baseline,
     BaselineRun,
@@ -70,14 +70,14 @@ def cosines(values: list[float], spread: float = 0.01) -> StackResults:
 
 
 def test_tokens_drift_only_if_the_ends_are_apart() -> None:
-    (text,) = finding_texts(states.drift, cosines([0.9, 0.7, 0.4]))
+    (text,) = finding_texts(states.drift_from_input, cosines([0.9, 0.7, 0.4]))
     assert "falls from 0.90 [" in text
     assert "] after layer 2." in text
-    assert "rises" in finding_texts(states.drift, cosines([0.2, 0.4]))[0]
-    (small,) = finding_texts(states.drift, cosines([-0.003, 0.4]))
+    assert "rises" in finding_texts(states.drift_from_input, cosines([0.2, 0.4]))[0]
+    (small,) = finding_texts(states.drift_from_input, cosines([-0.003, 0.4]))
     assert "rises from −0.003 [" in small
-    assert not finding_texts(states.drift, cosines([0.9, 0.4], spread=3))
-    assert not finding_texts(states.drift, cosines([0.9]))
+    assert not finding_texts(states.drift_from_input, cosines([0.9, 0.4], spread=3))
+    assert not finding_texts(states.drift_from_input, cosines([0.9]))
 
 
 def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
@@ -118,15 +118,15 @@ def test_there_are_at_most_twelve_findings_and_the_general_ones_come_first() -> 
     of = everything()
     rules = (*findings.GENERAL, *findings.SPECIAL)
     assert sum(len(finding_texts(rule, of)) for rule in rules) > findings.MOST
-    found = [finding.text for finding in find(of)]
+    found = [finding.text for finding in findings_of(of)]
     assert len(found) == findings.MOST == 12
-    assert found[0] == finding_texts(attention.trend, of)[0]
-    assert found[1] == finding_texts(attention.sink, of)[0]
+    assert found[0] == finding_texts(attention.distance_trend, of)[0]
+    assert found[1] == finding_texts(attention.sink_layers, of)[0]
 
 
 def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
     for stack in ("encoder", "decoder", "cross"):
-        for finding in find(everything(stack)):
+        for finding in findings_of(everything(stack)):
             assert stack in finding.text
 
 
@@ -134,7 +134,7 @@ def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
 def test_a_sentence_has_at_most_thirty_words_and_begins_with_none_of_its_numbers(
     stack: str,
 ) -> None:
-    for finding in find(everything(stack)):
+    for finding in findings_of(everything(stack)):
         for sentence in re.split(r"(?<=[a-z\])%])[.] (?=[A-Z])", finding.text):
             assert len(sentence.split()) <= 30, sentence
             assert not sentence[0].isdigit()
@@ -145,16 +145,16 @@ def test_what_rests_on_few_observations_is_not_said() -> None:
     column = HeadKey("attention_to", SinkView.RAW, "previous")
     for sentences, amount in ((18, 0), (20, 1)):
         of = fake_results({column: Fake([[0.9]])}, sentences=sentences)
-        assert len(finding_texts(attention.neighbours, of)) == amount
+        assert len(finding_texts(attention.neighbour_heads, of)) == amount
 
 
 def test_where_nothing_is_known_nothing_is_said() -> None:
-    assert not find(fake_results(NO_ESTIMATES))
+    assert not findings_of(fake_results(NO_ESTIMATES))
 
 
 def test_findings_of_a_site_have_numbers_intervals_and_pages(any_site: Site) -> None:
-    for of in results(any_site.study).values():
-        for finding in find(of):
+    for of in stack_results(any_site.study).values():
+        for finding in findings_of(of):
             assert re.search(r"\[.+, .+\]", finding.text)
             assert finding.sentences > 1
             for part in finding.parts:

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics.base import Source
-from headbook.report.findings import find, language
+from headbook.report.findings import findings_of, language
 from headbook.report.findings.language import relations
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
@@ -131,7 +131,7 @@ def test_the_relation_is_named_that_beat_its_rule_most_on_the_choice_half() -> N
     assert "+50.0 points [+40.0, +60.0] over the best surface rule (the next noun" in finding.text
     assert finding.text.endswith("p < 0.001 family-wise.")
     assert finding.behind == "40 sentences of a sample of 100"
-    assert find(of, tests) == [finding]
+    assert findings_of(of, tests) == [finding]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
 from headbook.report.findings import HELD_OUT, SELECTION, attention
-from headbook.report.wording import interval, number
+from headbook.report.wording import interval_text, number
 from headbook.schema import Baseline, BaselineRun, HeadKey, SinkView
 from ratios import Part, ratio
 
@@ -24,14 +24,14 @@ def argmax(offset: int) -> HeadKey:
 
 
 def written(value: float, low: float, high: float, *, share: bool = False) -> str:
-    return f"{number(value, share=share)} {interval(low, high, share=share)}"
+    return f"{number(value, share=share)} {interval_text(low, high, share=share)}"
 
 
 def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
     """By a textbook's formula, from the very sentences."""
     fake = Fake([[0.2, 0.5], [0.3, 0.1]], spread=0.1, second=[[0.2, 0.4], [0.9, 0.1]])
     column = HeadKey("attention_to", SinkView.RAW, "previous")
-    (text,) = finding_texts(attention.neighbours, fake_results({column: fake}))
+    (text,) = finding_texts(attention.neighbour_heads, fake_results({column: fake}))
     parts = [
         Part(0.4 + 0.1 * sign, 1, 1)
         for sign, half in zip(up_and_down(SENTENCES), half_of(SENTENCES), strict=True)
@@ -45,14 +45,14 @@ def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
 def test_a_head_is_never_chosen_on_the_half_on_which_it_is_reported() -> None:
     lucky = Fake([[0.3, 0.2]], second=[[0.3, 0.9]])
     column = HeadKey("attention_to", SinkView.RAW, "next")
-    (text,) = finding_texts(attention.neighbours, fake_results({column: lucky}))
+    (text,) = finding_texts(attention.neighbour_heads, fake_results({column: lucky}))
     assert ": L0·H0, " in text
     assert SELECTION != HELD_OUT
 
 
 def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
     of = fake_results({DISTANCE: Fake(ONE_FAR, uniform=5)})
-    (text,) = finding_texts(attention.trend, of)
+    (text,) = finding_texts(attention.distance_trend, of)
     assert text.startswith("Layer 2 attends farthest: 8.00 tokens [")
     assert "on average; layer 1: 1.00 tokens [" in text
     assert text.endswith(", uniform attention: 5.00 tokens.")
@@ -60,19 +60,23 @@ def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
 
 def test_runs_of_layers_are_a_quarter_of_all() -> None:
     of = fake_results({DISTANCE: Fake([[n] for n in (2, 1, 1, 3, 5, 6, 7, 4)])})
-    (text,) = finding_texts(attention.trend, of)
+    (text,) = finding_texts(attention.distance_trend, of)
     assert text.startswith("Layers 5–6 attend farthest: 6.50 tokens [")
     assert "; layers 1–2: 1.00 tokens [" in text
 
 
 def test_layers_whose_intervals_overlap_are_not_set_against_each_other() -> None:
-    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake(ONE_FAR, spread=50)}))
-    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake([[3.0]])}))
+    assert not finding_texts(
+        attention.distance_trend, fake_results({DISTANCE: Fake(ONE_FAR, spread=50)})
+    )
+    assert not finding_texts(attention.distance_trend, fake_results({DISTANCE: Fake([[3.0]])}))
 
 
 def test_a_run_that_is_farthest_by_luck_is_not() -> None:
     other = [[3, 3], [3, 3], [3, 3], [3, 3]]
-    assert not finding_texts(attention.trend, fake_results({DISTANCE: Fake(ONE_FAR, second=other)}))
+    assert not finding_texts(
+        attention.distance_trend, fake_results({DISTANCE: Fake(ONE_FAR, second=other)})
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) ->
         BaselineRun(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)
     }
     of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
-    (text,) = finding_texts(attention.trend, of)
+    (text,) = finding_texts(attention.distance_trend, of)
     assert says in text
     assert text.endswith("2 seeds, range in brackets." if len(seeds) > 1 else "one seed.")
 
@@ -101,7 +105,7 @@ def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
     nobody: dict[BaselineRun, Any] = {}
     for twin in (nobody, shuffled):
         of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
-        assert "random weights" not in finding_texts(attention.trend, of)[0]
+        assert "random weights" not in finding_texts(attention.distance_trend, of)[0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
         SHARE: Fake([[0.1], [0.2], [0.8], [0.3]], uniform=0.15),
         CARRIED: Fake([[carried]] * 4),
     }
-    (text,) = finding_texts(attention.sink, fake_results(numbers))
+    (text,) = finding_texts(attention.sink_layers, fake_results(numbers))
     assert text.startswith("Layer 2 attends most to special tokens: 80.0")
     assert "of its attention; layer 0: 10.0" in text
     assert ", uniform attention: 15.0\u202f%." in text
@@ -124,9 +128,11 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
 
 def test_a_sink_that_gets_no_more_than_uniform_attention_gives_is_none() -> None:
     shares = [[0.1], [0.2], [0.3]]
-    assert not finding_texts(attention.sink, fake_results({SHARE: Fake(shares, uniform=0.3)}))
     assert not finding_texts(
-        attention.sink, fake_results({SHARE: Fake(shares, uniform=0.2, spread=0.9)})
+        attention.sink_layers, fake_results({SHARE: Fake(shares, uniform=0.3)})
+    )
+    assert not finding_texts(
+        attention.sink_layers, fake_results({SHARE: Fake(shares, uniform=0.2, spread=0.9)})
     )
 
 
@@ -187,10 +193,12 @@ def test_heads_on_random_tokens_need_forty_per_cent() -> None:
 @pytest.mark.parametrize("label", ["previous", "next"])
 def test_a_neighbour_is_named_only_above_uniform_attention(label: str) -> None:
     column = HeadKey("attention_to", SinkView.RAW, label)
-    assert finding_texts(attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.3)}))
-    assert not finding_texts(
-        attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.4)})
+    assert finding_texts(
+        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.3)})
     )
     assert not finding_texts(
-        attention.neighbours, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)})
+        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.4)})
+    )
+    assert not finding_texts(
+        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)})
     )

@@ -14,11 +14,11 @@ from headbook.attention.flow import (
     AttentionBlock,
     LayerFlow,
     half_step,
-    lengths,
     linear_part,
     measured_step,
-    ratio,
-    split,
+    mixing_ratio,
+    part_norms,
+    split_block_output,
 )
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.output_projection import OutputProjection
@@ -47,7 +47,9 @@ def call(weights: torch.Tensor, key_heads: int = 4, width: int = 3) -> Attention
 def test_a_head_that_looks_at_the_token_itself_mixes_nothing(closed: bool) -> None:
     weights = torch.eye(5, dtype=torch.float64).expand(2, 4, 5, 5)
     residual = torch.randn(2, 5, 6, dtype=torch.float64)
-    found = ratio(lengths(split(call(weights), residual, block(3, 4, closed=closed))))
+    found = mixing_ratio(
+        part_norms(split_block_output(call(weights), residual, block(3, 4, closed=closed)))
+    )
     assert bool((found == 0).all())
 
 
@@ -62,7 +64,7 @@ def test_parts_and_biases_add_up_to_the_state(closed: bool, key_heads: int) -> N
     assert attention.output is not None
     state = of.projection.module(attention.output.flatten(2)) + residual
     wanted = of.outer(state) if closed else state
-    parts = split(attention, residual, of)
+    parts = split_block_output(attention, residual, of)
     torch.testing.assert_close(parts.mixed + parts.kept + parts.bias, wanted, rtol=0, atol=1e-12)
 
 
@@ -89,7 +91,7 @@ def test_a_norm_is_linear_in_parts_of_what_it_gets(norm: Any) -> None:
 
 
 def test_nothing_at_all_has_a_ratio_of_0() -> None:
-    assert ratio(torch.zeros(2, 1, 3)).tolist() == [[0, 0, 0]]
+    assert mixing_ratio(torch.zeros(2, 1, 3)).tolist() == [[0, 0, 0]]
 
 
 @st.composite

@@ -14,11 +14,11 @@ import tiny
 import treebank
 from fakes import Fake, fake_results
 from headbook.analysis.arrays import effective_number
-from headbook.charts.theme import ink
+from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, flow_metrics
 from headbook.pages.flow import FlowPage, flow_page, outputs
 from headbook.pages.parts.rollout import COLOURS, MOST_TOKENS, sources
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import percent, unbroken
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.study.sentence_data import StoredText
@@ -51,7 +51,7 @@ def study(make: Callable[..., Study]) -> Study:
 
 
 def page_of(study: Study) -> FlowPage:
-    found = flow_page(results(study))
+    found = flow_page(stack_results(study))
     assert found is not None
     return found
 
@@ -160,7 +160,7 @@ def test_without_values_heads_are_left_out() -> None:
 
 
 def test_who_asked_for_none_of_its_metrics_gets_no_page(make: Callable[..., Study]) -> None:
-    assert flow_page(results(make("bert", metrics="sink_share"))) is None
+    assert flow_page(stack_results(make("bert", metrics="sink_share"))) is None
 
 
 def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> None:
@@ -182,7 +182,7 @@ def test_without_values_rollout_is_with_one_half_only(make: Callable[..., Study]
 
 def test_a_study_from_before_has_no_page(study: Study) -> None:
     old = replace(study, corpus_sums=replace(study.corpus_sums, flows={}, sampled={}))
-    assert flow_page(results(old)) is None
+    assert flow_page(stack_results(old)) is None
 
 
 def test_last_states_in_words() -> None:
@@ -210,7 +210,7 @@ def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() ->
         "one half in each layer",
     ]
     for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
-        drawn = ink_steps(mixture.image, ink(COLOURS))
+        drawn = ink_steps(mixture.image, rgba_ramp(COLOURS))
         np.testing.assert_array_equal(drawn, np.rint(shares / most * (COLOURS - 1)))
         assert f"{round(100 * most / 255)}\u202f%, the largest share here" in mixture.note
 

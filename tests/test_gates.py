@@ -11,18 +11,18 @@ import torch
 
 import treebank
 from bare import Bare
-from headbook.attention.flow import blocks, split
+from headbook.attention.flow import attention_blocks, split_block_output
 from headbook.attention.views import LayerAttention, ViewMasks
 from headbook.errors import ModelError
 from headbook.metrics.outputs import output_norm_share
 from headbook.metrics.targets import sink_norm_share
 from headbook.model import output_projection
-from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.attention_hook import AttentionCall
-from headbook.model.forward import forward
-from headbook.model.intervention import HeadAblation, intervened
+from headbook.model.forward import run_forward
+from headbook.model.intervention import HeadAblation, make_patchable
 from headbook.model.load import Model, load_model
-from headbook.model.output_projection import OutputProjection, is_factor, multiples, otherwise
+from headbook.model.output_projection import OutputProjection, is_gated, multiples, perturbed
 from headbook.passes.self_checks import PARTS
 from headbook.run.collect import collect
 from headbook.schema import SinkView
@@ -83,7 +83,7 @@ def case(tiny_folder: Callable[[str], Path]) -> Cases:
     @cache
     def of(name: str) -> Case:
         model = load_model(str(tiny_folder(name)), dtype="float64")
-        architecture = examine(model)
+        architecture = probe_architecture(model)
         batch = batch_of(Bare.load(tiny_folder(name)), pairs=False)
         return Case(model, architecture, batch, _layer(model, architecture, batch))
 
@@ -101,7 +101,7 @@ def _layer(model: Model, architecture: Architecture, batch: Batch) -> Layer:
         if (part := getattr(module, name, None)) is not None
     ]
     calls: dict[AttentionPlace, AttentionCall] = {}
-    forward(model, architecture, batch, calls.__setitem__)
+    run_forward(model, architecture, batch, calls.__setitem__)
     for handle in handles:
         handle.remove()
     call = calls[AttentionPlace("self", 1)]
@@ -181,8 +181,10 @@ def test_shares_of_the_output_norm_are_those_of_gated_outputs(name: str, case: C
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_other_tokens_bring_goes_through_the_gate(name: str, case: Cases) -> None:
     it = case(name)
-    found = split(
-        it.layer.call, torch.zeros_like(it.layer.given), blocks(it.architecture)["self", 1]
+    found = split_block_output(
+        it.layer.call,
+        torch.zeros_like(it.layer.given),
+        attention_blocks(it.architecture)["self", 1],
     )
     brought = it.layer.brought.sum(1)
     own = brought.diagonal(dim1=1, dim2=2).transpose(1, 2)
@@ -196,7 +198,7 @@ def test_a_replaced_head_changes_the_block_by_what_the_gate_lets_through(
 ) -> None:
     """By (r - z) times the gate, through the head's part of W_O, and by nothing else."""
     it = case(name)
-    heads = intervened(it.model, it.architecture, it.batch)
+    heads = make_patchable(it.model, it.architecture, it.batch)
     table = torch.zeros(2, HEADS, dtype=torch.bool)
     table[:, 2] = True
     assert it.layer.call.output is not None
@@ -228,7 +230,7 @@ def test_factors_that_are_multiples_of_one_anothers_are_known(case: Cases) -> No
 
 def test_what_depends_on_the_head_is_no_gate(tiny_folder: Callable[[str], Path]) -> None:
     """NeoMME takes away from outputs what lies along the token's own value."""
-    architecture = examine(load_model(str(tiny_folder("neomme")), dtype="float64"))
+    architecture = probe_architecture(load_model(str(tiny_folder("neomme")), dtype="float64"))
     assert architecture.hooked
     assert not architecture.ends.projections
 
@@ -236,16 +238,16 @@ def test_what_depends_on_the_head_is_no_gate(tiny_folder: Callable[[str], Path])
 def test_a_factor_stays_when_heads_give_something_else() -> None:
     torch.manual_seed(0)
     one = torch.randn(5, 4, 8, dtype=torch.float64)
-    given = torch.stack([one, otherwise(one)])
+    given = torch.stack([one, perturbed(one)])
     gate = torch.rand(5, 4, 8, dtype=torch.float64)
-    assert is_factor(given, given * gate)
-    assert is_factor(given, given * gate / given.square().mean((2, 3), keepdim=True).sqrt())
-    assert is_factor(given, (given * (gate > 0.5)).flatten(2))
-    assert not is_factor(given, given * given.sigmoid())
-    assert not is_factor(given, given * gate + 0.1)
-    assert not is_factor(given, given - given.mean(-1, keepdim=True))
-    assert not is_factor(given, gate.expand_as(given))
-    assert not is_factor(given, torch.zeros_like(given))
+    assert is_gated(given, given * gate)
+    assert is_gated(given, given * gate / given.square().mean((2, 3), keepdim=True).sqrt())
+    assert is_gated(given, (given * (gate > 0.5)).flatten(2))
+    assert not is_gated(given, given * given.sigmoid())
+    assert not is_gated(given, given * gate + 0.1)
+    assert not is_gated(given, given - given.mean(-1, keepdim=True))
+    assert not is_gated(given, gate.expand_as(given))
+    assert not is_gated(given, torch.zeros_like(given))
 
 
 def _near(found: torch.Tensor, expected: torch.Tensor, name: str) -> None:
@@ -280,4 +282,4 @@ def test_no_call_is_lost_where_a_projection_does_not_run(case: Cases) -> None:
     broken = replace(ends, projections={**ends.projections, ("self", 0): other})
     architecture = replace(it.architecture, ends=broken)
     with pytest.raises(ModelError, match="leaves out the output projection of stack self, layer 0"):
-        forward(it.model, architecture, it.batch, lambda *_: None)
+        run_forward(it.model, architecture, it.batch, lambda *_: None)

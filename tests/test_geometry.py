@@ -20,7 +20,7 @@ from headbook.metrics.geometry import layer_cka
 from headbook.metrics.geometry import maximum_explainable_variance as mev
 from headbook.passes import state_geometry
 from headbook.run.collect import collect
-from headbook.study.state_geometry import CKA, GeometrySums, kept
+from headbook.study.state_geometry import CKA, GeometrySums, to_ratio_sums
 from headbook.study.study import Study
 from naive_tokens import paths
 
@@ -150,7 +150,7 @@ def test_values_and_intervals_equal_those_of_every_sentence_left_out(
     """The interval is the delete-one jackknife's, computed again without each sentence."""
     tokens = made(12, seed=seed)
     estimate = METRICS[metric].measure(cloud_of(tokens))[label]
-    ratios = kept([[estimate]], 12)
+    ratios = to_ratio_sums([[estimate]], 12)
     low, high = (float(end[0, 0]) for end in ratios.interval())
     twin = naive.NAIVE[metric, label]
     assert float(ratios.value[0, 0]) == pytest.approx(twin(tokens), rel=0, abs=1e-9)
@@ -204,7 +204,7 @@ def products(*states_: Floats) -> GeometrySums:
     )
     n = len(states_)
     return GeometrySums(
-        (), kept([[]] * n, 2), np.asarray(found), 1, np.zeros((n, 1)), np.zeros(n), 2, 9
+        (), to_ratio_sums([[]] * n, 2), np.asarray(found), 1, np.zeros((n, 1)), np.zeros(n), 2, 9
     )
 
 

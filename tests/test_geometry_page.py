@@ -13,8 +13,8 @@ from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import all_metrics
 from headbook.pages.geometry import HEADINGS, GeometryPage, geometry_page
 from headbook.pages.parts.table import NumberCell
-from headbook.report.results import results
-from headbook.report.wording import interval, is_share, number
+from headbook.report.results import stack_results
+from headbook.report.wording import interval_text, is_share, number
 from headbook.study.state_geometry import CKA, GeometrySums
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
@@ -35,7 +35,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Stud
 
 
 def page_of(study: Study) -> GeometryPage:
-    page = geometry_page(results(study))
+    page = geometry_page(stack_results(study))
     assert page is not None
     return page
 
@@ -147,7 +147,7 @@ def test_every_interval_is_that_of_the_file_and_constants_have_none(study: Study
                 found = file[(file["metric"] == metric.id) & (file["label"] == label)]
                 found = found[found["layer"].isna() if np.isnan(state) else found["layer"] == state]
                 low, high = found[["low", "high"]].to_numpy(np.float64)[0]
-                assert cell.interval == interval(low, high, share=is_share(metric))
+                assert cell.interval == interval_text(low, high, share=is_share(metric))
                 assert np.isnan(low) or metric.limits[0] <= low <= high <= metric.limits[1]
                 checked += bool(cell.interval)
     assert checked > 20
@@ -220,6 +220,6 @@ def test_metrics_can_be_asked_for_one_by_one(tiny_folder: Folder, tmp_path: Path
         path.mkdir()
         options: dict[str, Any] = {"metrics": f"{name},attention_distance", "sentence_pages": "0"}
         found = run(path, tiny_folder("bert"), TEXTS, **options)
-        page = geometry_page(results(found))
+        page = geometry_page(stack_results(found))
         assert (page is not None) == (name in IDS)
         assert set(found.geometry["metric"]) == ({name} if name in IDS else set())

@@ -17,7 +17,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 import ggufs
 from headbook import collect
 from headbook.errors import ModelError
-from headbook.model.devices import set_aside
+from headbook.model.devices import offload_place
 from headbook.model.gguf import Gguf
 from headbook.model.load import Model, load_model
 from headbook.pages.index import overview_page
@@ -229,7 +229,10 @@ def test_more_layers_than_the_file_has_tensors_of_are_not_built(folder: Path, fi
 
 def test_layers_of_a_file_do_not_stay_on_disk(folder: Path, file: Path) -> None:
     ggufs.write(folder, file)
-    with set_aside("disk") as aside, pytest.raises(ModelError, match="GGUF files are read whole"):
+    with (
+        offload_place("disk") as aside,
+        pytest.raises(ModelError, match="GGUF files are read whole"),
+    ):
         load_model(str(file), offload=aside)
 
 

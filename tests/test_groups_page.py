@@ -23,7 +23,7 @@ from headbook.pages.groups import FEW_SENTENCES, MOST_ROWS, GroupsPage, groups_p
 from headbook.pages.head import head_pages
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.table import NumberCell, PageTable, Row
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.site.archive import anonymise
 from headbook.study import tables
 from headbook.study.study import Study
@@ -69,7 +69,7 @@ def study(place: Path) -> Study:
 
 @pytest.fixture(scope="module")
 def stack(study: Study) -> StackResults:
-    return results(study)["self"]
+    return stack_results(study)["self"]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_small_groups_are_named_and_not_compared(study: Study) -> None:
         replace(g, sentences=FEW_SENTENCES - 1) if g.value == "two" else g for g in sums.groups
     )
     heads = {"self": replace(sums, groups=groups)}
-    less = results(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
+    less = stack_results(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
     found = groups_page(less)
     assert found is not None
     kind = next(c for c in found.sections[0].columns if c.title == "kind")
@@ -309,7 +309,7 @@ def test_every_stack_of_a_translator_has_its_groups(
         control="none",
     )  # fmt: skip
     headbook.render(study, tmp_path / "site")
-    page = groups_page(results(study))
+    page = groups_page(stack_results(study))
     assert page is not None
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
     assert [section.columns[0].numbers for section in page.sections] == [4, 4, 2]

@@ -8,10 +8,10 @@ import pytest
 
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head import KINDS, HeadPage, head_pages
-from headbook.report.results import results
-from headbook.report.wording import number, ordinal, small
+from headbook.report.results import stack_results
+from headbook.report.wording import number, number_word, ordinal
 from headbook.schema import Side
-from headbook.study.exemplars import weights_of
+from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import HeadName, Ranking
 from pages import elements, html_of, text_of, written_html
 from sites import Site
@@ -22,7 +22,7 @@ ORDER = ("where", "exemplars", "among", "contributes", "alike", "relations", "ra
 
 @pytest.fixture(scope="module")
 def pages(encoder_site: Site) -> list[HeadPage]:
-    return list(head_pages(results(encoder_site.study)["self"]))
+    return list(head_pages(stack_results(encoder_site.study)["self"]))
 
 
 def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: Site) -> None:
@@ -38,7 +38,7 @@ def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: S
 
 def test_the_first_lines_say_what_the_head_does_and_its_type(encoder_site: Site) -> None:
     text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
-    [page] = [p for p in head_pages(results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
     assert page.lead.type
     assert page.lead.text
     assert text.index(page.lead.type) < text.index(page.lead.text.split("\u202f")[0][:30])
@@ -80,7 +80,7 @@ def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
 
 def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
     sums = encoder_site.study.corpus_sums.heads["self"]
-    scores = weights_of(sums.sample, HeadName("self", 0, 1)).score
+    scores = rank_by_weight(sums.sample, HeadName("self", 0, 1)).score
     assert len(scores) == len(
         {*sums.sample.content_hash[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
     )
@@ -96,12 +96,12 @@ def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site
     Heads that are tied share the middle of their ranks.
     """
     shape = re.compile(r"(?:(\d+)\w+ )?(?:high|low)est of 8(?: \(tied with (\w+) others?\))?")
-    count = {small(n): n for n in range(8)}
+    count = {number_word(n): n for n in range(8)}
     for page in pages:
         parts = [shape.fullmatch(s.place) for s in page.strips]
         assert len(parts) == 6
         assert all(parts)
-        ranks = [int(part[1] or 1) + count[part[2] or small(0)] / 2 for part in parts if part]
+        ranks = [int(part[1] or 1) + count[part[2] or number_word(0)] / 2 for part in parts if part]
         assert ranks == sorted(ranks)
         assert len({s.title for s in page.strips}) == 6
 
@@ -122,7 +122,7 @@ def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
     bare, whole = written_html(file), html_of(file)
     assert 'class="numbers all"' not in bare
     assert 'href="../data.html">heads.csv</a>' in bare[bare.index('id="numbers"') :]
-    [page] = [p for p in head_pages(results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
     tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
     rows = sum(table.count('<tr><th scope="row">') for table in tables)
     assert rows == len(page.numbers.rows) + len(page.more.rows) > 0

@@ -12,7 +12,7 @@ from compared import Compared
 from headbook.comparison.comparison import compare
 from headbook.comparison.drift import PATTERN_DRIFT
 from headbook.comparison.head_pairs import listed_sentences, paired_stacks
-from headbook.pages.comparison.parts import nats
+from headbook.pages.comparison.parts import divergence_text
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.report.wording import head_file, head_page
 from headbook.schema import SinkView
@@ -77,7 +77,7 @@ def test_the_lead_has_the_mean_over_all_queries(compared: Callable[[str], Compar
     column = found.column(PATTERN_DRIFT, str(SinkView.RAW))
     text = text_of(html_of(site.folder / head_page(HEAD)))
     assert column is not None
-    value = nats(float(found.value[HEAD.layer, HEAD.head, column]))
+    value = divergence_text(float(found.value[HEAD.layer, HEAD.head, column]))
     assert f"Its attention diverges by {value} nats" in text
 
 

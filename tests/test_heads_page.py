@@ -16,17 +16,17 @@ from headbook.pages.heads import (
     ASKED,
     Column,
     HeadsPage,
-    columns,
     first_columns,
     heads_page,
     list_data,
+    number_columns,
 )
 from headbook.report import ablation
 from headbook.report.findings import HELD_OUT, SELECTION, Link
 from headbook.report.head_facts import KEY_KINDS, LEAST, head_facts
-from headbook.report.head_types import head_types, share
+from headbook.report.head_types import head_types, share_of_head
 from headbook.report.relations import HeadRelations, head_relations
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import heads_of
@@ -45,7 +45,7 @@ def decoded(packed: Mapping[str, bytes]) -> tuple[np.ndarray[Any, Any], ...]:
 
 def page_of(site: Site) -> HeadsPage:
     """The page of a site's study."""
-    page = heads_page(results(site.study))
+    page = heads_page(stack_results(site.study))
     assert page is not None
     return page
 
@@ -62,7 +62,7 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
         + heads["head"].map("-H{:02}".format)
     )
     table = heads.assign(href="heads/" + href + ".html")
-    views = {c.key: c.views for c in columns(results(any_site.study))}
+    views = {c.key: c.views for c in number_columns(stack_results(any_site.study))}
     count = 0
     for metric in listed["metrics"]:
         if metric["id"] == EFFECT:
@@ -93,14 +93,14 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     value, low, high = decoded(packed)
     removals = any_site.study.corpus_sums.removals
     assert removals is not None
-    target, by = ablation.primary(removals), ablation.scale(removals)
+    target, by = ablation.main_target(removals), ablation.unit_factor(removals)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (
         mean[mean["metric"] == name].set_index(place)
         for name in ("ablation_effect", "attribution_estimate")
     )
-    heads = [head for r in results(any_site.study).values() for head in heads_of(r.stack)]
+    heads = [head for r in stack_results(any_site.study).values() for head in heads_of(r.stack)]
     assert len(heads) == len(value) == len(packed["guess"]) == len(listed["heads"])
     rows = {kind: frame.to_dict("index") for kind, frame in (("0", exact), ("1", guess))}
     for head, *numbers, estimated in zip(heads, value, low, high, packed["guess"], strict=True):
@@ -114,9 +114,9 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
 
 
 def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
-    found = results(encoder_site.study)
-    keys = {column.key for column in columns(found)}
-    assert len(keys) == len(columns(found))
+    found = stack_results(encoder_site.study)
+    keys = {column.key for column in number_columns(found)}
+    assert len(keys) == len(number_columns(found))
     for metric in found["self"].metrics:
         if metric.chart is ChartKind.PROFILE:
             assert not any(key.startswith(f"{metric.id}/") for key in keys)
@@ -135,7 +135,7 @@ def test_a_page_has_a_row_for_every_head_in_the_order_of_layers(any_site: Site) 
         == len(page.table.rows)
         == sum(len(s.attention_layers) * s.n_heads for s in stacks)
     )
-    listed = list_data(results(any_site.study))["heads"]
+    listed = list_data(stack_results(any_site.study))["heads"]
     links = [row.head.href for row in page.table.rows if isinstance(row.head, Link)]
     assert links == [row[1] for row in listed]
     assert all((any_site.folder / link).is_file() for link in links)
@@ -143,8 +143,8 @@ def test_a_page_has_a_row_for_every_head_in_the_order_of_layers(any_site: Site) 
 
 def test_questions_lead_to_columns_that_the_list_has(any_site: Site) -> None:
     """The column that is asked for comes first, and the list is sorted by it."""
-    found = results(any_site.study)
-    keys = [column.key for column in columns(found)]
+    found = stack_results(any_site.study)
+    keys = [column.key for column in number_columns(found)]
     asked = {f"{name}/{label}": lowest for _, name, label, lowest in ASKED}
     questions = page_of(any_site).questions
     assert questions or any_site.kind == "pair"  # of which there are too few
@@ -155,7 +155,7 @@ def test_questions_lead_to_columns_that_the_list_has(any_site: Site) -> None:
         chosen = view["columns"].split(" ")
         assert chosen[0] == key
         assert set(chosen) <= set(keys)
-        assert set(chosen) >= {column.key for column in first_columns(columns(found))}
+        assert set(chosen) >= {column.key for column in first_columns(number_columns(found))}
 
 
 def kish(words: "np.ndarray[Any, Any]") -> float:
@@ -177,8 +177,8 @@ def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
 
 
 def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> None:
-    found = results(any_site.study)
-    offered = {column.key: column for column in columns(found)}
+    found = stack_results(any_site.study)
+    offered = {column.key: column for column in number_columns(found)}
     checked = 0
     for question in page_of(any_site).questions:
         key = parse_qs(question.view)["sort"][0].removeprefix("-")
@@ -195,7 +195,7 @@ def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> No
 
 
 def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
-    r = results(encoder_site.study)["self"]
+    r = stack_results(encoder_site.study)["self"]
     types = head_types(r)
     for facts in head_facts(r):
         cell = facts.head.layer, facts.head.head
@@ -204,7 +204,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
         assert facts.label.behind == (head_type.detail if head_type else "")
         gains = {}
         for kind, word in KEY_KINDS.items():
-            own = share(r, "attention_to", SinkView.RAW, kind, cell).value
+            own = share_of_head(r, "attention_to", SinkView.RAW, kind, cell).value
             even = float(r.uniform("attention_to", SinkView.RAW, kind).value[cell[0]])
             if not math.isnan(own):
                 gains[word] = own - even

@@ -38,7 +38,7 @@ from headbook.report.head_types import (
     head_types,
     shares_by,
 )
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import SinkView
 from headbook.study.study import Study
@@ -418,7 +418,7 @@ def test_a_study_of_an_untrained_model_has_near_uniform_heads_alone(
         metrics="type_shares,sink_share,relative_entropy",
         sentence_pages="0",
     )
-    for stack in results(study).values():
+    for stack in stack_results(study).values():
         assert {line.name for line in atlas(stack).legend} == {"near-uniform"}
 
 
@@ -448,7 +448,7 @@ def test_heads_of_random_models_have_types_by_the_same_rules(
     make: Callable[..., Study], family: str
 ) -> None:
     study = make(family, ("type_shares", "sink_share", "relative_entropy"))
-    for stack in results(study).values():
+    for stack in stack_results(study).values():
         found = head_types(stack)
         assert len(found) == stack.stack.n_heads * len(stack.stack.attention_layers)
         for each in found.values():
@@ -469,7 +469,7 @@ def test_atlas_and_head_pages_say_that_types_are_not_measured(
     make: Callable[..., Study], metrics: str
 ) -> None:
     """Without the shares, and without the entropy, no head is near-uniform, mixed or "distant"."""
-    found = results(make("bert", metrics.split(",")))
+    found = stack_results(make("bert", metrics.split(",")))
     (stack,) = found.values()
     displayed, types = atlas(stack), head_types(stack)
     tiles = {(x, y): tile for x, row in displayed.rows for y, tile in enumerate(row)}
@@ -489,5 +489,5 @@ def test_atlas_and_head_pages_say_that_types_are_not_measured(
 
 
 def test_without_the_share_of_the_sink_there_is_no_type(make: Callable[..., Study]) -> None:
-    (stack,) = results(make("bert", ("attention_distance",))).values()
+    (stack,) = stack_results(make("bert", ("attention_distance",))).values()
     assert set(head_types(stack).values()) == {None}

@@ -124,7 +124,7 @@ def test_numbers_are_written_in_python(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", GIVEN["intervals"], ids=lambda case: case["text"])
 def test_intervals_are_written_in_python(case: dict[str, Any]) -> None:
     ends = given(case["low"]), given(case["high"])
-    assert wording.interval(*ends, share=case.get("share", False)) == case["text"]
+    assert wording.interval_text(*ends, share=case.get("share", False)) == case["text"]
 
 
 @BOTH

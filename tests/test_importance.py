@@ -16,13 +16,13 @@ from bare import Bare
 from headbook.ablation import importance as module
 from headbook.ablation import sample as margins
 from headbook.ablation.ablator import OutputSums
-from headbook.ablation.attribution import slopes
-from headbook.ablation.head_sets import HeadGroup, random_alike
+from headbook.ablation.attribution import gradient_estimates
+from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
 from headbook.ablation.sample import AblationSample, costs_of
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import AblationReason, AblationResults, HeadPlace, HeadSetKind
-from headbook.study.ablation_tables import groups_table, importance_table, pruning_table
+from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 from test_ablation import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, case, scored
@@ -138,7 +138,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
     group = HeadGroup("", "some", (heads[0], heads[1], heads[5]), (Replacement.ZERO,))
     removals = asked(it, FULL, group).removals()
     table, groups, pruned = (
-        make(removals) for make in (importance_table, groups_table, pruning_table)
+        make(removals) for make in (importance_table, head_groups_table, pruning_table)
     )
     exact = table[table["metric"] == "ablation_effect"]
     assert len(exact) == len(heads) * 4 * 2
@@ -191,7 +191,10 @@ def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -
     it = case("bert")
     table = importance_table(asked(it, FAST).removals())
     means, loss = it.means, it.ablator.judge.targets[0]
-    alone = [slopes(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means) for n in EVERY]
+    alone = [
+        gradient_estimates(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means)
+        for n in EVERY
+    ]
     tokens = sum(len(each) for each in scored(it))
     head = HeadName("self", 1, 2)
     column = alone[0].heads.index(head)
@@ -230,13 +233,13 @@ def test_where_the_other_half_has_no_sentences_means_are_those_of_their_own() ->
 def test_random_sets_have_as_many_heads_in_each_layer() -> None:
     heads = [HeadName("self", layer, head) for layer in range(3) for head in range(6)]
     group = HeadGroup("self", "some", (*heads[:3], heads[7]), (Replacement.MEAN,), banded=True)
-    head_groups = random_alike(group, heads, seed=0, sets=20)
+    head_groups = matched_random_sets(group, heads, seed=0, sets=20)
     assert len(head_groups) == 20
     for each in head_groups:
         assert Counter(head.layer for head in each.heads) == {0: 3, 1: 1}
         assert len({*each.heads}) == 4
     assert len({head_group.heads for head_group in head_groups}) > 10
-    assert head_groups == random_alike(group, heads, seed=0, sets=100)[:20]
+    assert head_groups == matched_random_sets(group, heads, seed=0, sets=100)[:20]
 
 
 def test_the_fast_level_keeps_to_its_budget(
@@ -282,14 +285,14 @@ def test_smaller_batches_where_memory_does_not_suffice(
     def scarce(ablator: Any, batch: Batch, *rest: Any) -> Any:
         if len(batch.content_hash) > most:
             raise RuntimeError("not enough memory: you tried to allocate 1 byte")
-        return slopes(ablator, batch, *rest)
+        return gradient_estimates(ablator, batch, *rest)
 
     # Sentences go by their numbers here, so that `AblationSample.batch` can make them anew.
     small: Any = [Batch(tuple(map(int, b.index)), *rest(b)) for b in it.batches]  # type: ignore[arg-type]
     again: Any = lambda numbers: Batch(numbers, *rest(sentences(it, numbers)))  # noqa: E731
     sample = AblationSample(it.batches, [sentences(it, REPORTED)], small, again)
     few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
-    monkeypatch.setattr(module, "slopes", scarce)
+    monkeypatch.setattr(module, "gradient_estimates", scarce)
     most = 1
     assert_same(whole, few.removals())
     most = 0

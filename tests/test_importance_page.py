@@ -9,23 +9,23 @@ import pytest
 
 import headbook
 import wired
-from headbook.pages.head import ablated
+from headbook.pages.head import ablation_section
 from headbook.pages.importance import ImportancePage, importance_page
-from headbook.pages.parts.table import NumberCell, words
+from headbook.pages.parts.table import NumberCell, words_cell
 from headbook.pages.patterns import without_them
 from headbook.report.ablation import HEAVY_NAME, backed_up, verdict_text
-from headbook.report.findings.ablation import message, needed
+from headbook.report.findings.ablation import ablation_findings, ablation_summary
 from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.schema import AblationTarget
 from headbook.site.sites import _StudySite
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import GROUPS, PRUNING, groups_table, pruning_table
+from headbook.study.ablation_tables import GROUPS, PRUNING, head_groups_table, pruning_table
 from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from sites import Site
-from test_verdicts import SENTENCES, around, removals
+from test_verdicts import SENTENCES, ablation_results, around
 
 NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
 
@@ -33,11 +33,11 @@ NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
 def sentences(
     given: AblationResults, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
 ) -> str:
-    return " | ".join(finding.text for finding in message(given, groups, steps))
+    return " | ".join(finding.text for finding in ablation_findings(given, groups, steps))
 
 
 def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
-    text = sentences(removals(around(0.05, 0.0, -0.05, 0.01, spread=0.003)))
+    text = sentences(ablation_results(around(0.05, 0.0, -0.05, 0.01, spread=0.003)))
     assert (
         "Of 4 heads replaced one at a time, two change the output, one can go alone and one is "
         "harmful: a sentence counts as changed from 0.50\u00a0% of the loss on, measured by loss "
@@ -52,13 +52,13 @@ def test_nothing_is_said_of_what_is_not_shown() -> None:
     """A fifth of the sentences change: the bounds hold it."""
     changes = np.zeros((SENTENCES, 2))
     changes[::5] = 0.05
-    text = sentences(removals(changes))
+    text = sentences(ablation_results(changes))
     assert text.startswith("Of 2 heads replaced one at a time, two are undecided: a sentence")
     assert "needed" not in text
 
 
 def test_how_heads_were_chosen_is_said_beside_their_number() -> None:
-    given = replace(removals(around(0.05, 0.0, 0.0)), chosen=np.array([1, 2, 2]))
+    given = replace(ablation_results(around(0.05, 0.0, 0.0)), chosen=np.array([1, 2, 2]))
     assert (
         "Of 3 heads replaced one at a time (1 with the largest estimates, 2 picked at random), one "
         "changes" in sentences(given)
@@ -67,7 +67,7 @@ def test_how_heads_were_chosen_is_said_beside_their_number() -> None:
 
 def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:
     effects = np.tile(np.array([0.05, 0.0, 0.03, 0.001, 0.0, 0.0]), (SENTENCES, 1))
-    given = removals(effects + around(*[0.0] * 6, spread=1e-3))
+    given = ablation_results(effects + around(*[0.0] * 6, spread=1e-3))
     some = replace(
         given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
         changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, :5]},
@@ -94,7 +94,7 @@ def steps(high: list[float]) -> pd.DataFrame:
 
 def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
     """At 1 % of the loss, which is 2 nats."""
-    given = removals(around(0.05, 0.0))
+    given = ablation_results(around(0.05, 0.0))
     text = sentences(given, steps=steps([0, 0.01, 0.019, 0.03]))
     assert "10.0\u202f% can be removed together" in text
     assert "1.00\u00a0% of the loss (random order: 5.0\u202f%)" in text
@@ -137,7 +137,7 @@ CHANGES, NONE_CHANGE, UNSURE = "changes", "no_change", "undecided"
 def test_heads_on_the_sink_are_dead_only_by_all_three(
     numbers: tuple[str, str, float, float], expected: str
 ) -> None:
-    text = sentences(removals(around(0.0, 0.001)), heavy(*numbers))
+    text = sentences(ablation_results(around(0.0, 0.001)), heavy(*numbers))
     assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
     if expected.startswith(("Dead", "a bias")):
         band = "0.00\u00a0% of the loss to 10.0\u00a0% of the loss"
@@ -148,7 +148,7 @@ def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
     """The band is then no comparison: a large change by zero is inside it whatever it is."""
     rows = heavy(NONE_CHANGE, NONE_CHANGE, 0.5, 0.5)
     rows["random_low"] = rows["random_high"] = rows["value"]
-    given = removals(around(0.0, 0.001))
+    given = ablation_results(around(0.0, 0.001))
     assert "A constant is all that is lost" in sentences(given, rows)
     rows["verdict"] = NONE_CHANGE
     assert "Dead by all three replacements" in sentences(given, rows)
@@ -161,12 +161,12 @@ def overview(of: Study, given: AblationResults | None, **tables: pd.DataFrame) -
     changed = replace(of, corpus_sums=replace(of.corpus_sums, removals=given))
     for name, table in tables.items():
         changed.__dict__[name] = table
-    return " | ".join(finding.text for finding in needed(changed))
+    return " | ".join(finding.text for finding in ablation_summary(changed))
 
 
 def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) -> None:
     """And nothing of it where the numbers do not show it."""
-    given = removals(around(0.05, 0.0, spread=0.003))
+    given = ablation_results(around(0.05, 0.0, spread=0.003))
     text = overview(
         study,
         given,
@@ -178,7 +178,7 @@ def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) 
     assert parts[1].startswith("Not dead: without three heads")
     assert parts[2].startswith("Of all heads, 10.0")
     assert parts[3].startswith("Largest change: 2.")
-    unsure = removals(np.tile(np.resize([0.05, 0, 0, 0, 0], SENTENCES)[:, None], (1, 2)))
+    unsure = ablation_results(np.tile(np.resize([0.05, 0, 0, 0, 0], SENTENCES)[:, None], (1, 2)))
     unknown = steps([np.nan] * 4).assign(high=np.nan)
     none = overview(
         study, unsure, pruning=unknown, head_groups=heavy(UNSURE, NONE_CHANGE, 0.1, 0.2)
@@ -197,7 +197,7 @@ def test_the_overview_leads_to_the_page(encoder_site: Site) -> None:
 
 def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
     rows = heavy(CHANGES, NONE_CHANGE, 0.5, 0.2).assign(group="sink")
-    text = sentences(removals(around(0.0, 0.001)), rows)
+    text = sentences(ablation_results(around(0.0, 0.001)), rows)
     assert (
         "Not dead: without three sink heads, the change is 2.50\u00a0% of the loss [2.45, 2.55]"
         in text
@@ -218,7 +218,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def page_of(study: Study) -> ImportancePage:
-    page = importance_page(results(study))
+    page = importance_page(stack_results(study))
     assert page is not None
     return page
 
@@ -228,14 +228,14 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
 ) -> None:
     page = page_of(study)
     verdicts = [row.cells[-1] for row in page.heads.rows]
-    assert verdicts == [words("changes the output"), words("can go alone")]
+    assert verdicts == [words_cell("changes the output"), words_cell("can go alone")]
     assert any("removed together" in finding.text for finding in page.findings)
     (curves,) = page.pruned
     assert curves.rows is not None
     assert "random order" in {*curves.rows["order"]}
     assert page.groups is not None
     replacements = {row.cells[1] for row in page.groups.rows}
-    assert replacements == {words("mean"), words("without sink"), words("zero")}
+    assert replacements == {words_cell("mean"), words_cell("without sink"), words_cell("zero")}
     writer = _StudySite(study, tmp_path, None, "", 1)  # type: ignore[arg-type]
     writer._page_writer.page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
@@ -244,23 +244,23 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
 
 
 def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) -> None:
-    (own,) = results(study).values()
+    (own,) = stack_results(study).values()
     found = without_them(own, head_types(own))
     assert found.measured
     assert found.table is not None
     lines = [(row.name, *row.cells[1:2], row.cells[3]) for row in found.table.rows]
     previous = [line[1:] for line in lines if line[0] == "previous-token"]
     assert [replaced for replaced, _ in previous] == [
-        words("mean"), words("without sink"), words("zero"),
+        words_cell("mean"), words_cell("without sink"), words_cell("zero"),
     ]  # fmt: skip
     verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
     assert [*verdicts["verdict"]] == ["changes"] * 3
     for (_, verdict_words), each in zip(previous, verdicts.to_dict("records"), strict=True):
-        assert verdict_words == words(verdict_text(each, "layers and groups"))
+        assert verdict_words == words_cell(verdict_text(each, "layers and groups"))
     text = " ".join(finding.text for finding in found.findings)
     assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
-    fast = replace(study.corpus_sums, removals=removals(around(0.0, 0.05)))
+    fast = replace(study.corpus_sums, removals=ablation_results(around(0.0, 0.05)))
     single = StackResults(replace(study, corpus_sums=fast), own.stack)
     assert without_them(single, head_types(own)).table is None
 
@@ -279,18 +279,18 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site)
 
 def test_without_removals_there_is_no_page(study: Study) -> None:
     none = replace(study, corpus_sums=replace(study.corpus_sums, removals=None))
-    assert importance_page(results(none)) is None
-    assert groups_table(None).empty
+    assert importance_page(stack_results(none)) is None
+    assert head_groups_table(None).empty
     assert pruning_table(None).empty
 
 
 def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
     """The exact change with its verdict, and the tokens as the table ranks them."""
-    stack = results(study)["self"]
+    stack = stack_results(study)["self"]
     assert study.corpus_sums.removals is not None
     table = study.effect_tokens
     for head in heads_of(stack.stack):
-        without = ablated(stack, head)
+        without = ablation_section(stack, head)
         assert without is not None
         exact = study.importance.query(
             "metric == 'ablation_effect' and target == 'kl' and replacement == 'mean'"
@@ -302,7 +302,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         )
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, NumberCell)
-        assert verdict == words(verdict_words)
+        assert verdict == words_cell(verdict_words)
         assert without.short == (
             f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"
         )

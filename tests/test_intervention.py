@@ -11,10 +11,10 @@ import torch
 import tiny
 from bare import Bare
 from headbook.errors import ModelError
-from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.attention_hook import AttentionCall
-from headbook.model.forward import forward, inputs
-from headbook.model.intervention import HeadAblation, PatchableModel, intervened
+from headbook.model.forward import model_inputs, run_forward
+from headbook.model.intervention import HeadAblation, PatchableModel, make_patchable
 from headbook.model.load import Model, load_model
 from headbook.schema import Side
 from headbook.text.batch import Batch
@@ -41,10 +41,10 @@ def case(tiny_folder: Callable[[str], Path]) -> Cases:
     @cache
     def of(name: str) -> Case:
         model = load_model(str(tiny_folder(name)), dtype="float64")
-        architecture = examine(model)
+        architecture = probe_architecture(model)
         bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
         batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
-        return Case(model, architecture, intervened(model, architecture, batch), batch)
+        return Case(model, architecture, make_patchable(model, architecture, batch), batch)
 
     return of
 
@@ -110,7 +110,7 @@ def naive(case: Case, changed: dict[tuple[AttentionPlace, int], torch.Tensor]) -
     handles.append(last.register_forward_hook(lambda _, __, out: left.append(out)))
     try:
         with torch.no_grad():
-            case.model.body(**inputs(case.batch))
+            case.model.body(**model_inputs(case.batch))
     finally:
         for handle in handles:
             handle.remove()
@@ -144,7 +144,7 @@ def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) 
         ) -> None:
             found[place] = seen
 
-        forward(it.model, it.architecture, it.batch, see)
+        run_forward(it.model, it.architecture, it.batch, see)
         given = noise(call, attention[call])
         expected = naive(it, {(call, 1): given})
         table = rows(it, call, (0, 1), (1, 1))
@@ -260,10 +260,10 @@ def test_a_model_outside_the_hook_is_refused_in_one_line(
     tiny_folder: Callable[[str], Path],
 ) -> None:
     model = load_model(str(tiny_folder("bert")))
-    architecture = examine(model, "asked for by a test")
+    architecture = probe_architecture(model, "asked for by a test")
     bare = Bare.load(tiny_folder("bert"))
     with pytest.raises(ModelError, match="asked for by a test; its heads cannot be replaced"):
-        intervened(model, architecture, batch_of(bare, pairs=False))
+        make_patchable(model, architecture, batch_of(bare, pairs=False))
 
 
 def test_a_batch_repeated_is_the_same_sentences_below_each_other(case: Cases) -> None:

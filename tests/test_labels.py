@@ -13,7 +13,7 @@ from headbook.charts import figure, render
 def chart(*names: str) -> dict[str, object]:
     rows = pd.DataFrame({"name": names, "value": range(len(names))})
     drawn = alt.Chart(rows).mark_bar().encode(y="name", x="value", color="name")
-    return figure.finished(drawn).spec
+    return figure.styled_chart(drawn).spec
 
 
 def texts(root: ET.Element) -> list[str | None]:

@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 import tiny
 import treebank
 from bare import Bare, given
-from headbook.model.architecture import examine
+from headbook.model.architecture import probe_architecture
 from headbook.model.load import TokenStrings, load_model
-from headbook.model.logit_lens import LogitLens, NoLogitLens, read_lens
+from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
 from headbook.run.collect import collect
 from headbook.schema import IntervalRule
 from headbook.study.study import Study
@@ -304,8 +304,8 @@ def test_every_architecture_reproduces_its_logits_and_works_on_as_before(
     family: str, tmp_path: Path
 ) -> None:
     model = load_model(str(tiny.write(family, tmp_path, head=True)), dtype="float64")
-    architecture = examine(model)
-    lens = read_lens(model, architecture)
+    architecture = probe_architecture(model)
+    lens = make_logit_lens(model, architecture)
     assert isinstance(lens, LogitLens)
     ids = torch.arange(3, 10).repeat(2, 1)
     rows = {"input_ids": ids} | ({"decoder_input_ids": ids} if tiny.ALL[family].pairs else {})
@@ -364,7 +364,7 @@ def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(
     model = load_model(str(path))
     assert model.headless.endswith("(cls.predictions.transform.dense.weight is missing)")
     assert type(model.network).__name__ == "BertModel"
-    assert isinstance(read_lens(model, examine(model)), NoLogitLens)
+    assert isinstance(make_logit_lens(model, probe_architecture(model)), NoLogitLens)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -377,6 +377,6 @@ def test_a_head_without_numbers_is_called_so(tmp_path: Path, value: float) -> No
     weights["cls.predictions.bias"][:] = value
     save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
     model = load_model(str(path))
-    lens = read_lens(model, examine(model))
+    lens = make_logit_lens(model, probe_architecture(model))
     assert isinstance(lens, NoLogitLens)
     assert lens.why.startswith("the head of 'bert' gives infinite or missing numbers: see that")

@@ -12,7 +12,7 @@ import headbook
 import tiny
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.memory import ALWAYS_FITS, longest, room
+from headbook.memory import ALWAYS_FITS, longest_text, map_memory
 from headbook.metrics import all_metrics
 from headbook.schema import AttentionStack, Side
 from headbook.study.study import Study
@@ -121,23 +121,23 @@ def stack(layers: int, heads: int) -> AttentionStack:
 
 
 def test_texts_may_be_longer_with_more_memory_and_fewer_heads() -> None:
-    small, large = longest([stack(12, 12)], 4e9), longest([stack(12, 12)], 16e9)
+    small, large = longest_text([stack(12, 12)], 4e9), longest_text([stack(12, 12)], 16e9)
     assert ALWAYS_FITS < small < large
-    assert small < longest([stack(6, 12)], 4e9)
-    assert longest([stack(6, 12), stack(12, 12)], 4e9) == small
+    assert small < longest_text([stack(6, 12)], 4e9)
+    assert longest_text([stack(6, 12), stack(12, 12)], 4e9) == small
 
 
 def test_usual_texts_always_have_room() -> None:
-    assert longest([stack(32, 32)], 1e6) == ALWAYS_FITS
+    assert longest_text([stack(32, 32)], 1e6) == ALWAYS_FITS
 
 
 def test_room_follows_from_the_machine_and_from_a_limit_of_its_container(tmp_path: Path) -> None:
     limit, none = tmp_path / "memory.max", tmp_path / "unlimited"
     limit.write_text("800000000\n", encoding="utf-8")
     none.write_text("max\n", encoding="utf-8")
-    assert room(None, [str(limit), str(none), str(tmp_path / "missing")]) == 1e8
-    assert room(None, [str(none)]) > 1e8
-    assert room(3e9, [str(limit)]) == 3e9
+    assert map_memory(None, [str(limit), str(none), str(tmp_path / "missing")]) == 1e8
+    assert map_memory(None, [str(none)]) > 1e8
+    assert map_memory(3e9, [str(limit)]) == 3e9
 
 
 def test_memory_is_a_size() -> None:

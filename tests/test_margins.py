@@ -13,8 +13,8 @@ from scipy.special import log_softmax
 
 from bare import Bare
 from headbook.ablation.ablator import HeadAblator
-from headbook.ablation.sample import measured_margins
-from headbook.ablation.targets import judge_of, pooled
+from headbook.ablation.sample import measure_margins
+from headbook.ablation.targets import pooled, target_functions
 from headbook.model.checkpoint import MODES, read_pooling
 from headbook.model.load import load_model
 from headbook.model.weights import rounded_weights
@@ -49,8 +49,10 @@ def test_distances_are_means_over_pairs_of_different_sentences(
     case: Callable[..., Case], pooling: str
 ) -> None:
     it = case("bert", head=False)
-    ablator = HeadAblator(it.ablator.heads, judge_of(None, Side.SOURCE, None, pooling=pooling))
-    apart, rounding = measured_margins(ablator, it.batches)
+    ablator = HeadAblator(
+        it.ablator.heads, target_functions(None, Side.SOURCE, None, pooling=pooling)
+    )
+    apart, rounding = measure_margins(ablator, it.batches)
     states, again = (
         [b.run(b.ids(one)).last_hidden_state[0].double().numpy() for one, _ in TEXTS]
         for b in (Bare.load(it.folder), coarsened(Bare.load(it.folder)))
@@ -73,7 +75,7 @@ def test_distances_are_means_over_pairs_of_different_sentences(
 @pytest.mark.parametrize("family", ["gpt2", "bert"])
 def test_rounding_reaches_the_language_model_head(case: Callable[..., Case], family: str) -> None:
     it = case(family)
-    apart, rounding = measured_margins(it.ablator, it.batches)
+    apart, rounding = measure_margins(it.ablator, it.batches)
     assert apart == {}
     true = scored(it)
     masked = [[*row] if family == "bert" else [] for row in true]
@@ -145,8 +147,11 @@ def test_sentence_encoders_are_known_by_their_pooling(
     assert load_model("demo").pooling == "mean"
     assert load_model(str(tiny_folder("bert"))).pooling == ""
     side = Side.SOURCE
-    assert judge_of(None, side, None, pooling="mean").targets == (
+    assert target_functions(None, side, None, pooling="mean").targets == (
         AblationTarget.EMBEDDING,
         AblationTarget.STATE,
     )
-    assert judge_of(None, side, None).targets == (AblationTarget.STATE, AblationTarget.EMBEDDING)
+    assert target_functions(None, side, None).targets == (
+        AblationTarget.STATE,
+        AblationTarget.EMBEDDING,
+    )

@@ -7,13 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
-from headbook.analysis.attention_divergence import AttentionRows, between_words
+from headbook.analysis.attention_divergence import AttentionRows, rows_between_words
 from headbook.analysis.head_matching import (
     NONE,
     SimilaritySums,
-    found_again,
     match,
     null_threshold,
+    split_half_agreement,
 )
 from naive_comparison import affinity
 
@@ -43,7 +43,7 @@ def similarities(kinds_a: Maps, kinds_b: Maps, noise: int = 100, **options: bool
     found = SimilaritySums.zero(len(kinds_a), len(kinds_b))
     for index, words in enumerate(WORDS):
         a, b = (
-            between_words(maps(seed + index, len(kinds), words, kinds), keys(words), **options)
+            rows_between_words(maps(seed + index, len(kinds), words, kinds), keys(words), **options)
             for seed, kinds in ((0, kinds_a), (noise, kinds_b))
         )
         found += SimilaritySums.of(a, b, index % 2)
@@ -71,12 +71,12 @@ def test_similarity_is_that_of_plain_loops(causal: bool) -> None:
 
 def test_rows_with_little_left_or_no_choice_do_not_count() -> None:
     words = np.array([[[0.05, 0.04, 0.9], [0.3, 0.3, 0.4], [0.0, 0.1, 0.9]]])
-    rows = between_words(words, np.array([True, True, False]))
+    rows = rows_between_words(words, np.array([True, True, False]))
     assert rows.counted.tolist() == [[False, True, True]]
     assert rows.weights[0, 1:].tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
-    causal = between_words(words, np.array([True, True, False]), causal=True)
+    causal = rows_between_words(words, np.array([True, True, False]), causal=True)
     assert causal.counted.tolist() == [[False, True, True]]
-    alone = between_words(words, np.array([True, False, False]))
+    alone = rows_between_words(words, np.array([True, False, False]))
     assert not alone.counted.any()
 
 
@@ -97,7 +97,7 @@ def test_a_model_is_matched_with_itself_head_by_head() -> None:
     for index, words in enumerate(WORDS):
         each = maps(index, 5, words, kinds)
         each[2] = each[3] = each[0]
-        rows = between_words(each, keys(words))
+        rows = rows_between_words(each, keys(words))
         found += SimilaritySums.of(rows, rows, 0)
     matching = match(found.value(), 0.5)
     assert matching.partner.tolist() == matching.best.tolist() == [0, 1, 2, 3, 4]
@@ -117,7 +117,7 @@ def test_a_model_whose_heads_changed_places_is_found() -> None:
     assert order[matching.partner].tolist() == [*range(5)]
     assert matching.mutual.all()
     halves = [match(found.half(half).value(), 0.5) for half in (SELECTION, HELD_OUT)]
-    assert found_again(*halves) == 1
+    assert split_half_agreement(*halves) == 1
 
 
 def test_matchings_have_the_largest_sum_of_all() -> None:
@@ -160,8 +160,8 @@ def test_heads_no_more_alike_than_to_an_untrained_model_have_no_counterpart() ->
     assert matching.best.tolist() == [0, 1, NONE]
     assert matching.margin.tolist() == pytest.approx([0.7, 0.1, np.nan], nan_ok=True)
     assert not match(values, null_threshold(np.full((3, 2), np.nan))).counterpart.any()
-    assert found_again(matching, match(values[[1, 0, 2]], 0.5)) == 0
-    assert np.isnan(found_again(match(values, 0.95), matching))
+    assert split_half_agreement(matching, match(values[[1, 0, 2]], 0.5)) == 0
+    assert np.isnan(split_half_agreement(match(values, 0.95), matching))
 
 
 def test_a_model_without_heads_has_no_matches() -> None:

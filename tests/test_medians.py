@@ -8,7 +8,7 @@ import pytest
 from scipy.special import stdtrit
 
 from headbook.analysis.arrays import Floats
-from headbook.analysis.multiple_testing import draws
+from headbook.analysis.multiple_testing import bootstrap_counts
 from headbook.analysis.paired import DRAWS, ClusterSums, MedianEstimate, medians
 from headbook.schema import IntervalRule
 from naive_paired import kish
@@ -32,7 +32,7 @@ def sides() -> tuple[ClusterSums, ClusterSums]:
 
 def test_medians_are_the_naive_ones(sides: tuple[ClusterSums, ClusterSums]) -> None:
     found = medians(*sides)
-    drawn = draws(CLUSTERS)[:DRAWS].tolist()
+    drawn = bootstrap_counts(CLUSTERS)[:DRAWS].tolist()
     every = [1.0] * CLUSTERS
     a, b = (naive_median(each, every) for each in sides)
     over = [[naive_median(each, weights) for weights in drawn] for each in sides]

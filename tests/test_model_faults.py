@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 from headbook.cli.main import main
-from headbook.cli.terminal import expected_error
+from headbook.cli.terminal import user_error
 from headbook.errors import ModelError, ResourceError
 from headbook.model import load
 from headbook.model.load import load_model
@@ -108,7 +108,7 @@ def test_memory_that_ends_while_a_model_is_loaded_is_no_matter_of_batches(
     monkeypatch.setattr(load, "_network", full)
     with pytest.raises(ResourceError, match="'bert': out of memory while it is loaded") as caught:
         load_model(str(tiny_folder("bert")), device="cpu")
-    message = str(expected_error(caught.value))
+    message = str(user_error(caught.value))
     assert "--offload auto" in message
     assert "batch" not in message
 

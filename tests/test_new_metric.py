@@ -14,7 +14,7 @@ import headbook.metrics
 import treebank
 from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
 from headbook.attention.masks import ViewMask
-from headbook.attention.views import layer_attentions
+from headbook.attention.views import layer_views
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import AttentionMetric, Example
 from headbook.model.attention_hook import AttentionCall
@@ -113,8 +113,8 @@ def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: SinkV
     together, alone = several()
     frame = together._frame
     scopes = {v: ViewMask(frame, v) for v in SinkView}
-    layer_attention = layer_attentions(scopes, together)[view]
-    parts = [layer_attentions(scopes, maps)[view] for maps in alone]
+    layer_attention = layer_views(scopes, together)[view]
+    parts = [layer_views(scopes, maps)[view] for maps in alone]
     for name in ("attention", "weights"):
         torch.testing.assert_close(
             getattr(layer_attention, name), torch.cat([getattr(part, name) for part in parts], 1)
@@ -134,5 +134,5 @@ def test_metrics_of_all_sentences_are_taken_from_sums(metric: AttentionMetric) -
     together, _ = several()
     scopes = {v: ViewMask(together._frame, v) for v in SinkView}
     for view in metric.views:
-        metric.measure(layer_attentions(scopes, together)[view])
+        metric.measure(layer_views(scopes, together)[view])
     assert "_together" not in vars(together)

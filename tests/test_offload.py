@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 import same
 import treebank
 from headbook.errors import ConfigError, ModelError
-from headbook.model.devices import parameter, set_aside
+from headbook.model.devices import offload_place, read_parameter
 from headbook.model.load import load_model
 from headbook.run.collect import collect
 from headbook.study.study import Study
@@ -56,14 +56,14 @@ def test_layers_on_disk_give_the_same_numbers(
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
 def test_weights_on_disk_are_read_with_their_numbers(family: str, tiny_folder: Folder) -> None:
     whole = load_model(str(tiny_folder(family)), device="cpu")
-    with set_aside("disk") as aside:
+    with offload_place("disk") as aside:
         moved = load_model(str(tiny_folder(family)), device="cpu", offload=aside)
         names = [name for name, each in moved.network.named_parameters() if each.is_meta]
         assert names
         for path, _, name in (each.rpartition(".") for each in names):
-            wanted = parameter(whole.network.get_submodule(path), name)
+            wanted = read_parameter(whole.network.get_submodule(path), name)
             assert wanted is not None
-            found = parameter(moved.network.get_submodule(path), name)
+            found = read_parameter(moved.network.get_submodule(path), name)
             assert found is not None
             assert found.equal(wanted)
         assert all(moved.network.get_parameter(name).is_meta for name in names)
@@ -77,7 +77,7 @@ def test_what_memory_does_not_hold_goes_to_disk(
     size = sum(each.nbytes for each in whole.network.parameters())
     # Room for all but the last layer, beside that for one which is read when it runs.
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": size})
-    with set_aside("auto") as aside:
+    with offload_place("auto") as aside:
         moved = load_model(str(tiny_folder("llama")), device="cpu", offload=aside)
         kept = [not each.is_meta for each in moved.network.parameters()]
         assert 0 < sum(kept) < len(kept)
@@ -92,7 +92,7 @@ def test_the_folder_goes_when_a_run_fails() -> None:
     found: set[Path] = set()
 
     def fail() -> None:
-        with set_aside("disk"):
+        with offload_place("disk"):
             found.update(left() - before)
             raise ModelError("stopped")
 

@@ -14,7 +14,7 @@ import pytest
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
 from headbook.site import single_file
-from headbook.site.archive import PackedSite, pack
+from headbook.site.archive import PackedSite, pack_site
 from headbook.site.assets import bare
 from headbook.site.markup import values
 from pages import data_file, digest, elements, html_of, links, text_of, tree
@@ -38,7 +38,7 @@ BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</s
 def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
     """The smallest site in one file."""
     path = tmp_path_factory.mktemp("one") / "report.html"
-    return pack(small_site.folder, path, single_file=True)
+    return pack_site(small_site.folder, path, single_file=True)
 
 
 def held(file: Path) -> dict[str, bytes]:
@@ -144,7 +144,7 @@ def test_packing_again_gives_the_same_bytes(
     for file in copy.rglob("*"):
         os.utime(file, (1, 1))
         file.chmod(0o700)
-    again = pack(copy, tmp_path / "other.html", single_file=True)
+    again = pack_site(copy, tmp_path / "other.html", single_file=True)
     assert again.path.read_bytes() == one.path.read_bytes()
 
 
@@ -171,9 +171,9 @@ def test_it_is_replaced_only_with_force_and_nothing_else_ever(
         assert "expected a new file" in message
     refusal(OutputError, small_site.folder, tmp_path / "r.html", force=True)  # no archive
     assert tree(tmp_path) == before
-    pack(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
+    pack_site(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
     assert tree(tmp_path) == before
-    assert single_file.is_ours(tmp_path / "r.html")
+    assert single_file.is_single_file(tmp_path / "r.html")
 
 
 def test_a_site_whose_scripts_know_no_single_file_is_refused(
@@ -194,7 +194,7 @@ def test_an_anonymous_one_tells_nobody(telling: Path, tmp_path: Path) -> None:
     words = {*TELLING, AUTHOR}
     for anonymous in (False, True):
         out = tmp_path / f"{anonymous}.html"
-        pack(telling / "study", out, anonymous=anonymous, single_file=True)
+        pack_site(telling / "study", out, anonymous=anonymous, single_file=True)
         contents = [*held(out).values(), *[re.sub(r">[\w+/=]{100,}<", "><", html_of(out)).encode()]]
         code = held(out)[RUNTIME]
         texts = [content.lower() for content in contents if content != code]

@@ -16,8 +16,8 @@ import headbook
 from headbook.cli import main as cli
 from headbook.cli.actions import check_studies
 from headbook.errors import HeadbookError, OutputError
-from headbook.run.store import working
-from headbook.site.archive import pack
+from headbook.run.store import open_store
+from headbook.site.archive import pack_site
 from outfolders import disk
 from pages import tree
 from sites import Site
@@ -95,7 +95,7 @@ def test_packing_a_site_changes_nothing_beside_it(packed: Path, small_site: Site
     (left / "owner").write_bytes(NOTES[1])
     (left / "swap.json").write_text('{"out": "site", "pieces": [["../victim", false, true]]}')
     before = disk(packed)
-    pack(packed / "site", packed.parent / "site.zip")
+    pack_site(packed / "site", packed.parent / "site.zip")
     assert disk(packed) == before
 
 
@@ -108,7 +108,7 @@ def test_a_work_folder_that_may_be_anothers_is_neither_used_nor_cleared(
     if kind == "link":
         folder.symlink_to(docs, target_is_directory=True)
     elif kind == "link inside":
-        with working(folder, {"input": "a"}, restart=False) as work:
+        with open_store(folder, {"input": "a"}, restart=False) as work:
             work.kept(int, "model/x", lambda: 3)
         (folder / "corpus").symlink_to(docs, target_is_directory=True)
     else:
@@ -117,7 +117,7 @@ def test_a_work_folder_that_may_be_anothers_is_neither_used_nor_cleared(
             (folder / "lock").write_text("mine")
             (folder / "plan.json").write_text('{"chapter": "one"}')
     before = disk(tmp_path)
-    with pytest.raises(OutputError) as caught, working(folder, {"input": "a"}, restart=restart):
+    with pytest.raises(OutputError) as caught, open_store(folder, {"input": "a"}, restart=restart):
         pass
     assert "so it is neither used nor cleared" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -128,12 +128,12 @@ def test_a_work_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ".site.headbook-work"
-    with working(folder, {"input": "a"}, restart=False):
+    with open_store(folder, {"input": "a"}, restart=False):
         pass
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
     with (
         pytest.raises(OutputError, match="no folder of this user"),
-        working(folder, {"input": "a"}, restart=True),
+        open_store(folder, {"input": "a"}, restart=True),
     ):
         pass
 
@@ -141,18 +141,18 @@ def test_a_work_folder_of_another_user_is_refused(
 def test_a_work_folder_that_was_hardly_begun_is_used(tmp_path: Path) -> None:
     """A run may be killed between any two files that it writes at first, and while it clears."""
     folder = tmp_path / ".site.headbook-work"
-    with working(folder, {"input": "a"}, restart=False) as work:
+    with open_store(folder, {"input": "a"}, restart=False) as work:
         work.kept(int, "model/x", lambda: 3)
     (folder / "model/x.part").unlink()
-    with working(folder, {"input": "b"}, restart=False):
+    with open_store(folder, {"input": "b"}, restart=False):
         pass
     (folder / "plan.json").rename(folder / "plan.json.123.new")
-    with working(folder, {"input": "c"}, restart=False):
+    with open_store(folder, {"input": "c"}, restart=False):
         pass
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "lock").touch()
-    with working(folder, {"input": "d"}, restart=False) as work:
+    with open_store(folder, {"input": "d"}, restart=False) as work:
         assert work.kept(int, "model/x", lambda: 4) == 4
 
 

@@ -14,24 +14,24 @@ from transformers import AutoModel, LlavaForConditionalGeneration, T5ForConditio
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
 import tiny
-from headbook.attention.views import seen
+from headbook.attention.views import mask_of_call
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.attention_hook import AttentionCall
-from headbook.model.forward import forward
+from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import SentenceTokenizer, probes
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.pages.index import learned_sink
-from headbook.passes.model_checks import own, settle
+from headbook.passes.model_checks import eager_attention, verify_attention
 from headbook.passes.self_checks import learned_share
 from headbook.report.wording import percent
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, by_budget
+from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
 Folder = Callable[[str], Path]
@@ -67,7 +67,7 @@ def settled(folder: Path) -> tuple[Model, Architecture, SentenceTokenizer]:
     """A model as a run begins with it."""
     model = load_model(str(folder), device="cpu")
     encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-    return model, settle(model, examine(model), probes(encoder)), encoder
+    return model, verify_attention(model, probe_architecture(model), probe_texts(encoder)), encoder
 
 
 def items_of(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
@@ -128,15 +128,15 @@ def test_where_padding_changes_attention_there_is_none(name: str, tiny_folder: F
     model, architecture, encoder = settled(tiny_folder(name))
     assert not architecture.padded
     items = items_of(encoder)
-    sizes = [len(group) for group in by_budget(items, 2048, alike=True)]
+    sizes = [len(group) for group in batches_by_tokens(items, 2048, alike=True)]
     assert 1 in sizes
     assert max(sizes) > 1
-    for group in by_budget(items, 2048, alike=True):
+    for group in batches_by_tokens(items, 2048, alike=True):
         batch = Batch.of(group, model.device)
         attentions: dict[object, AttentionCall] = {}
-        forward(model, architecture, batch, attentions.__setitem__)
+        run_forward(model, architecture, batch, attentions.__setitem__)
         for row, item in enumerate(batch.items):
-            alone = own(model, architecture, Batch.of([item], model.device))
+            alone = eager_attention(model, architecture, Batch.of([item], model.device))
             assert alone.keys() == attentions.keys()
             for call, theirs in alone.items():
                 torch.testing.assert_close(
@@ -151,9 +151,9 @@ def test_padding_does_change_it(tiny_folder: Folder) -> None:
     items = items_of(encoder)
     attentions: dict[object, AttentionCall] = {}
     batch = Batch.of(items, model.device)
-    forward(model, architecture, batch, attentions.__setitem__)
+    run_forward(model, architecture, batch, attentions.__setitem__)
     row = [item.sentence.text for item in batch.items].index("water")
-    alone = own(model, architecture, Batch.of([batch.items[row]], model.device))
+    alone = eager_attention(model, architecture, Batch.of([batch.items[row]], model.device))
     n = len(batch.items[row].tokens[Side.SOURCE])
     assert (
         max(
@@ -207,16 +207,16 @@ def test_where_the_interface_computes_something_else_the_models_own_weights_are_
     encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
     for block in model.body.h:
         block.attn.__class__ = Elsewhere
-    before = examine(model)
+    before = probe_architecture(model)
     assert before.hooked
-    architecture = settle(model, before, probes(encoder))
+    architecture = verify_attention(model, before, probe_texts(encoder))
     assert not architecture.hooked
     assert re.search(r"stack self, layer 0 .* differs by \d", architecture.unhooked)
     fresh = AutoModel.from_pretrained(tiny_folder("gpt2"), attn_implementation="eager").eval()
     (item, *_) = items_of(encoder)
     batch = Batch.of([item], model.device)
     attentions: dict[object, AttentionCall] = {}
-    forward(model, architecture, batch, attentions.__setitem__)
+    run_forward(model, architecture, batch, attentions.__setitem__)
     with torch.no_grad():
         theirs = fresh(batch.texts[Side.SOURCE].ids, output_attentions=True).attentions
     for call, weights in zip(architecture.calls, theirs, strict=True):
@@ -229,7 +229,7 @@ def test_rows_and_the_learned_sink_are_the_models_softmax(tiny_folder: Folder) -
     assert architecture.stacks["self"].learned_sink
     batch = Batch.of(items_of(encoder), model.device)
     attentions: dict[object, AttentionCall] = {}
-    forward(model, architecture, batch, attentions.__setitem__)
+    run_forward(model, architecture, batch, attentions.__setitem__)
     valid = batch.texts[Side.SOURCE].valid
     for call, layer in zip(architecture.calls, model.body.layers, strict=True):
         a, module = attentions[call], layer.self_attn
@@ -274,7 +274,7 @@ def test_heads_are_as_far_apart_as_their_rows_with_the_learned_sink(
     model, architecture, encoder = settled(tiny_folder("gpt_oss"))
     rows: list[list[list[float]]] = [[] for _ in range(2 * tiny.HEADS)]
     for item in items_of(encoder):
-        found = own(model, architecture, Batch.of([item], model.device))
+        found = eager_attention(model, architecture, Batch.of([item], model.device))
         for layer, call in enumerate(architecture.calls):
             for head, maps in enumerate(found[call][0].double().tolist()):
                 ordinary = [i for i in range(len(maps)) if not item.tokens[Side.SOURCE].special[i]]
@@ -305,12 +305,12 @@ def test_what_is_visible_is_what_has_weight(name: str, tiny_folder: Folder) -> N
     model, architecture, encoder = settled(tiny_folder(name))
     batch = Batch.of(items_of(encoder), model.device)
     attentions: dict[object, AttentionCall] = {}
-    forward(model, architecture, batch, attentions.__setitem__)
+    run_forward(model, architecture, batch, attentions.__setitem__)
     side = batch.texts[Side.SOURCE]
     kinds = set()
     for call in architecture.calls:
         a = attentions[call]
-        open_ = seen(a, architecture.stacks["self"], side, side)
+        open_ = mask_of_call(a, architecture.stacks["self"], side, side)
         given = (a.weights > 0).any(1) & side.valid[:, None, :]
         assert torch.equal(open_[side.valid], given[side.valid])
         kinds.add(int(open_.sum()))

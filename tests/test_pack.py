@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headbook.errors import OutputError, StudyError
-from headbook.site.archive import LIMITS, SUMS, TOP, PackedSite, pack
+from headbook.site.archive import LIMITS, SUMS, TOP, PackedSite, pack_site
 from pages import tree
 from sites import Site
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def packed(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
     """The archive of the smallest site."""
-    return pack(small_site.folder, tmp_path_factory.mktemp("packed") / "supplement.zip")
+    return pack_site(small_site.folder, tmp_path_factory.mktemp("packed") / "supplement.zip")
 
 
 def unpacked(archive: Path, place: Path) -> Path:
@@ -66,7 +66,7 @@ def test_packing_again_gives_the_same_bytes(
     for file in copy.rglob("*"):
         os.utime(file, (1, 1))
         file.chmod(0o700)
-    again = pack(copy, tmp_path / "other.zip")
+    again = pack_site(copy, tmp_path / "other.zip")
     assert again.path.read_bytes() == packed.path.read_bytes()
     with zipfile.ZipFile(again.path) as archive:
         names = archive.namelist()
@@ -81,7 +81,7 @@ def test_a_history_of_versions_stays_out(
     for name in (".git/config", "data/.DS_Store", ".env"):
         (copy / name).parent.mkdir(exist_ok=True)
         (copy / name).write_text("private")
-    assert pack(copy, tmp_path / "s.zip").path.read_bytes() == packed.path.read_bytes()
+    assert pack_site(copy, tmp_path / "s.zip").path.read_bytes() == packed.path.read_bytes()
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -96,7 +96,7 @@ def test_the_size_is_set_against_limits(limit: int) -> None:
 
 def refusal(kind: type[Exception], *arguments: Any, **options: Any) -> str:
     with pytest.raises(kind) as error:
-        pack(*arguments, **options)
+        pack_site(*arguments, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -118,7 +118,7 @@ def test_an_archive_is_replaced_only_with_force(
     message = refusal(OutputError, small_site.folder, tmp_path / "s.zip")
     assert "pass --force" in message
     assert tree(tmp_path) == before
-    pack(small_site.folder, tmp_path / "s.zip", force=True)
+    pack_site(small_site.folder, tmp_path / "s.zip", force=True)
     assert tree(tmp_path) == before
 
 
@@ -149,7 +149,7 @@ def test_a_full_disk_leaves_the_old_archive(
     shutil.copy(packed.path, tmp_path / "s.zip")
     before = tree(tmp_path)
     code = (
-        "import resource, sys; from headbook.site.archive import pack;"
+        "import resource, sys; from headbook.site.archive import pack_site;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
         "pack(sys.argv[1], sys.argv[2], force=True)"
     )

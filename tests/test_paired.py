@@ -7,7 +7,12 @@ from scipy.stats import t as student
 
 from headbook.analysis import multiple_testing, paired
 from headbook.analysis.arrays import Floats
-from headbook.analysis.paired import ClusterSums, PairedDifferences, differences, family_wise
+from headbook.analysis.paired import (
+    ClusterSums,
+    PairedDifferences,
+    differences,
+    paired_family_wise_p,
+)
 from headbook.schema import IntervalRule
 from naive_paired import family_wise as slowly
 from naive_paired import kish, residuals, skewness, variance
@@ -57,8 +62,8 @@ def test_p_are_shares_of_draws_whose_largest_t_reaches_the_value() -> None:
         part = (a.d[:, cell] > 0) | (b.d[:, cell] > 0)
         changes.append([next(e) / part.sum() if there else 0.0 for there in part])
         totals.append(float(found.value[cell]))
-    expected = slowly(changes, totals, multiple_testing.draws(CLUSTERS).tolist())
-    assert family_wise(a, b, found).tolist() == pytest.approx(expected, abs=1e-12)
+    expected = slowly(changes, totals, multiple_testing.bootstrap_counts(CLUSTERS).tolist())
+    assert paired_family_wise_p(a, b, found).tolist() == pytest.approx(expected, abs=1e-12)
     assert expected[1] < 0.05 < expected[0]
 
 
@@ -69,7 +74,7 @@ def test_a_model_and_itself_are_exactly_equal() -> None:
     assert (found.value == 0).all()
     assert np.isnan(found.low).all()
     assert np.isnan(found.high).all()
-    assert (family_wise(a, a, found) == 1).all()
+    assert (paired_family_wise_p(a, a, found) == 1).all()
 
 
 def test_what_differs_without_varying_is_no_evidence() -> None:
@@ -80,7 +85,7 @@ def test_what_differs_without_varying_is_no_evidence() -> None:
     assert found.value.tolist() == pytest.approx([0.5, 0])
     assert found.equal.tolist() == [False, True]
     assert np.isnan(found.low).all()
-    assert family_wise(a, b, found).tolist() == pytest.approx([np.nan, 1], nan_ok=True)
+    assert paired_family_wise_p(a, b, found).tolist() == pytest.approx([np.nan, 1], nan_ok=True)
 
 
 def test_pairs_are_told_apart_where_samples_are_not() -> None:
@@ -102,7 +107,7 @@ def test_few_clusters_have_no_interval_and_are_in_no_family() -> None:
     b.d[:, 2] = b.n[:, 2] = 0  # nothing in one model
     found = differences(a, b)
     assert np.isnan(found.low).all()
-    assert np.isnan(family_wise(a, b, found)).all()
+    assert np.isnan(paired_family_wise_p(a, b, found)).all()
     assert np.isnan(found.value).tolist() == [False, False, True]
     a, b = sums(11, (2,)), sums(12, (2,))
     for model in (a, b):
@@ -120,12 +125,12 @@ def test_few_clusters_have_no_interval_and_are_in_no_family() -> None:
 def test_no_cells_and_no_clusters_give_nothing() -> None:
     none = ClusterSums(np.zeros((4, 0)), np.zeros((4, 0)))
     assert all(part.shape == (0,) for part in every(differences(none, none)))
-    assert family_wise(none, none, differences(none, none)).shape == (0,)
+    assert paired_family_wise_p(none, none, differences(none, none)).shape == (0,)
     empty = ClusterSums(np.zeros((0, 3)), np.zeros((0, 3)))
     found = differences(empty, empty)
     assert np.isnan(found.value).all()
     assert not found.equal.any()
-    assert np.isnan(family_wise(empty, empty, found)).all()
+    assert np.isnan(paired_family_wise_p(empty, empty, found)).all()
 
 
 def test_models_with_different_shapes_are_refused() -> None:
@@ -137,15 +142,15 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does what the numbers are stored as, where it holds them."""
     a, b = (ClusterSums(np.round(m.n), m.d) for m in (sums(13, (7, 11)), sums(14, (7, 11))))
     whole = differences(a, b)
-    p = family_wise(a, b, whole)
+    p = paired_family_wise_p(a, b, whole)
     monkeypatch.setattr(paired, "MAX_NUMBERS", 10 * CLUSTERS)
     monkeypatch.setattr(multiple_testing, "MAX_NUMBERS", 3 * multiple_testing.DRAWS)
     a, b = (ClusterSums(m.n.astype(np.float32), m.d.astype(np.float32)) for m in (a, b))
     found = differences(a, b)
     for one, other in zip(every(whole), every(found), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(p, family_wise(a, b, found))
-    np.testing.assert_array_equal(p, family_wise(a, b, found))
+    np.testing.assert_array_equal(p, paired_family_wise_p(a, b, found))
+    np.testing.assert_array_equal(p, paired_family_wise_p(a, b, found))
 
 
 def simulated(seed: int, cells: int, *, skewed: bool) -> tuple[ClusterSums, ClusterSums]:
@@ -173,5 +178,5 @@ def test_families_err_in_one_of_twenty(skewed: bool) -> None:
     wrong = 0
     for seed in range(40):
         a, b = simulated(seed, 30, skewed=skewed)
-        wrong += bool((family_wise(a, b, differences(a, b)) < 0.05).any())
+        wrong += bool((paired_family_wise_p(a, b, differences(a, b)) < 0.05).any())
     assert wrong <= 7  # binomial with 40 draws at 0.05: more in fewer than 1 of 800

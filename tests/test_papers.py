@@ -136,7 +136,7 @@ def test_hostile_names_stay_inside_caption_and_entry() -> None:
     entry = latex.entry(figure, site, "2023")
     assert entry.count("{") == entry.count("}")
     assert entry.count("\n") == 7
-    assert latex.key(figure) == "a-b"
+    assert latex.latex_key(figure) == "a-b"
 
 
 def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(

@@ -11,10 +11,10 @@ import treebank
 from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
 from headbook.model.load import Model, load_model
-from headbook.model.packing import Passages, packed, separator
+from headbook.model.packing import Passages, pack_sentences, separator
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.pages.parts.passages import proposals
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import Side, SinkView
 from headbook.study.study import Study
@@ -30,7 +30,7 @@ def model(tiny_folder: Folder) -> Model:
 
 
 def joined(file: Path, model: Model, most: int) -> Passages:
-    return packed(open_corpus([file]), model, most, 64)
+    return pack_sentences(open_corpus([file]), model, most, 64)
 
 
 def encoded(passages: Passages, model: Model, annotator: str = "none") -> list[TokenizedSentence]:
@@ -126,7 +126,7 @@ def test_documents_begin_where_the_input_says_so(model: Model, tmp_path: Path) -
     assert sizes(tmp_path / "a.csv", model) == [2, 1]
     (tmp_path / "a.txt").write_text("cat\ndog\nbird\n")
     assert sizes(tmp_path / "a.txt", model) == [3]
-    both = packed(open_corpus([tmp_path / "a.txt", tmp_path / "a.csv"]), model, 64, 64)
+    both = pack_sentences(open_corpus([tmp_path / "a.txt", tmp_path / "a.csv"]), model, 64, 64)
     assert both.sizes == (3, 2, 1)
 
 
@@ -183,7 +183,7 @@ def passages_study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_pages_divide_a_passage_as_rules_do(passages_study: Study) -> None:
-    (found,) = results(passages_study).values()
+    (found,) = stack_results(passages_study).values()
     drawn = 0
     for (_, index), marks in passages_study.sentence_data.ends.items():
         (text,) = passages_study.sentence_data.sentences[index].texts.values()
@@ -206,7 +206,7 @@ def test_pages_divide_a_passage_as_rules_do(passages_study: Study) -> None:
 
 def test_f1_of_a_rule_follows_from_what_pages_draw(passages_study: Study) -> None:
     """The rules that know no model: twice the right ends over all that are said and are there."""
-    (found,) = results(passages_study).values()
+    (found,) = stack_results(passages_study).values()
     for number, rule in ((2, "punctuation"), (3, "even")):
         above = below = 0
         for (_, index), marks in passages_study.sentence_data.ends.items():

@@ -17,9 +17,15 @@ import treebank
 from bare import Bare, given
 from headbook.metrics.patterns import pattern
 from headbook.metrics.patterns.block_ratio import segments
-from headbook.pages.patterns import SHARES, PatternsPage, mean_maps, patterns_page, pictures
+from headbook.pages.patterns import (
+    SHARES,
+    PatternsPage,
+    mean_map_pictures,
+    mean_maps_of_sample,
+    patterns_page,
+)
 from headbook.report.head_types import head_types
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import number
 from headbook.schema import SinkView
 from headbook.study.study import Study
@@ -63,7 +69,7 @@ def study(make: Make) -> Study:
 
 @pytest.fixture(scope="module")
 def page(study: Study) -> PatternsPage:
-    found = patterns_page(results(study))
+    found = patterns_page(stack_results(study))
     assert found is not None
     return found
 
@@ -78,7 +84,7 @@ def values(study: Study, metric: str, label: str) -> dict[tuple[int, int], float
 def test_every_head_stands_with_those_of_its_type(study: Study, page: PatternsPage) -> None:
     (section,) = page.sections
     found = {t.name: group.label for group in section.groups for t in group.heads}
-    types = head_types(results(study)["self"])
+    types = head_types(stack_results(study)["self"])
     assert found == {f"L{x}·H{y}": kind.family for (x, y), kind in types.items() if kind}
     assert len(set(found.values())) > 1
     assert sum(group.total for group in section.groups) == tiny.LAYERS * tiny.HEADS
@@ -124,11 +130,11 @@ def test_pictures_show_the_mean_attention_by_position(study: Study, tmp_path: Pa
                 if max(row.query, key) < 10:
                     total[layer, head, row.query, key] += weight
                     there[row.query, key] += layer == head == 0
-    own = results(study)["self"]
-    for (layer, head), mean in mean_maps(own).items():
+    own = stack_results(study)["self"]
+    for (layer, head), mean in mean_maps_of_sample(own).items():
         expected = total[layer, head][1:] / there[1:]
         np.testing.assert_allclose(mean, expected, atol=1e-9)
-        packed = pictures(own)[layer, head].partition(",")[2]
+        packed = mean_map_pictures(own)[layer, head].partition(",")[2]
         picture = Image.open(io.BytesIO(base64.b64decode(packed)))
         assert picture.size == (10, 9)
 
@@ -175,7 +181,7 @@ def test_a_separator_closes_its_sentence_and_the_next_word_opens_one(
 
 def test_across_two_texts_there_are_no_offsets(make: Make) -> None:
     study = make("bart")
-    page = patterns_page(results(study))
+    page = patterns_page(stack_results(study))
     assert page is not None
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
     cross = page.sections[2]

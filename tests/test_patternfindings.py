@@ -19,7 +19,7 @@ from headbook.report.results import StackResults
 from headbook.schema import SinkView
 from headbook.study.study import Study
 from sites import make_study
-from test_verdicts import around, removals
+from test_verdicts import ablation_results, around
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
     whole = without_removals(own)
 
     def last(changes: list[float] | None) -> Discussion:
-        given = None if changes is None else removals(around(*changes, spread=0.003))
+        given = None if changes is None else ablation_results(around(*changes, spread=0.003))
         sums = replace(whole.corpus_sums, removals=given)
         object.__setattr__(own, "study", replace(whole, corpus_sums=sums))
         return [*discussions(own, types)][-1]

@@ -27,7 +27,7 @@ from headbook.attention import map_sums
 from headbook.cli import actions
 from headbook.config import Config
 from headbook.inputs import Sentence
-from headbook.model.devices import own_randomness
+from headbook.model.devices import isolated_random_state
 from headbook.model.load import _quiet
 from headbook.progress import NoProgress
 from headbook.run import sentences as texts
@@ -212,7 +212,7 @@ def test_own_random_numbers_are_those_that_the_seed_gives_everybody() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     state = torch.get_rng_state()
-    with own_randomness(5):
+    with isolated_random_state(5):
         torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
         np.random.rand()
     assert torch.equal(torch.get_rng_state(), state)

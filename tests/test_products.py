@@ -8,23 +8,23 @@ import torch
 
 import tiny
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.load import Model, load_model
 from headbook.model.matrix_products import SEEN, factor_of
-from headbook.model.probe import varied
+from headbook.model.probe import varied_texts
 
 
 @pytest.fixture(params=["gpt_neo", "mpnet"])
 def looked_at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Architecture]:
     folder = tiny.write(request.param, tmp_path)
     model = load_model(str(folder), device="cpu", dtype="float64")
-    return model, examine(model)
+    return model, probe_architecture(model)
 
 
 def calls(model: Model) -> list[attention_hook.AttentionCall]:
     found: list[attention_hook.AttentionCall] = []
-    with attention_hook.watching(found.append), torch.inference_mode():
-        model.body(**varied(model))
+    with attention_hook.observing(found.append), torch.inference_mode():
+        model.body(**varied_texts(model))
     return found
 
 
@@ -35,7 +35,7 @@ def test_weights_are_those_that_the_model_returns(
     assert architecture.products
     assert architecture.hooked
     with torch.inference_mode():
-        theirs = model.body(**varied(model), output_attentions=True).attentions
+        theirs = model.body(**varied_texts(model), output_attentions=True).attentions
     for call, weights in zip(calls(model), theirs, strict=True):
         assert torch.equal(call.weights, weights)
         assert call.value is not None
@@ -56,8 +56,8 @@ def test_what_a_watcher_gives_goes_through_the_output_projection(
         assert call.output is not None
         return numbers[..., : call.output.shape[-1]]
 
-    with attention_hook.watching(other), torch.inference_mode():
-        model.body(**varied(model))
+    with attention_hook.observing(other), torch.inference_mode():
+        model.body(**varied_texts(model))
     handle.remove()
     width = given[0].shape[-1] // tiny.HEADS
     assert torch.equal(given[0].reshape(4, 3, -1), numbers[..., :width].flatten(2))

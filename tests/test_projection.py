@@ -8,7 +8,7 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 import treebank
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.load import load_model
 from headbook.model.output_projection import OutputProjection, is_linear, multiples
 from headbook.run.collect import collect
@@ -17,7 +17,7 @@ Folder = Callable[[str], Path]
 
 
 def architecture_of(folder: Path) -> Architecture:
-    return examine(load_model(str(folder), dtype="float64"))
+    return probe_architecture(load_model(str(folder), dtype="float64"))
 
 
 @pytest.mark.parametrize("heads", [1, 2, 6])

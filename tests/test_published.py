@@ -22,7 +22,7 @@ from documents import ROOT, blocks, commands, read
 from fakes import Fake, fake_results
 from headbook.metrics import all_metrics
 from headbook.pages.methods import computed_from, methods_page
-from headbook.pages.parts.table import words
+from headbook.pages.parts.table import words_cell
 from headbook.report.published import (
     BERT,
     CLARK,
@@ -43,7 +43,7 @@ from headbook.report.published import (
     RemovableShare,
     TagsAbove,
 )
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING
 from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation_tables import IMPORTANCE, PRUNING
@@ -52,7 +52,7 @@ from looks import HeadAttention, Viewed
 from pages import data_file, elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines
-from test_verdicts import around, removals
+from test_verdicts import ablation_results, around
 from treebank import Gold
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ class Made(NamedTuple):
     @property
     def results(self) -> StackResults:
         """Of its only stack."""
-        return results(self.study)["self"]
+        return stack_results(self.study)["self"]
 
 
 SIZES = {
@@ -271,7 +271,7 @@ def test_what_can_go_is_the_share_of_its_order() -> None:
     ]
     of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING])
     assert math.isnan(RemovableShare("gradient_importance").number(of).value)
-    sums = replace(of.study.corpus_sums, removals=removals(around(0.0, 0.05)))
+    sums = replace(of.study.corpus_sums, removals=ablation_results(around(0.0, 0.05)))
     of.study.__dict__["corpus_sums"] = sums
     assert RemovableShare("gradient_importance").number(of).value == 0.5
     assert RemovableShare("type").number(of).value == 1
@@ -295,7 +295,7 @@ def test_the_document_has_the_figures_of_the_program(group: PaperFigures) -> Non
             plain(f"{figure.what}. {figure.differs}" if figure.differs else figure.what),
             plain(figure.value),
             plain(figure.where),
-            plain(words(*computed_from(figure, set())).text),
+            plain(words_cell(*computed_from(figure, set())).text),
         ]
         for figure in group.figures
     ]
@@ -320,7 +320,7 @@ def published(of: StackResults, name: str) -> dict[str, list[dict[str, Any]]]:
     """Rows of the tables on the methods page of a model with this name, by title."""
     manifest = of.study.manifest
     named = replace(manifest, model=replace(manifest.model, name=name))
-    found = results(replace(of.study, manifest=named))
+    found = stack_results(replace(of.study, manifest=named))
     return {each.title: lines(each.table) for each in methods_page(found, ()).published}
 
 

@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerFast
 from headbook import collect
 from headbook.pages.syntax import syntax_page
 from headbook.report.relation_counts import VIEW
-from headbook.report.relation_tests import tests_of as of_relations
+from headbook.report.relation_tests import tests_of_stack as of_relations
 from headbook.report.results import StackResults
 
 PACKAGE = "rxnmapper"

@@ -7,7 +7,7 @@ from scipy import stats
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.intervals import share_bounds
-from headbook.analysis.multiple_testing import bootstrap_t, draws
+from headbook.analysis.multiple_testing import bootstrap_counts, bootstrap_t
 
 Floats = NDArray[np.float64]
 ANYTHING = (-np.inf, np.inf)
@@ -25,7 +25,7 @@ def naive_bootstrap_t(n: Floats, d: Floats) -> tuple[float, float]:
     """One draw of sentences at a time, each written out as often as it was drawn."""
     value, error = naive_ratio(n, d)
     ts = []
-    for times in draws(len(n)):
+    for times in bootstrap_counts(len(n)):
         rows = np.repeat(np.arange(len(n)), times.astype(int))
         again, its = naive_ratio(n[rows], d[rows])
         ts.append((again - value) / its)

@@ -23,8 +23,8 @@ from headbook.errors import OutputError
 from headbook.output_folder import store_folder
 from headbook.run import manifest, shards
 from headbook.run.collect import FEW, collect
-from headbook.run.shards import SHARD, canonical, reduced
-from headbook.run.store import SUFFIX, Store, remove_store, working
+from headbook.run.shards import SHARD, canonical_order, sum_shards
+from headbook.run.store import SUFFIX, Store, open_store, remove_store
 from headbook.schema import HeadKey, SinkView
 from headbook.study.buckets import MOST, HeadBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
@@ -282,25 +282,25 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
     texts: Path, model: str, tmp_path: Path
 ) -> None:
     plan = {"input": "a", "--seed": "0"}
-    with working(tmp_path, plan, restart=False) as work:
+    with open_store(tmp_path, plan, restart=False) as work:
         assert work.kept(int, "model/x", lambda: 3) == 3
     with (
         pytest.raises(OutputError, match="--seed 0, not 1; expected the same; --restart") as caught,
-        working(tmp_path, plan | {"--seed": "1"}, restart=False),
+        open_store(tmp_path, plan | {"--seed": "1"}, restart=False),
     ):
         pass
     assert "\n" not in str(caught.value)
-    with working(tmp_path, plan, restart=False) as work:
+    with open_store(tmp_path, plan, restart=False) as work:
         assert work.kept(int, "model/x", lambda: 4) == 3
-    with working(tmp_path, plan | {"--seed": "1"}, restart=True) as work:
+    with open_store(tmp_path, plan | {"--seed": "1"}, restart=True) as work:
         assert work.kept(int, "model/x", lambda: 4) == 4
 
 
 def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
     with (
-        working(tmp_path, {}, restart=False) as work,
+        open_store(tmp_path, {}, restart=False) as work,
         pytest.raises(OutputError, match="another run works here"),
-        working(tmp_path, {}, restart=True),
+        open_store(tmp_path, {}, restart=True),
     ):
         pass
     assert work.kept(int, "x", lambda: 1) == 1
@@ -388,17 +388,17 @@ def hashes_of(sentences: int) -> np.ndarray:
 
 
 def shards_of(hashes: np.ndarray) -> list[np.ndarray]:
-    bucket = bucket_of(hashes[canonical(hashes)], MOST)
+    bucket = bucket_of(hashes[canonical_order(hashes)], MOST)
     return [bucket[start : start + SHARD] for start in range(0, len(bucket), SHARD)]
 
 
 def test_shards_hold_every_sentence_once_and_few_buckets() -> None:
     hashes = hashes_of(2 * SHARD * MOST)
-    order = canonical(hashes)
+    order = canonical_order(hashes)
     assert sorted(order) == [*range(len(hashes))]
     assert max(len(set(keys)) for keys in shards_of(hashes)) == 2
     twice = np.array([5, 5, 5] * SHARD, np.uint64)
-    assert canonical(twice).tolist() == [*range(len(twice))]
+    assert canonical_order(twice).tolist() == [*range(len(twice))]
 
 
 @pytest.mark.slow
@@ -409,7 +409,7 @@ def test_ten_million_sentences_take_flat_time_and_memory() -> None:
     spent = []
     for part in (shards[: len(shards) // 4], shards):
         start = time.process_time()
-        reduced(map(simulated, part))
+        sum_shards(map(simulated, part))
         spent.append((time.process_time() - start) / len(part))
     assert spent[1] < 2 * spent[0]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000
@@ -418,7 +418,7 @@ def test_ten_million_sentences_take_flat_time_and_memory() -> None:
 def test_sums_of_groups_are_those_of_all() -> None:
     shards = [simulated(keys) for keys in shards_of(hashes_of(150 * SHARD))]
     total = sum(shard.buckets[""][0].n.sum() for shard in shards)
-    found = reduced(iter(shards)).buckets[""][0]
+    found = sum_shards(iter(shards)).buckets[""][0]
     assert found.keys.tolist() == [*range(MOST)]
     assert np.isclose(found.n.sum(), total)
 

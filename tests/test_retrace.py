@@ -16,8 +16,8 @@ import tiny
 import treebank
 from bare import STACKS, Bare
 from headbook.pages.parts.sentence_maps import neurons_data, reason
-from headbook.passes.sentence_maps import fits
-from headbook.report.results import results as results_of
+from headbook.passes.sentence_maps import fits_in_memory
+from headbook.report.results import stack_results as results_of
 from headbook.schema import AttentionStack, Side
 from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
@@ -25,8 +25,8 @@ from headbook.study.sentence_data import (
     UINT8_STEPS,
     Place,
     QueriesAndKeys,
-    complete,
-    size,
+    bytes_needed,
+    complete_layers,
 )
 from headbook.study.study import Study
 from naive_scores import row_of
@@ -218,7 +218,7 @@ def test_the_predicted_size_is_that_of_what_is_kept(name: str, made: Made) -> No
                 for (name, i, _), each in study.sentence_data.queries_and_keys.items()
                 if (name, i) == (stack.name, index)
             ]
-            assert size(stack, n, m) == sum(kept)
+            assert bytes_needed(stack, n, m) == sum(kept)
 
 
 def test_a_sentence_that_takes_too_much_is_left_out() -> None:
@@ -228,17 +228,19 @@ def test_a_sentence_that_takes_too_much_is_left_out() -> None:
     )
     most = MAX_QUERY_KEY_BYTES // (2 * 32 * 32 * 128 * 4)
     assert most == 15
-    assert fits(stack, most, most)
-    assert not fits(stack, most + 1, most + 1)
+    assert fits_in_memory(stack, most, most)
+    assert not fits_in_memory(stack, most + 1, most + 1)
 
 
 def test_a_sentence_that_lacks_a_layer_is_left_out(made: Made) -> None:
     study = made("bart")
     stacks = {stack.name: stack for stack in study.manifest.stacks}
     queries_and_keys = dict(study.sentence_data.queries_and_keys)
-    assert complete(queries_and_keys, stacks) == queries_and_keys
+    assert complete_layers(queries_and_keys, stacks) == queries_and_keys
     del queries_and_keys["cross", 1, 0]
-    assert complete(queries_and_keys, stacks).keys() == queries_and_keys.keys() - {("cross", 1, 1)}
+    assert complete_layers(queries_and_keys, stacks).keys() == queries_and_keys.keys() - {
+        ("cross", 1, 1)
+    }
 
 
 def equal(one: QueriesAndKeys, other: QueriesAndKeys) -> bool:

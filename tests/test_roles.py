@@ -13,7 +13,7 @@ from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS, TAGS, HeadRule, ends_of, head_rules, relation_words
 from headbook.report.results import StackResults
-from headbook.report.roles import Role, role
+from headbook.report.roles import Role, role_of
 from headbook.report.wording import ONE_OF, rule_phrase
 from headbook.schema import RELATIONS, UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
@@ -68,7 +68,7 @@ def reported(found: Role) -> list[str]:
 def test_all_evidence_stands_in_one_order() -> None:
     more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
     window = {"next": Fake([[0.3]]), "near": Fake([[0.4]])}
-    found = role(studied(more | window), HEAD, relation())
+    found = role_of(studied(more | window), HEAD, relation())
     assert reported(found) == ["position", "relation", "class", "repetition", "sink"]
     assert found.text == " ".join(claim.text for claim in found.claims)
     assert found.text.startswith(
@@ -78,7 +78,7 @@ def test_all_evidence_stands_in_one_order() -> None:
 
 
 def test_a_relation_is_said_with_its_rule_its_p_and_what_the_rule_misses() -> None:
-    found = role(studied(), HEAD, relation())
+    found = role_of(studied(), HEAD, relation())
     claim = found.claim("relation")
     assert claim is not None
     assert claim.text == (
@@ -95,7 +95,7 @@ def test_a_relation_is_said_with_its_rule_its_p_and_what_the_rule_misses() -> No
     [relation(p=0.2), relation(margin=-0.2), relation(p=float("nan")), relation(others=29), None],
 )
 def test_a_relation_that_is_not_supported_is_not_said(weak: RelationTests | None) -> None:
-    found = role(studied(), HEAD, weak)
+    found = role_of(studied(), HEAD, weak)
     assert found.claim("relation") is None
     assert found.short == "attends to the next token"
 
@@ -106,7 +106,7 @@ def named_by(rule: str, agreement: float, mean: float, **more: Any) -> Role:
     other = HeadRule(rule, *(Estimate(v, v - 0.02, v + 0.02, 30, 200, 30) for v in
                              (agreement, agreement, mean, agreement - mean)))  # fmt: skip
     of._made[head_rules] = {(0, 0): other}
-    return role(of, HEAD, None)
+    return role_of(of, HEAD, None)
 
 
 def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> None:
@@ -133,7 +133,7 @@ def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> No
 def test_a_relation_stands_before_a_rule() -> None:
     of = studied()
     of._made[head_rules] = {}
-    assert role(of, HEAD, relation()).claim("rule") is None
+    assert role_of(of, HEAD, relation()).claim("rule") is None
 
 
 def test_rules_have_names() -> None:
@@ -147,7 +147,7 @@ def test_rules_have_names() -> None:
 
 
 def test_a_positional_head_names_its_token_and_what_uniform_attention_gives() -> None:
-    (claim, *_) = role(studied(), HEAD, None).claims
+    (claim, *_) = role_of(studied(), HEAD, None).claims
     assert re.fullmatch(
         r"With special tokens masked, it gives 60\.0\u202f% \[[\d.]+, [\d.]+\] of its attention to "
         r"the next token \(uniform attention: 8\.0\u202f%\)\.",
@@ -156,22 +156,22 @@ def test_a_positional_head_names_its_token_and_what_uniform_attention_gives() ->
 
 
 def test_attention_and_contribution_are_set_against_each_other_only_where_they_differ() -> None:
-    less, same = (role(studied(norm=norm), HEAD, None).claims[-1].text for norm in (0.045, 0.41))
+    less, same = (role_of(studied(norm=norm), HEAD, None).claims[-1].text for norm in (0.045, 0.41))
     assert ", but contribute 4.5" in less
     assert " and contribute 41.0" in same
     assert less.startswith("Special tokens receive 41.0\u202f% [")
 
 
 def test_a_sink_head_does_otherwise_what_its_rest_does() -> None:
-    found = role(studied(sink=0.8), HEAD, None)
+    found = role_of(studied(sink=0.8), HEAD, None)
     assert found.short == "attends mostly to special tokens, otherwise attends to the next token"
 
 
 def test_even_and_mixed_heads_say_what_they_are_made_of() -> None:
     rest = {"next": Fake([[0.1]])}
-    even = role(studied(rest, entropy=0.9), HEAD, None)
+    even = role_of(studied(rest, entropy=0.9), HEAD, None)
     assert even.claims[0].text.startswith("With special tokens masked, it has a normalised ")
-    mixed = role(studied(rest), HEAD, None)
+    mixed = role_of(studied(rest), HEAD, None)
     assert (
         "furthest above uniform attention: distant later tokens 40.0\u202f% (uniform attention: "
         "8.0\u202f%) and next token 10.0\u202f% (uniform attention: 8.0\u202f%)."
@@ -181,7 +181,10 @@ def test_even_and_mixed_heads_say_what_they_are_made_of() -> None:
 
 def test_claims_are_short_and_name_no_residual() -> None:
     more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
-    for found in (role(studied(more), HEAD, relation()), role(studied(entropy=0.9), HEAD, None)):
+    for found in (
+        role_of(studied(more), HEAD, relation()),
+        role_of(studied(entropy=0.9), HEAD, None),
+    ):
         for claim in found.claims:
             assert claim.text[0].isalpha()
             assert claim.text.endswith(".")

@@ -15,7 +15,7 @@ from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.differences import ComparedColumn, ModelDifferences
 from headbook.comparison.drift import PATTERN_DRIFT
 from headbook.config import Config
-from headbook.pages.comparison.metricpair_heads import compared_metric, pair_section
+from headbook.pages.comparison.metricpair_heads import compared_metric, head_metric_section
 from headbook.pages.comparison.parts import both_stacks
 from headbook.run.collect import collect
 from headbook.run.models import FLOOR_SENTENCES, CollectedPair, collect_pair
@@ -104,7 +104,7 @@ def test_a_real_difference_is_still_counted(
     (both,) = both_stacks(found)
     metric = compared_metric("attention_distance")
     assert metric is not None
-    section = pair_section(both, metric)
+    section = head_metric_section(both, metric)
     assert section is not None
     floor = np.format_float_positional(
         float(heads.floors[heads.column("attention_distance", str(both.pair.a.default_view))]),
@@ -114,7 +114,7 @@ def test_a_real_difference_is_still_counted(
     assert sentence in str(section.summary[0])
     assert "rounding floor" in section.figures[1].caption
     (both,) = both_stacks(of(given, floor=False))
-    section = pair_section(both, metric)
+    section = head_metric_section(both, metric)
     assert section is not None
     sentence = "differ (p < 0.05 family-wise; consistent across sentences; may be rounding); most "
     assert sentence in str(section.summary[0])

@@ -38,7 +38,7 @@ def bundler(monkeypatch: pytest.MonkeyPatch) -> Bundler:
 
 def again() -> str:
     """The script, as a new process asks for it."""
-    return render.runtime.__wrapped__()
+    return render.vega_bundle.__wrapped__()
 
 
 def test_what_is_kept_is_what_vl_convert_bundles() -> None:

@@ -13,7 +13,7 @@ import tiny
 from headbook.pages import sentence
 from headbook.pages.parts.token_paths import drawn_metrics
 from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import number
 from headbook.study.exemplars import ExemplarChoice, most_cited
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
@@ -25,7 +25,7 @@ CITED = re.compile(r'href="?\.\./(sentences/\d+\.html)')
 
 
 def first_page(site: Site) -> SentencePage:
-    return next(iter(sentence_pages(results(site.study))))
+    return next(iter(sentence_pages(stack_results(site.study))))
 
 
 def read(site: Site, name: str) -> Any:
@@ -102,7 +102,7 @@ def test_a_page_has_the_maps_of_the_best_ranks_that_there_is_room_for(
             best = by_sentence.setdefault(e.index, {})
             best[e.head] = min(e.rank, best.get(e.head, e.rank))
     monkeypatch.setattr(sentence, "MOST_CITED", 0)
-    for page in sentence_pages(results(study)):
+    for page in sentence_pages(stack_results(study)):
         (stack,) = page.stacks
         ranks = by_sentence.get(page.number - 1, {})
         if page.listed or not ranks:
@@ -115,7 +115,7 @@ def test_a_page_has_the_maps_of_the_best_ranks_that_there_is_room_for(
 @pytest.mark.slow
 def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) -> None:
     study = headbook.Study.load(hundreds / "study")
-    pages = [page for page in sentence_pages(results(study)) if not page.listed]
+    pages = [page for page in sentence_pages(stack_results(study)) if not page.listed]
     assert pages
     for page in pages[:20]:
         index = page.number - 1

@@ -19,15 +19,20 @@ from scipy.spatial import distance
 import treebank
 from bare import Bare, Given, given
 from headbook.charts import head_points, images
-from headbook.charts.theme import ink
+from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
-from headbook.pages.parts.nearest_heads import nats
+from headbook.pages.parts.nearest_heads import nats_text
 from headbook.pages.similar import matrix_pictures, similar_page
 from headbook.passes import head_pairs
-from headbook.report.results import StackResults, results
-from headbook.report.similar_heads import HeadDistanceMatrix, likeness, scaled, turned
+from headbook.report.results import StackResults, stack_results
+from headbook.report.similar_heads import (
+    HeadDistanceMatrix,
+    classical_scaling,
+    head_distances,
+    procrustes_aligned,
+)
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
 from headbook.run.collect import collect
@@ -233,13 +238,13 @@ def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
     study = run(tmp_path, tiny_folder("bert"))
     study.save(tmp_path / "study")
     study = Study.load(tmp_path / "study")
-    by_name = results(study)
+    by_name = stack_results(study)
     page = similar_page(by_name)
     assert page is not None
     (section,) = page.sections
     assert not section.unit
     assert "squared Hellinger distances" in section.figure.caption
-    near = likeness(by_name["self"])[SinkView.RAW]
+    near = head_distances(by_name["self"])[SinkView.RAW]
     assert near.roots is not None
     assert sorted(near.order) == [*range(len(near.heads))]
     for head in range(len(near.heads)):
@@ -274,7 +279,7 @@ POINTS = hnp.arrays(
 @given_any(POINTS)
 def test_points_of_a_plane_keep_their_distances(points: Floats) -> None:
     squared = distance.squareform(distance.pdist(points, "sqeuclidean"))
-    found, share = scaled(squared)
+    found, share = classical_scaling(squared)
     np.testing.assert_allclose(distance.pdist(found), distance.pdist(points), atol=1e-4)
     assert math.isnan(share) if not squared.any() else share == pytest.approx(1)
     places = np.arange(len(points)) - (len(points) - 1) / 2
@@ -287,7 +292,7 @@ def test_a_turned_map_is_turned_back(points: Floats, angle: float, mirrored: boo
     turn[1] *= -1 if mirrored else 1
     plane = alike(np.zeros((len(points), len(points)))).plane
     original = plane._replace(points=points)
-    found = turned(plane._replace(points=points @ turn), original)
+    found = procrustes_aligned(plane._replace(points=points @ turn), original)
     np.testing.assert_allclose(found, points, atol=1e-6)
 
 
@@ -334,7 +339,7 @@ def value(study: Study, view: str, one: str, other: str) -> float:
 
 
 def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
-    page = similar_page(results(study))
+    page = similar_page(stack_results(study))
     assert page is not None
     (section,) = page.sections
     for view, closest in zip(VIEWS, section.closest, strict=True):
@@ -342,30 +347,30 @@ def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
         rows = closest.rows
         table = study.pairs[study.pairs["view"] == view].sort_values("value")
         listed = [text(row.cells[VIEWS.index(view)]) for row in rows]
-        assert listed == [nats(each) for each in table["value"][: len(rows)]]
+        assert listed == [nats_text(each) for each in table["value"][: len(rows)]]
         for row in rows:
             one, other = row.name.split(" and ")
             for name, cell in zip(VIEWS, row.cells, strict=True):
-                assert text(cell) == nats(value(study, name, one, other))
+                assert text(cell) == nats_text(value(study, name, one, other))
     assert section.nearest is not None
     assert len(section.nearest.rows) == 8
     for line in section.nearest.rows:
         others = [other.name for other in section.nearest.rows if other.name != line.name]
         for view, cell in zip(VIEWS, line.cells, strict=True):
             near = sorted((value(study, view, line.name, other), other) for other in others)[:5]
-            assert text(cell) == ", ".join(f"{other} {nats(apart)}" for apart, other in near)
+            assert text(cell) == ", ".join(f"{other} {nats_text(apart)}" for apart, other in near)
 
 
 def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
-    page = similar_page(results(study))
+    page = similar_page(stack_results(study))
     assert page is not None
     for view in VIEWS:
         rows = study.pairs[study.pairs["view"] == view]
         same = rows["layer"] == rows["other_layer"]
         within, across = rows["value"][same].mean(), rows["value"][~same].mean()
         assert (
-            f"Mean divergence, {NAMED[SinkView(view)]}: {nats(within)} nats within a layer, "
-            f"{nats(across)} between layers."
+            f"Mean divergence, {NAMED[SinkView(view)]}: {nats_text(within)} nats within a layer, "
+            f"{nats_text(across)} between layers."
         ) in page.sections[0].summary
 
 
@@ -378,7 +383,7 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
     counts = np.stack([np.full(rows.shape, 100.0), rows])
     sums = HeadDistances(columns, np.stack([raw, renorm]) * counts, counts, 3)
     corpus_sums = replace(study.corpus_sums, distances={"self": sums})
-    return results(replace(study, corpus_sums=corpus_sums))["self"]
+    return stack_results(replace(study, corpus_sums=corpus_sums))["self"]
 
 
 @pytest.mark.parametrize(
@@ -407,7 +412,7 @@ def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) ->
     rows = np.full((8, 8), 100.0)
     rows[5] = rows[:, 5] = 29
     found = with_distances(study, np.full((8, 8), 0.2), np.full((8, 8), 0.3), rows)
-    raw, renorm = likeness(found).values()
+    raw, renorm = head_distances(found).values()
     assert np.isnan(renorm.value[5]).sum() == 7
     assert not np.isnan(raw.value).any()
     page = similar_page({"self": found})
@@ -433,24 +438,24 @@ def test_numbers_of_heads_that_lie_on_each_other_are_left_out() -> None:
 
 
 def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
-    found = results(study)["self"]
+    found = stack_results(study)["self"]
     pictures = dict(matrix_pictures(found))
     assert [*pictures] == ["self-raw.png", "self-renorm-as-raw.png", "self-renorm.png"]
-    both = likeness(found)
+    both = head_distances(found)
     most = max(each.value.max() for each in both.values())
     for name, view, order in (
         ("self-raw", SinkView.RAW, SinkView.RAW),
         ("self-renorm-as-raw", SinkView.RENORM, SinkView.RAW),
         ("self-renorm", SinkView.RENORM, SinkView.RENORM),
     ):
-        pixels = ink_steps(images.inline(pictures[f"{name}.png"]), ink(256))
+        pixels = ink_steps(images.inline(pictures[f"{name}.png"]), rgba_ramp(256))
         places = both[order].order
         shares = both[view].value[np.ix_(places, places)] / most
         np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)
 
 
 def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> None:
-    for page in head_pages(results(study)["self"]):
+    for page in head_pages(stack_results(study)["self"]):
         assert [near.view for near in page.alike] == [*VIEWS]
         for near in page.alike:
             assert len(near.table.rows) == 5
@@ -458,7 +463,7 @@ def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> 
             assert displayed == sorted(displayed)
             for row in near.table.rows:
                 for view, cell in zip(VIEWS, row.cells, strict=True):
-                    assert text(cell) == nats(value(study, view, page.name, row.name))
+                    assert text(cell) == nats_text(value(study, view, page.name, row.name))
 
 
 def test_pages_as_written_have_maps_matrices_and_links(any_site: Site) -> None:
@@ -485,11 +490,11 @@ def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: 
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
         assert "Similar heads" not in text_of(html_of(page))
-    assert similar_page(results(small_site.study)) is None
+    assert similar_page(stack_results(small_site.study)) is None
 
 
 def test_a_distance_is_never_nothing_by_rounding() -> None:
-    assert [nats(x) for x in (0.0, 0.0004, 0.0005, math.nan)] == [
+    assert [nats_text(x) for x in (0.0, 0.0004, 0.0005, math.nan)] == [
         "0.000",
         "<\u202f0.001",
         "0.001",
@@ -502,7 +507,7 @@ def test_the_metric_is_bounded_by_ln_2() -> None:
 
 
 def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
-    both = likeness(results(study)["self"])
+    both = head_distances(stack_results(study)["self"])
     names = [head_name(head) for head in both[SinkView.RAW].heads]
     for one, other in both[SinkView.RAW].closest(99):
         apart = value(study, "raw", names[one], names[other])

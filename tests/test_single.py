@@ -13,9 +13,9 @@ import naive_instances as naive
 from headbook.charts import AttentionLine, attention_lines, attention_map, files
 from headbook.errors import ConfigError
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.schema import Side
-from headbook.site.attention_figures import single_name, singles
+from headbook.site.attention_figures import single_name, stored_maps
 from headbook.site.figures import study_figures, write_figures
 from headbook.study.sentence_data import UINT8_STEPS, HeadName
 from headbook.study.study import Study
@@ -91,7 +91,7 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
 def test_every_map_that_is_kept_has_a_name_and_no_other(small_site: Site, tmp_path: Path) -> None:
     """Those of listed sentences, and of exemplars, whose sentences need not be listed."""
     study = small_site.study
-    kept = {*singles(results(study)["self"])}
+    kept = {*stored_maps(stack_results(study)["self"])}
     listed = {s.index for s in study.sentence_data.listed}
     heads = {head_name for index, head_name in kept if index in listed}
     assert kept == {(i, h) for i in listed for h in heads} | {
@@ -191,7 +191,7 @@ def naive_map(study: Study, stack: str, index: int, head: HeadName) -> naive.Map
 def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
     encoder_site: Site, tmp_path: Path
 ) -> None:
-    kept = [*singles(results(encoder_site.study)["self"])]
+    kept = [*stored_maps(stack_results(encoder_site.study)["self"])]
     numbers = sorted({index + 1 for index, _ in kept})
     for wrong in ("map-S0999-L01-H02", "map-S0001-L01-H99", "lines-S1-L01-H02"):
         with pytest.raises(ConfigError, match=f"{wrong}' is the name of no figure") as raised:

@@ -9,8 +9,8 @@ import torch
 
 from bare import Bare
 from headbook.ablation import attribution, targets
-from headbook.ablation.ablator import LayerMeans, instead_of
-from headbook.ablation.attribution import GradientEstimates, slopes
+from headbook.ablation.ablator import LayerMeans, replacement_output
+from headbook.ablation.attribution import GradientEstimates, gradient_estimates
 from headbook.attention.views import ViewMasks
 from headbook.model.architecture import AttentionPlace
 from headbook.model.attention_hook import AttentionCall
@@ -41,7 +41,7 @@ def stepped(
         known = LayerMeans(means.classes[place], means.positions[place], half)
         z = attention.output
         assert z is not None
-        return z + step * (instead_of(attention, frame, replacement, known).to(z) - z)
+        return z + step * (replacement_output(attention, frame, replacement, known).to(z) - z)
 
     stack = ablator.heads.architecture.stacks[head.stack]
     table = torch.zeros(len(batch.content_hash), stack.n_heads, dtype=torch.bool)
@@ -55,7 +55,7 @@ def stepped(
 
 
 def estimated(it: Case, number: int) -> GradientEstimates:
-    return slopes(it.ablator, it.batches[number], ASKED, it.means)
+    return gradient_estimates(it.ablator, it.batches[number], ASKED, it.means)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -108,10 +108,10 @@ def test_divergences_are_halves_of_squares_on_average(
 def test_estimates_do_not_depend_on_the_batch(case: Callable[..., Case]) -> None:
     """Draws come from the content of a sentence."""
     it = case("gpt2")
-    alone = slopes(it.ablator, it.batches[1], ASKED, it.means)
+    alone = gradient_estimates(it.ablator, it.batches[1], ASKED, it.means)
     bare = Bare.load(it.folder)
     together = batch_of(bare, "gpt2", (0, 3, 4))
-    more = slopes(it.ablator, together, ASKED, it.means)
+    more = gradient_estimates(it.ablator, together, ASKED, it.means)
     for key, table in chain(alone.estimates.items()):
         np.testing.assert_allclose(table, more.estimates[key][1:], atol=1e-9)
 

@@ -29,12 +29,12 @@ from headbook.pages.speech import (
     DirectionSection,
     SpeechPage,
     over_chance,
-    share,
     speech_page,
+    tag_share,
 )
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import FEW_WORDS, number
 from headbook.schema import UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
@@ -86,7 +86,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def page(study: Study) -> SpeechPage:
-    return speech_page(results(study))
+    return speech_page(stack_results(study))
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def halves(
 def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
     study: Study, page: SpeechPage, direction: Direction
 ) -> None:
-    found, named = results(study)["self"], 0
+    found, named = stack_results(study)["self"], 0
     for tag, row in rows_of(page, direction).items():
         first, other = halves(found, direction, tag, 0, FEW_WORDS), halves(found, direction, tag, 1)
         if not first:
@@ -293,7 +293,7 @@ def test_a_tag_of_few_words_is_greyed_and_has_no_head(page: SpeechPage) -> None:
 
 @pytest.mark.parametrize("direction", Direction)
 def test_uniform_attention_is_chance(study: Study, direction: Direction) -> None:
-    found = results(study)["self"]
+    found = stack_results(study)["self"]
     for tag in WORDS:
         ratio = over_chance(direction, found.uniform, found.uniform, tag).value
         np.testing.assert_allclose(ratio, 1, rtol=1e-12)
@@ -304,8 +304,8 @@ def test_shares_of_all_tags_are_the_whole_where_every_word_has_one(
     study: Study, direction: Direction
 ) -> None:
     """And so the shares, weighed by chance, average to 1 times chance."""
-    found = results(study)["self"]
-    total = sum(share(direction, found.heads, tag).value for tag in UPOS)
+    found = stack_results(study)["self"]
+    total = sum(tag_share(direction, found.heads, tag).value for tag in UPOS)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
 
 
@@ -352,7 +352,7 @@ def test_a_head_with_a_sink_keeps_what_it_prefers_of_the_rest() -> None:
 
 
 def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:
-    found = results(study)["self"]
+    found = stack_results(study)["self"]
     for table in ("heads", "uniform"):
         whole = getattr(found, table)("pos_given", SinkView.NOSINK, "NOUN")
         one, two = (found.half(n, "pos_given", SinkView.NOSINK, "NOUN", of=table) for n in (0, 1))
@@ -374,7 +374,7 @@ def test_a_picture_draws_every_cell_and_each_colour_as_one_shape(page: SpeechPag
 
 def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[..., Study]) -> None:
     study = pairs(annotator="embedded", target_annotator="embedded")
-    page = speech_page(results(study))
+    page = speech_page(stack_results(study))
     assert page.remarks == ()
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
     for direction in page.sections[2].directions:
@@ -389,7 +389,7 @@ def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[...
 
 
 def test_without_tags_on_one_side_the_other_is_shown(pairs: Callable[..., Study]) -> None:
-    page = speech_page(results(pairs(annotator="embedded")))
+    page = speech_page(stack_results(pairs(annotator="embedded")))
     directions = {
         section.stack: [direction.direction for direction in section.directions]
         for section in page.sections
@@ -427,7 +427,7 @@ def test_maps_of_parts_of_speech_are_files_for_papers(encoder_site: Site) -> Non
 
 def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Site) -> None:
     html = html_of(encoder_site.folder / "speech.html")
-    page = speech_page(results(encoder_site.study))
+    page = speech_page(stack_results(encoder_site.study))
     assert len(elements(html, "table")) == 4
     for direction in page.sections[0].directions:
         for row in (*direction.heads.rows, *direction.layers.rows):

@@ -8,7 +8,7 @@ import pytest
 
 from headbook.analysis import multiple_testing
 from headbook.analysis.arrays import Floats
-from headbook.analysis.half_rise import NONE, half_rise, half_rises, leaders, shares
+from headbook.analysis.half_rise import NONE, best_heads, half_rise, half_rises, shares
 
 STEPS, CLUSTERS = 6, 30
 CURVES = {
@@ -59,7 +59,7 @@ def test_unknown_steps_are_passed_over_and_unknown_ends_have_no_half_rise() -> N
 def test_intervals_are_those_of_drawn_clusters() -> None:
     n, d = film()
     found = half_rises(n, d)
-    drawn = multiple_testing.draws(CLUSTERS)
+    drawn = multiple_testing.bootstrap_counts(CLUSTERS)
     for curve, name in enumerate(CURVES):
         if name == "stays":
             continue
@@ -114,10 +114,10 @@ def test_leaders_are_chosen_on_one_half_and_told_on_the_other() -> None:
     """A job may go from one head to another."""
     choice = np.array([[[0.1, 0.9, 0.9], [np.nan] * 3], [[0.5, np.nan, 0.2], [0, 0, 1]]])
     report = np.array([[[0.2, 0.7, 0.8], [1, 2, 3]], [[np.nan, 0.1, 0.2], [0.3, 0.4, 0.5]]])
-    found = leaders(choice, report)
+    found = best_heads(choice, report)
     assert found.cell.tolist() == [[1, NONE], [0, 2]]
     assert found.value.ravel().tolist() == pytest.approx([0.7, np.nan, np.nan, 0.5], nan_ok=True)
-    none = leaders(np.zeros((2, 1, 0)), np.zeros((2, 1, 0)))
+    none = best_heads(np.zeros((2, 1, 0)), np.zeros((2, 1, 0)))
     assert none.cell.tolist() == [[NONE], [NONE]]
 
 

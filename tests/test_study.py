@@ -23,8 +23,8 @@ from headbook.errors import OutputError, StudyError
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.manifest import Manifest
-from headbook.study.storage import PackedArrays, arrays, pack, unpack
-from headbook.study.study import Study, merged
+from headbook.study.storage import PackedArrays, arrays, from_layout, to_layout
+from headbook.study.study import Study, merge_studies
 from treebank import write_trees
 
 PEAK = """
@@ -172,11 +172,11 @@ def test_values_of_every_kind_are_packed_and_an_array_once(tmp_path: Path) -> No
     places = {Place("self", 1): array, Place("cross", 0): array, Place("cross", 2): none}
     held = Held(places, {Side.TARGET: ((0, 2), (3, 4))}, {7: None}, tokens, number)
     packed = PackedArrays()
-    layout = json.loads(json.dumps(pack(held, "a", packed)))
+    layout = json.loads(json.dumps(to_layout(held, "a", packed)))
     assert [*packed.arrays] == ["a/by_place/self/1", "a/by_place/cross/2", "a/number"]
     safetensors.numpy.save_file(packed.arrays, tmp_path / "arrays")
     arrays = safetensors.numpy.load_file(tmp_path / "arrays")
-    again = unpack(Held, layout, PackedArrays(arrays, packed.tables))
+    again = from_layout(Held, layout, PackedArrays(arrays, packed.tables))
     assert equal(again, held)
     assert again.by_place["self", 1] is again.by_place["cross", 0]
     assert {type(key) for key in (*again.by_place, *again.by_side)} == {Place, Side}
@@ -256,7 +256,7 @@ def test_what_cannot_be_merged_is_refused_in_one_line(
     copied: Path, others: list[str], message: str
 ) -> None:
     with pytest.raises(StudyError, match=message) as caught:
-        merged([copied, *(copied.parent / name for name in others)])
+        merge_studies([copied, *(copied.parent / name for name in others)])
     assert "\n" not in str(caught.value)
 
 

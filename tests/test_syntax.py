@@ -25,11 +25,11 @@ from headbook.pages.syntax import SyntaxPage, syntax_page
 from headbook.report import relation_tests
 from headbook.report.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import points, relation_words
-from headbook.report.results import results
+from headbook.report.relations import points_text, relation_words
+from headbook.report.results import stack_results
 from headbook.report.tables.relations import relation_rows
-from headbook.report.wording import DIRECTIONS, counted, number, percent, rule_phrase
-from headbook.report.wording import small as in_words
+from headbook.report.wording import DIRECTIONS, count_text, number, percent, rule_phrase
+from headbook.report.wording import number_word as in_words
 from headbook.schema import SinkView
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
@@ -98,12 +98,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def page(study: Study) -> SyntaxPage:
-    return syntax_page(results(study))
+    return syntax_page(stack_results(study))
 
 
 @pytest.fixture(scope="module")
 def ranked(study: Study) -> RelationTests:
-    tests = relation_tests.tests_of(results(study)["self"])
+    tests = relation_tests.tests_of_stack(stack_results(study)["self"])
     assert tests is not None
     return tests
 
@@ -142,7 +142,7 @@ def label_of(row: dict[str, Any]) -> str:
 
 def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
     """Head and rule are those that find most in one half; numbers are the other's."""
-    found, sentences = results(study)["self"], annotated(study)
+    found, sentences = stack_results(study)["self"], annotated(study)
     report = half(sentences, 1)
     assert page.sections[0].relations is not None
     rows = lines(page.sections[0].relations.table)
@@ -158,14 +158,14 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         at = sum(rule_hits(s, label, rule) for s in report) / words
         assert row["best surface rule"] == rule_phrase(rule)
         assert row["its accuracy"] == number(at, share=True)
-        assert row["difference (points)"].text == points(accuracy.value - at)
+        assert row["difference (points)"].text == points_text(accuracy.value - at)
         wrong = ratio(where_wrong(sentences, label, (layer, head), rule), (0, 1))
         assert row["where the rule is wrong"].text == number(wrong.value, share=True)
         others = n_others(report, label)
         inside, outside = preference(report, [1] * len(report), label, (layer, head))
         shares = f"{number(inside, share=True)}, {number(outside, share=True)}"
         if others < 30:
-            shares = f"no comparison possible ({counted(others, 'other word')})"
+            shares = f"no comparison possible ({count_text(others, 'other word')})"
         assert row["right class, in the relation and elsewhere"].startswith(shares)
         even = found.half(1, "relation_accuracy", VIEW, label, of="uniform").at(layer)
         assert row["uniform attention"] == number(even.value, share=True)
@@ -206,8 +206,8 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         margin=ranked.margin._replace(low=low),
         preference=ranked.preference._replace(difference=beyond, others=np.full(len(n), 100)),
     )
-    whole = copy.copy(results(study)["self"])
-    object.__setattr__(whole, "_made", {relation_tests.tests_of: sure})
+    whole = copy.copy(stack_results(study)["self"])
+    object.__setattr__(whole, "_made", {relation_tests.tests_of_stack: sure})
     found = {"self": whole}
     (section,) = syntax_page(found).sections
     assert section.relations is not None
@@ -259,7 +259,7 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
     study: Study, ranked: RelationTests
 ) -> None:
     """Of both halves; against plain loops over the words."""
-    sentences, found = annotated(study), results(study)["self"]
+    sentences, found = annotated(study), stack_results(study)["self"]
     rows = [*relation_rows(found)]
     assert all({*row} == COLUMNS for row in rows)
     by_key = {(r["claim"], r["label"], r["split"], r["layer"], r["head"]): r for r in rows}
@@ -379,7 +379,7 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
 
 
 def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
-    found = results(study)["self"]
+    found = stack_results(study)["self"]
     phrases, dependencies = page.sections[0].trees
     for table, own in ((phrases, "f1"), (dependencies, "uas")):
         metric = all_metrics()[table.metric]
@@ -408,7 +408,8 @@ def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
     assert (pieces.words, pieces.split) == (f"{words:,}", f"{split:,}")
     assert pieces.share == number(split / words, share=True)
     first, other = (
-        results(study)["self"].half(n, "attention_to", SinkView.RAW, "rest_of_word") for n in (0, 1)
+        stack_results(study)["self"].half(n, "attention_to", SinkView.RAW, "rest_of_word")
+        for n in (0, 1)
     )
     places = [(a, b) for a in range(tiny.LAYERS) for b in range(tiny.HEADS)]
     order = sorted(places, key=lambda place: -first.value[place])
@@ -420,7 +421,7 @@ def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
 
 def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
     """And none of them in the table of all numbers."""
-    found = results(study)["self"]
+    found = stack_results(study)["self"]
     for made, (layer, head) in zip(
         head_pages(found), np.ndindex(tiny.LAYERS, tiny.HEADS), strict=True
     ):
@@ -432,7 +433,7 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]
         assert [row.text for row in made.relations] == [relation_words(x) for x in wanted]
-        tests = relation_tests.tests_of(found)
+        tests = relation_tests.tests_of_stack(found)
         assert tests is not None
         for row, label in zip(made.relations, wanted, strict=True):
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
@@ -482,7 +483,7 @@ def test_one_sentence_ranks_nothing(tmp_path: Path, family: str) -> None:
 def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> None:
     inputs = treebank.write_trees(tmp_path / "trees.conllu", corpus())
     made = make_study(inputs, tiny.write("gpt2", tmp_path / "model"), metrics=METRICS)
-    relations = syntax_page(results(made)).sections[0].relations
+    relations = syntax_page(stack_results(made)).sections[0].relations
     assert relations is not None
     assert {
         (row.name, text(row.cells[0])) for row in relations.table.rows
@@ -498,7 +499,7 @@ def test_cross_attention_has_no_section(tmp_path: Path) -> None:
     inputs = treebank.write_pairs(tmp_path / "pairs.jsonl")
     model = tiny.write("bart", tmp_path / "model")
     options = {"annotator": "embedded", "target_annotator": "embedded", "sentence_pages": "1"}
-    page = syntax_page(results(make_study(inputs, model, metrics=METRICS, **options)))
+    page = syntax_page(stack_results(make_study(inputs, model, metrics=METRICS, **options)))
     assert [section.stack for section in page.sections] == ["encoder", "decoder"]
     assert page.remarks == ()
     assert all(section.relations and section.trees for section in page.sections)
@@ -542,7 +543,7 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
     from headbook.pages.metric import MOST_DRAWN, metric_pages
 
-    found = results(encoder_site.study)
+    found = stack_results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]
     (made,) = metric_pages(found, [metric])
     (cells,) = made.sections[0].figures[0].spec["datasets"].values()

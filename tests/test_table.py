@@ -13,7 +13,7 @@ from headbook.pages.parts.table import (
     PageTable,
     Row,
     Title,
-    words,
+    words_cell,
 )
 from headbook.pages.parts.text import Token
 from headbook.report.findings import Link
@@ -39,11 +39,11 @@ def written(macro: str, **given: object) -> str:
         (None, '<td class="none">·</td>'),
         (HEAD, f"<td>{LINKED}</td>"),
         (DASH, "<td>–</td>"),
-        (words(), "<td></td>"),
+        (words_cell(), "<td></td>"),
         (KNOWN, '<td class="number thin" title="9 sentences">0.5 <small>[0.4, 0.6]</small></td>'),
         (NumberCell("–", "", "", thin=False), '<td class="number">–</td>'),
-        (words(FOREIGN, foreign=True), '<td dir="auto">&lt;i&gt;&amp;</td>'),
-        (words(HEAD, " ", MarkedText(FOREIGN, "bdi"), style="what"),
+        (words_cell(FOREIGN, foreign=True), '<td dir="auto">&lt;i&gt;&amp;</td>'),
+        (words_cell(HEAD, " ", MarkedText(FOREIGN, "bdi"), style="what"),
          f'<td class="what">{LINKED} <bdi>&lt;i&gt;&amp;</bdi></td>'),
     ],
 )  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_picture_stands_in_its_cell() -> None:
         (3, '<th scope="col">L3</th>'),
         (HEAD, f'<th scope="col">{LINKED}</th>'),
         (
-            words(MarkedText("chart", "hidden")),
+            words_cell(MarkedText("chart", "hidden")),
             '<th scope="col"><span class="hidden">chart</span></th>',
         ),
     ],
@@ -74,7 +74,7 @@ def test_titles(title: Title, html: str) -> None:
 
 
 def test_a_table_has_a_caption_titles_and_rows_with_their_styles() -> None:
-    rows = (Row(HEAD, ("7", KNOWN), "sure"), Row(words(FOREIGN, foreign=True), ("8", None)))
+    rows = (Row(HEAD, ("7", KNOWN), "sure"), Row(words_cell(FOREIGN, foreign=True), ("8", None)))
     table = PageTable(("Head", "words", 0), rows, "All <heads>.", "numbers relations")
     html = written("table(t)", t=table)
     assert '<table class="numbers relations">\n<caption>All &lt;heads&gt;.</caption>' in html
@@ -95,8 +95,8 @@ def test_long_tables_are_written_with_few_letters() -> None:
 
 
 def test_empty_parts_of_words_are_left_out() -> None:
-    assert words("a", "", MarkedText("", "small")).parts == ("a",)
-    assert words(MarkedText("a", "b"), " ", HEAD).text == "a L0·H1"
+    assert words_cell("a", "", MarkedText("", "small")).parts == ("a",)
+    assert words_cell(MarkedText("a", "b"), " ", HEAD).text == "a L0·H1"
 
 
 def test_plain_tokens_stand_together_and_those_with_a_blank_alone() -> None:

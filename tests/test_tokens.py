@@ -10,7 +10,14 @@ from headbook.model.tokenizer import SentenceTokenizer
 from headbook.schema import Side
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import PaddedTexts
-from headbook.text.tokens import NO_WORD, TokenizedText, align, is_punctuation, spell, trim
+from headbook.text.tokens import (
+    NO_WORD,
+    TokenizedText,
+    align_to_words,
+    is_punctuation,
+    token_strings,
+    trim_span,
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,27 +100,27 @@ def test_a_token_belongs_to_the_word_it_overlaps_most() -> None:
     text = "ab cde f"
     words = (Word(0, 2), Word(3, 6), Word(7, 8))
     spans = [(0, 2), (1, 6), (2, 3), (0, 0), (6, 8), (1, 4)]
-    assert align(text, spans, words).tolist() == [0, 1, NO_WORD, NO_WORD, 2, 0]
-    assert align(text, spans, ()).tolist() == [NO_WORD] * 6
+    assert align_to_words(text, spans, words).tolist() == [0, 1, NO_WORD, NO_WORD, 2, 0]
+    assert align_to_words(text, spans, ()).tolist() == [NO_WORD] * 6
 
 
 def test_words_without_white_space_between_them_are_told_apart() -> None:
     words = (Word(0, 2), Word(2, 5))
-    assert align("don't", [(0, 2), (2, 3), (3, 5)], words).tolist() == [0, 1, 1]
+    assert align_to_words("don't", [(0, 2), (2, 3), (3, 5)], words).tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize("space", WHITE)
 def test_a_span_loses_the_white_space_at_its_ends(space: str) -> None:
     text = f"a{space}b{space}c"
-    assert trim(text, 1, len(text) - 1) == (1 + len(space), 2 + len(space))
-    start, end = trim(text, 1, 1 + len(space))
+    assert trim_span(text, 1, len(text) - 1) == (1 + len(space), 2 + len(space))
+    start, end = trim_span(text, 1, 1 + len(space))
     assert start == end
 
 
 def test_tokens_that_share_a_character_are_numbered() -> None:
     spans = [(0, 1), (1, 2), (1, 2), (1, 2), (0, 0)]
     names = ["x", "b1", "b2", "b3", "</s>"]
-    assert spell("a👩", spans, names) == ("a", "👩 1/3", "👩 2/3", "👩 3/3", "</s>")
+    assert token_strings("a👩", spans, names) == ("a", "👩 1/3", "👩 2/3", "👩 3/3", "</s>")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_tokens_that_share_a_character_are_numbered() -> None:
 )
 def test_tokens_of_blanks_alone_show_signs_for_them(name: str, displayed: str) -> None:
     """Not the letters by which vocabularies write them; a name with letters of its own stays."""
-    assert spell("a b", [(0, 1), (2, 2), (2, 3)], ["a", name, "b"]) == ("a", displayed, "b")
+    assert token_strings("a b", [(0, 1), (2, 2), (2, 3)], ["a", name, "b"]) == ("a", displayed, "b")
 
 
 def test_punctuation_is_known_in_every_script() -> None:

@@ -15,7 +15,7 @@ import treebank
 from bare import Bare, Given, given
 from headbook.config import Config
 from headbook.pages.tokens import HALF, compared_types, types_data, types_page
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import CONTENT
 from headbook.study.study import Study
@@ -163,7 +163,7 @@ def test_occurrences_part_where_they_share_fewer_than_half_of_their_neighbours(
 
 def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Path) -> None:
     study = encoder_site.study
-    page = types_page(results(study))
+    page = types_page(stack_results(study))
     assert page is not None
     (sums,) = study.corpus_sums.types.values()
     (rows,) = types_data(study.corpus_sums.types).values()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from headbook.attention import word_pairs
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
-from headbook.attention.views import LayerAttention, layer_attentions
+from headbook.attention.views import LayerAttention, layer_views
 from headbook.attention.word_pairs import attention_parts, word_trees
 from headbook.metrics.base import SampledMetric
 from headbook.metrics.language import dependency_trees, phrase_trees
@@ -215,7 +215,7 @@ def batch(lengths: list[int]) -> LayerAttention:
     scopes = {view: ViewMask(frame, view) for view in SinkView}
     weights = torch.stack([looks(n, seed=k) for k in range(len(lengths))])
     call = AttentionCall(None, None, None, None, None, weights, None, None)
-    return layer_attentions(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))[SinkView.NOSINK]
+    return layer_views(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))[SinkView.NOSINK]
 
 
 @pytest.mark.parametrize("metric", BOTH, ids=lambda metric: metric.id)

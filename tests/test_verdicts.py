@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from headbook.analysis.accumulators import RatioSums
-from headbook.analysis.intervals import at_most
-from headbook.analysis.multiple_testing import bootstrap_t, family_wise_above
+from headbook.analysis.intervals import share_upper_bound
+from headbook.analysis.multiple_testing import bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget
 from headbook.study import ablation_tests
 from headbook.study.ablation import (
@@ -19,21 +19,21 @@ from headbook.study.ablation import (
     HeadSet,
     HeadSetKind,
 )
-from headbook.study.ablation_tables import groups_table, importance_table
+from headbook.study.ablation_tables import head_groups_table, importance_table
 from headbook.study.ablation_tests import (
     AblationVerdict,
     audit,
-    can_go,
     effect_interval,
+    equivalence_margin,
     head_effects,
-    margin,
+    removable_share,
 )
 
 SENTENCES, TOKENS, LOSS = 60, 10, 2.0  # the margin is 0.01 nats a token
 APART = 0.2  # distance between sentences: the margin of cosines is 0.002
 
 
-def removals(
+def ablation_results(
     effects: np.ndarray, target: str = AblationTarget.LOSS, guess: np.ndarray | None = None
 ) -> AblationResults:
     """Heads with given changes per token. *Shape* of the effects: ``(sentence, head)``."""
@@ -83,8 +83,8 @@ def test_verdicts_follow_from_the_share_of_changed_sentences() -> None:
     changes = rng.normal(size=(SENTENCES, 9)) * 0.003
     for head, changed in enumerate((0, 1, 2, 3, 8, 20, 30, 45, 60)):
         changes[rng.permutation(SENTENCES)[:changed], head] = 0.05
-    given = removals(changes)
-    assert margin(given, AblationTarget.LOSS) == pytest.approx(0.01)
+    given = ablation_results(changes)
+    assert equivalence_margin(given, AblationTarget.LOSS) == pytest.approx(0.01)
     effects = head_effects(given, AblationTarget.LOSS, "mean")
     for head in range(9):
         k, low, high, verdict = naive_verdict([*changes[:, head]], 0.01, 9)
@@ -102,7 +102,7 @@ def test_bounds_hold_for_all_heads_together() -> None:
     one[:3] = 0.05
     many = np.concatenate([one, np.zeros((SENTENCES, 199))], 1)
     alone, among = (
-        head_effects(removals(each), AblationTarget.LOSS, "mean") for each in (one, many)
+        head_effects(ablation_results(each), AblationTarget.LOSS, "mean") for each in (one, many)
     )
     assert (alone.verdict[0], among.verdict[0]) == (
         AblationVerdict.NO_CHANGE,
@@ -112,20 +112,22 @@ def test_bounds_hold_for_all_heads_together() -> None:
 
 def test_changes_in_both_directions_do_not_cancel() -> None:
     """A mean of 0 is no proof that a head is for nothing."""
-    effects = head_effects(removals(around(0.0, 0.05, spread=0.5)), AblationTarget.LOSS, "mean")
+    effects = head_effects(
+        ablation_results(around(0.0, 0.05, spread=0.5)), AblationTarget.LOSS, "mean"
+    )
     assert {*effects.verdict} == {AblationVerdict.CHANGES}
 
 
 def test_too_few_sentences_decide_nothing() -> None:
-    effects = head_effects(removals(np.zeros((13, 1))), AblationTarget.LOSS, "mean")
+    effects = head_effects(ablation_results(np.zeros((13, 1))), AblationTarget.LOSS, "mean")
     assert effects.verdict == (AblationVerdict.UNDECIDED,)
-    effects = head_effects(removals(np.zeros((14, 1))), AblationTarget.LOSS, "mean")
+    effects = head_effects(ablation_results(np.zeros((14, 1))), AblationTarget.LOSS, "mean")
     assert effects.verdict == (AblationVerdict.NO_CHANGE,)
 
 
 def test_an_empty_half_has_no_effect_and_no_interval() -> None:
     """One sentence or two may all be in the half on which heads are chosen."""
-    few = removals(around(0.5)[:2])
+    few = ablation_results(around(0.5)[:2])
     few = replace(few, content_hash=np.zeros(2, np.uint64))
     assert not (few.half == 1).any()
     assert np.isnan(ablation_tests.held_out(few, AblationTarget.LOSS, 0)).all()
@@ -135,35 +137,37 @@ def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
     rng = np.random.default_rng(7)
     noise = rng.normal(size=(SENTENCES, 400)) * 0.04
     noise[:, 0] += -0.0108 - noise[:, 0].mean()  # z of about 2.1
-    alone = head_effects(removals(noise[:, :1]), AblationTarget.LOSS, "mean")
-    among = head_effects(removals(noise), AblationTarget.LOSS, "mean")
+    alone = head_effects(ablation_results(noise[:, :1]), AblationTarget.LOSS, "mean")
+    among = head_effects(ablation_results(noise), AblationTarget.LOSS, "mean")
     assert alone.high[0] < 0
     assert (alone.verdict[0], among.verdict[0]) == (
         AblationVerdict.HARMFUL,
         AblationVerdict.CHANGES,
     )
     assert among.p[0] > alone.p[0]
-    small = head_effects(removals(noise[:, :1] / 10), AblationTarget.LOSS, "mean")
+    small = head_effects(ablation_results(noise[:, :1] / 10), AblationTarget.LOSS, "mean")
     assert small.p[0] < 0.05
     assert small.verdict == (AblationVerdict.NO_CHANGE,)
 
 
 def test_the_margin_is_never_below_ten_times_rounding() -> None:
-    given = removals(around(0.0))
+    given = ablation_results(around(0.0))
     counts = given.counts[AblationTarget.LOSS]
     rounded = np.resize([0.003, -0.005], SENTENCES) * counts
     coarse = replace(given, rounding={AblationTarget.LOSS: rounded})
-    assert margin(coarse, AblationTarget.LOSS) == pytest.approx(0.04)
+    assert equivalence_margin(coarse, AblationTarget.LOSS) == pytest.approx(0.04)
     fine = replace(given, rounding={AblationTarget.LOSS: rounded / 100})
-    assert margin(fine, AblationTarget.LOSS) == pytest.approx(0.01)
+    assert equivalence_margin(fine, AblationTarget.LOSS) == pytest.approx(0.01)
     asked = replace(fine, asked_margin=0.3)
-    assert margin(asked, AblationTarget.LOSS) == 0.3
-    assert margin(replace(coarse, asked_margin=0.02), AblationTarget.LOSS) == pytest.approx(0.04)
-    assert np.isnan(margin(given, AblationTarget.LOGIT))
+    assert equivalence_margin(asked, AblationTarget.LOSS) == 0.3
+    assert equivalence_margin(
+        replace(coarse, asked_margin=0.02), AblationTarget.LOSS
+    ) == pytest.approx(0.04)
+    assert np.isnan(equivalence_margin(given, AblationTarget.LOGIT))
 
 
 def test_without_a_margin_there_is_no_verdict() -> None:
-    given = replace(removals(around(0.01), AblationTarget.STATE), apart={})
+    given = replace(ablation_results(around(0.01), AblationTarget.STATE), apart={})
     effects = head_effects(given, AblationTarget.STATE, "mean")
     assert effects.verdict == ("",)
     assert np.isnan(effects.share_changed).all()
@@ -196,7 +200,7 @@ def test_max_t_errs_in_one_family_of_twenty(skewed: bool) -> None:
     for seed in range(60):
         noise = np.random.default_rng(seed).normal(size=(SENTENCES, 30))
         noise = np.exp(noise) - np.exp(0.5) if skewed else noise
-        effects = head_effects(removals(noise * 0.01), AblationTarget.LOSS, "mean")
+        effects = head_effects(ablation_results(noise * 0.01), AblationTarget.LOSS, "mean")
         wrong += bool((effects.p < 0.05).any())
     assert wrong <= 9  # binomial with 60 draws at 0.05: more in fewer than 1 of 400
 
@@ -204,33 +208,35 @@ def test_max_t_errs_in_one_family_of_twenty(skewed: bool) -> None:
 def test_a_loss_below_0_is_found_among_many_heads() -> None:
     values = np.random.default_rng(3).normal(size=(SENTENCES, 40)) * 0.01
     values[:, 7] -= 0.01
-    p = family_wise_above(-values)
+    p = bootstrap_p_above(-values)
     assert p.argmin() == 7
     assert p[7] < 0.01
     assert (p[np.arange(40) != 7] > 0.05).all()
-    assert family_wise_above(np.zeros((20, 3))).tolist() == [1, 1, 1]
+    assert bootstrap_p_above(np.zeros((20, 3))).tolist() == [1, 1, 1]
 
 
 def test_a_head_that_never_changes_anything_can_go() -> None:
     """Though an interval of nothing but zeros says nothing."""
     for target in (AblationTarget.LOSS, AblationTarget.KL, AblationTarget.STATE):
-        still = removals(np.zeros((SENTENCES, 1)), target)
+        still = ablation_results(np.zeros((SENTENCES, 1)), target)
         if target is AblationTarget.KL:
             still = replace(still, full={AblationTarget.KL: still.counts[AblationTarget.KL] * LOSS})
         effects = head_effects(still, target, "mean")
         assert effects.verdict == (AblationVerdict.NO_CHANGE,)
         assert (effects.low[0], effects.high[0]) == (0, 0)
-    few = head_effects(removals(np.zeros((5, 1))), AblationTarget.LOSS, "mean")
+    few = head_effects(ablation_results(np.zeros((5, 1))), AblationTarget.LOSS, "mean")
     assert few.verdict == (AblationVerdict.UNDECIDED,)
 
 
 def test_cosines_have_a_margin_of_their_own() -> None:
     """They cannot be negative, so none is harmful."""
     each = np.abs(around(0.01, 0.0002, spread=0.0001))
-    effects = head_effects(removals(each, AblationTarget.STATE), AblationTarget.STATE, "mean")
-    assert margin(removals(each, AblationTarget.STATE), AblationTarget.STATE) == pytest.approx(
-        0.01 * APART
+    effects = head_effects(
+        ablation_results(each, AblationTarget.STATE), AblationTarget.STATE, "mean"
     )
+    assert equivalence_margin(
+        ablation_results(each, AblationTarget.STATE), AblationTarget.STATE
+    ) == pytest.approx(0.01 * APART)
     assert effects.verdict == (AblationVerdict.CHANGES, AblationVerdict.NO_CHANGE)
     assert np.isnan(effects.p).all()
 
@@ -238,7 +244,7 @@ def test_cosines_have_a_margin_of_their_own() -> None:
 def test_an_audit_tells_what_estimates_miss() -> None:
     effects = np.array([0.05, 0.04, 0.0, 0.03, 0.0005, 0.002, 0.0, 0.0])
     guess = np.array([0.06, 0.05, 0.0, 0.0015, 0.002, 0.002, 0.0, 0.001])
-    given = removals(np.tile(effects, (SENTENCES, 1)), guess=guess)
+    given = ablation_results(np.tile(effects, (SENTENCES, 1)), guess=guess)
     # Two come first, five are audited, and the last was not taken away.
     chosen = np.array([1, 1, 2, 2, 2, 2, 2, 0])
     given = replace(
@@ -262,22 +268,22 @@ def test_an_audit_tells_what_estimates_miss() -> None:
 
 
 def test_bounds_of_shares_are_those_of_clopper_and_pearson() -> None:
-    assert at_most(0, 20) == pytest.approx(1 - 0.05 ** (1 / 20))
-    assert at_most(20, 20) == 1
-    assert at_most(3, 20) == pytest.approx(0.344, abs=1e-3)  # their table
+    assert share_upper_bound(0, 20) == pytest.approx(1 - 0.05 ** (1 / 20))
+    assert share_upper_bound(20, 20) == 1
+    assert share_upper_bound(3, 20) == pytest.approx(0.344, abs=1e-3)  # their table
 
 
 def test_what_can_go_ends_at_the_first_bound_that_is_too_high() -> None:
     shares = (0, 0.05, 0.1, 0.15)
-    assert can_go(shares, (0, 0.01, 0.03, 0.01), 0.02) == 0.05
-    assert can_go(shares, (0, 0.01, np.nan, 0.01), 0.02) == 0.05
-    assert can_go(shares, (0, 0.01, 0.01, 0.02), 0.02) == 0.15
+    assert removable_share(shares, (0, 0.01, 0.03, 0.01), 0.02) == 0.05
+    assert removable_share(shares, (0, 0.01, np.nan, 0.01), 0.02) == 0.05
+    assert removable_share(shares, (0, 0.01, 0.01, 0.02), 0.02) == 0.15
 
 
 def test_merged_samples_keep_what_both_have_taken_away() -> None:
-    one = removals(around(0.05, 0.0, seed=1))
+    one = ablation_results(around(0.05, 0.0, seed=1))
     other = replace(
-        removals(around(0.03, 0.01, seed=2)), content_hash=one.content_hash + np.uint64(1)
+        ablation_results(around(0.03, 0.01, seed=2)), content_hash=one.content_hash + np.uint64(1)
     )
     both = one + other
     effects = head_effects(both, AblationTarget.LOSS, "mean")
@@ -294,7 +300,7 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
 
 
 def test_groups_stand_beside_random_sets_and_their_singles() -> None:
-    given = removals(around(0.05, 0.02, 0.01))
+    given = ablation_results(around(0.05, 0.02, 0.01))
     more = around(0.09, 0.04, 0.06, seed=4)
     sets = [HeadSet(HeadSetKind.GROUP, "self", "some", 0, "mean")]
     sets += [HeadSet(HeadSetKind.RANDOM, "self", "some", k, "mean") for k in range(2)]
@@ -303,7 +309,7 @@ def test_groups_stand_beside_random_sets_and_their_singles() -> None:
         given, sets=(*given.sets, *sets), members=np.concatenate([given.members, members]),
         changes={AblationTarget.LOSS: np.concatenate([given.changes[AblationTarget.LOSS], more * TOKENS], 1)},
     )  # fmt: skip
-    (found,) = groups_table(given).to_dict("records")
+    (found,) = head_groups_table(given).to_dict("records")
     assert found["value"] == pytest.approx(0.09)
     assert found["singles"] == pytest.approx(0.07)
     assert (found["random_low"], found["random_high"]) == pytest.approx((0.04, 0.06))
@@ -318,9 +324,9 @@ def test_groups_stand_beside_random_sets_and_their_singles() -> None:
 
 def test_nothing_makes_empty_tables() -> None:
     assert importance_table(None).empty
-    assert groups_table(None).empty
-    assert not importance_table(removals(around(0.0))).empty
+    assert head_groups_table(None).empty
+    assert not importance_table(ablation_results(around(0.0))).empty
     assert (
-        ablation_tests.ranked_target(removals(around(0.0), AblationTarget.STATE))
+        ablation_tests.ranked_target(ablation_results(around(0.0), AblationTarget.STATE))
         == AblationTarget.STATE
     )

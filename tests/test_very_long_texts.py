@@ -11,7 +11,7 @@ import pytest
 import headbook
 from headbook.inputs import Sentence
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import PLENTY, SentenceTokenizer, shortened
+from headbook.model.tokenizer import PLENTY, SentenceTokenizer, shorten_text
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
@@ -55,7 +55,7 @@ def test_tokens_are_those_of_the_whole_text(
 ) -> None:
     model = load_model(str(tiny_folder(family)), device="cpu")
     text = TEXTS[name].strip()
-    kept = shortened(text, model.tokenizer, model.limit)
+    kept = shorten_text(text, model.tokenizer, model.limit)
     assert text.startswith(kept)
     whole, cut = tokens_of(model, text), tokens_of(model, kept)
     assert cut[:2] == whole[:2]
@@ -69,13 +69,13 @@ def test_tokens_of_a_trained_tokenizer_are_those_of_the_whole_text(name: str) ->
     model = load_model("demo", device="cpu")
     text = TEXTS[name].strip()
     whole = tokens_of(model, text)
-    assert tokens_of(model, shortened(text, model.tokenizer, model.limit))[:2] == whole[:2]
+    assert tokens_of(model, shorten_text(text, model.tokenizer, model.limit))[:2] == whole[:2]
 
 
 def test_what_is_short_stays_whole(tiny_folder: Callable[[str], Path]) -> None:
     model = load_model(str(tiny_folder("bert")), device="cpu")
     text = many(model.limit * PLENTY - 500, 0)[: model.limit * PLENTY]
-    assert shortened(text, model.tokenizer, model.limit) is text
+    assert shorten_text(text, model.tokenizer, model.limit) is text
 
 
 def test_a_line_of_ten_megabytes_takes_seconds_and_pages_say_so(

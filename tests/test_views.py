@@ -20,9 +20,9 @@ from headbook.charts.theme import (
     DIVERGING,
     STOPS,
     colours,
-    ink,
-    letters,
     luminance,
+    rgba_ramp,
+    text_colour,
 )
 from headbook.metrics import all_metrics
 from headbook.pages.head import head_pages
@@ -40,13 +40,13 @@ from headbook.pages.parts.table import (
 from headbook.pages.parts.text import running_text
 from headbook.pages.sentence import sentence_pages
 from headbook.report.findings import Link
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.wording import (
     MISSING,
-    counted,
+    count_text,
     head_file,
     head_name,
-    interval,
+    interval_text,
     label_name,
     number,
     percent,
@@ -85,7 +85,7 @@ def test_a_number_is_within_half_a_digit(value: float) -> None:
 
 def test_what_is_missing_is_a_dash_and_never_zero() -> None:
     assert number(NAN) == number(NAN, share=True) == with_unit(number(NAN), "bits") == MISSING
-    assert interval(NAN, 1) == interval(0, NAN) == ""
+    assert interval_text(NAN, 1) == interval_text(0, NAN) == ""
     cell = NumberCell.of(Estimate(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
     assert (cell.text, cell.interval, cell.note) == (MISSING, "", "no data")
 
@@ -113,7 +113,10 @@ def test_names_of_heads_and_amounts() -> None:
     assert head_name(HeadName("cross", 0, 2)) == "cross L0·H2"
     assert head_file(HeadName("self", 4, 11)) == "L04-H11"
     assert head_file(HeadName("decoder", 10, 2)) == "decoder-L10-H02"
-    assert (counted(1, "sentence"), counted(1204, "sentence")) == ("1 sentence", "1,204 sentences")
+    assert (count_text(1, "sentence"), count_text(1204, "sentence")) == (
+        "1 sentence",
+        "1,204 sentences",
+    )
 
 
 @given(st.lists(finite, min_size=2, max_size=9))
@@ -170,7 +173,7 @@ def test_running_text_keeps_what_no_token_covers() -> None:
 def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> None:
     study = any_site.study
     heads = study.heads.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
-    for stack, result in results(study).items():
+    for stack, result in stack_results(study).items():
         for page in head_pages(result):
             layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
             row = page.numbers.rows[0]
@@ -189,7 +192,7 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
 
 @pytest.mark.slow
 def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: Site) -> None:
-    found = results(pair_site.study)
+    found = stack_results(pair_site.study)
     walks: list[Sequence[Any]] = [list(head_pages(r)) for r in found.values()]
     for pages in (*walks, list(sentence_pages(found))):
         before = [p.previous[0] if isinstance(p.previous, tuple) else p.previous for p in pages]
@@ -199,7 +202,7 @@ def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: S
 
 
 def test_the_grid_shows_its_own_data(any_site: Site) -> None:
-    found = results(any_site.study)
+    found = stack_results(any_site.study)
     page = overview_page(found, [])  # without curves
     assert [grid.stack for grid in page.grids.each] == [*found]
     for grid in page.grids.each:
@@ -212,7 +215,7 @@ def test_the_grid_shows_its_own_data(any_site: Site) -> None:
 
 def test_a_preview_shows_every_weight_in_its_colour() -> None:
     cells = np.arange(12, dtype=np.uint8).reshape(3, 4) * 23
-    address = images.preview(cells, ink(256))
+    address = images.map_preview(cells, rgba_ramp(256))
     picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
     assert picture.size == (4, 3)
     paper = Image.new("RGBA", picture.size, "white")
@@ -226,29 +229,34 @@ def test_a_preview_shows_every_weight_in_its_colour() -> None:
 def test_a_picture_names_no_colour_that_it_lacks() -> None:
     """Colours weigh more than the weights of a small map."""
     cells = np.array([[7, 63], [20, 7]], np.uint8)
-    picture = Image.open(io.BytesIO(images.inked(cells, ink())))
+    picture = Image.open(io.BytesIO(images.inked(cells, rgba_ramp())))
     assert len(picture.getpalette() or []) == 3 * 3
     displayed = np.asarray(picture.convert("RGBA"))
-    assert displayed.tolist() == [[list(ink()[step]) for step in row] for row in cells.tolist()]
+    assert displayed.tolist() == [
+        [list(rgba_ramp()[step]) for step in row] for row in cells.tolist()
+    ]
 
 
 def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
     cells = np.zeros((200, 150), np.uint8)
     cells[133, 77] = 255
-    address = images.preview(cells, ink(256))
+    address = images.map_preview(cells, rgba_ramp(256))
     picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
     assert max(picture.size) <= images.PREVIEW
-    assert {colour for _, colour in picture.getcolors() or []} == {ink(256)[0], ink(256)[255]}
+    assert {colour for _, colour in picture.getcolors() or []} == {
+        rgba_ramp(256)[0],
+        rgba_ramp(256)[255],
+    }
 
 
 @pytest.mark.parametrize("length", [1, 5, 21, 45, 130])
 def test_a_sheet_has_a_pixel_for_every_weight_and_one_between_two_maps(length: int) -> None:
     maps = np.full((2, 3, length, length), 50, np.uint8)
-    picture = Image.open(io.BytesIO(images.sheet(maps, ink(), side=44)))
+    picture = Image.open(io.BytesIO(images.map_sheet(maps, rgba_ramp(), side=44)))
     n = length if length <= 88 else -(-length // -(-length // 88))
     assert picture.size == (3 * (n + 1), 2 * (n + 1))
     alpha = np.asarray(picture.convert("RGBA"))[..., 3].reshape(2, n + 1, 3, n + 1)
-    assert (alpha[:, :n, :, :n] == ink()[50][3]).all()
+    assert (alpha[:, :n, :, :n] == rgba_ramp()[50][3]).all()
     assert not alpha[:, n].any()
     assert not alpha[..., n].any()
 
@@ -263,7 +271,7 @@ def test_every_step_of_the_colour_scale_is_another_colour() -> None:
 def test_letters_are_legible_on_every_step_of_every_scale(stops: tuple[str, ...]) -> None:
     """WCAG 2 asks for a contrast of 4.5."""
     for colour in colours(200, stops):
-        below, above = sorted([luminance(colour), 1.0 if letters(colour) == "#fff" else 0.0])
+        below, above = sorted([luminance(colour), 1.0 if text_colour(colour) == "#fff" else 0.0])
         assert (above + 0.05) / (below + 0.05) >= 4.5
 
 

@@ -135,7 +135,7 @@ def test_ranks_and_nearest_entries_are_those_of_sorting(entries: int, k: int) ->
     scores = (torch.randn(50, entries) * 20).round() / 20
     own = torch.randint(0, entries, (50,))
     own[::2] = scores.argmax(1)[::2]
-    comparison = vocabulary.compared(scores, own, k)
+    comparison = vocabulary.compare_with_vocabulary(scores, own, k)
     assert torch.equal(comparison.cosines, scores.sort(1, descending=True).values[:, :k])
     assert torch.equal(comparison.cosines, scores.gather(1, comparison.ids))
     assert all(len({*row}) == k for row in comparison.ids.tolist())

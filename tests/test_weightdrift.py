@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tiny
-from headbook.model.architecture import examine
+from headbook.model.architecture import probe_architecture
 from headbook.model.head_weights import (
     NOT_STATES,
     OTHER_SHAPE,
@@ -18,8 +18,8 @@ from headbook.model.head_weights import (
     HeadWeights,
     WeightDrift,
     WeightRows,
-    drift,
     find_head_weights,
+    product_drift,
     weight_drift,
 )
 from headbook.model.load import Model, load_model
@@ -103,7 +103,7 @@ def other_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def compared(a: Model, b: Model) -> WeightDrift:
-    return weight_drift(a, b, examine(a))
+    return weight_drift(a, b, probe_architecture(a))
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in BLOCKS))
@@ -134,7 +134,7 @@ def test_equal_weights_do_not_drift_at_all(name: str, tiny_folder: Folder) -> No
         assert (table == 0).all()
     for each in (*compared(half, half).stacks["self"],):
         assert (each == 0).all()
-    places = [find_head_weights(m, examine(m)).values() for m in (model, half)]
+    places = [find_head_weights(m, probe_architecture(m)).values() for m in (model, half)]
     for one, other in zip(*places, strict=True):
         assert described(one) == described(other)
     for rounded in compared(model, half).stacks["self"]:
@@ -163,17 +163,17 @@ def test_factors_that_turn_together_change_nothing() -> None:
     left, right = (torch.randn(3, n, 4, dtype=torch.float64) for n in (20, 30))
     turn = torch.randn(4, 4, dtype=torch.float64)
     turned = left @ turn, right @ turn.inverse().T
-    assert (drift([left, turned[0]], [right, turned[1]]) < 1e-12).all()
+    assert (product_drift([left, turned[0]], [right, turned[1]]) < 1e-12).all()
 
 
 def test_small_changes_keep_their_digits_and_heads_may_be_wider_than_half_a_state() -> None:
     torch.manual_seed(0)
     left, right = torch.randn(4, 5, 4).double(), torch.randn(2, 5, 4).double()
     step = 2.0**-40
-    assert drift([left, left * (1 + step)], [right, right]).tolist() == pytest.approx(
+    assert product_drift([left, left * (1 + step)], [right, right]).tolist() == pytest.approx(
         [step] * 4, rel=1e-9
     )
-    assert np.isnan(drift([left * 0, left], [right, right])).all()
+    assert np.isnan(product_drift([left * 0, left], [right, right])).all()
 
 
 def test_what_is_not_found_is_missing_with_its_reason(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -201,5 +201,5 @@ def test_models_of_other_shapes_are_not_compared(tiny_folder: Folder) -> None:
 
 def test_watching_leaves_no_trace(tiny_folder: Folder) -> None:
     model = model_of(tiny_folder("t5"))
-    find_head_weights(model, examine(model))
+    find_head_weights(model, probe_architecture(model))
     assert not any(module._forward_hooks for module in model.body.modules())

@@ -8,7 +8,7 @@ from headbook.metrics import all_metrics, head_metrics
 from headbook.pages import sentence
 from headbook.report.wording import (
     THIN,
-    interval,
+    interval_text,
     label_name,
     number,
     percent,
@@ -58,7 +58,7 @@ def test_what_is_nearly_nothing_keeps_its_sign() -> None:
     near = [number(value) for value in (0.001, -0.001)]
     assert near == [f"<{THIN}0.01", f">{THIN}−0.01"]
     assert percent(-0.0001) == f">{THIN}−0.1{THIN}%"
-    assert interval(-0.001, 0.2) == f"[>{THIN}−0.01, 0.20]"
+    assert interval_text(-0.001, 0.2) == f"[>{THIN}−0.01, 0.20]"
 
 
 def test_a_line_breaks_neither_before_a_unit_nor_anywhere_else_anew() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headbook.attention.word_pairs import LABELS, word_trees
-from headbook.report.word_attention import links, tree_words, word_attention, word_names
+from headbook.report.word_attention import tree_words, word_attention, word_links, word_names
 from headbook.schema import UPOS
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
 from headbook.text.batch import PaddedTexts
@@ -67,22 +67,24 @@ def test_the_first_token_of_a_causal_text_neither_looks_nor_is_looked_at() -> No
     basic = text([1, -1], ["nsubj", "root"], ["NOUN", "VERB"])
     steps = np.full((2, 2), 100, np.uint8)
     assert word_attention(steps, basic, causal=True).tolist() == [[0, 0], [0, 100 / UINT8_STEPS]]
-    assert links(word_attention(steps, basic, causal=True), basic, LABELS[0], causal=True) == []
+    assert (
+        word_links(word_attention(steps, basic, causal=True), basic, LABELS[0], causal=True) == []
+    )
 
 
 def test_a_head_finds_a_word_where_that_is_its_strongest_other_word() -> None:
     weights = np.array([[0.9, 0.3, 0.2], [0.1, 0.9, 0.1], [0.2, 0.4, 0.0]])
-    assert links(weights, TEXT, "amod:to_head", causal=False) == [(0, 1, True)]
-    assert links(weights, TEXT, "nsubj:to_head", causal=False) == [(1, 2, False)]
-    assert links(weights, TEXT, "nsubj:to_dependent", causal=False) == [(2, 1, True)]
-    assert links(weights, TEXT, "obj:to_head", causal=False) == []
-    assert links(weights * 0, TEXT, "amod:to_head", causal=False) == [(0, 1, False)]
+    assert word_links(weights, TEXT, "amod:to_head", causal=False) == [(0, 1, True)]
+    assert word_links(weights, TEXT, "nsubj:to_head", causal=False) == [(1, 2, False)]
+    assert word_links(weights, TEXT, "nsubj:to_dependent", causal=False) == [(2, 1, True)]
+    assert word_links(weights, TEXT, "obj:to_head", causal=False) == []
+    assert word_links(weights * 0, TEXT, "amod:to_head", causal=False) == [(0, 1, False)]
 
 
 def test_in_a_causal_text_only_words_before_are_asked_for() -> None:
     weights = np.full((3, 3), 0.3)
-    assert links(weights, TEXT, "amod:to_head", causal=True) == []
-    assert [link[:2] for link in links(weights, TEXT, "nsubj:to_dependent", causal=True)] == [
+    assert word_links(weights, TEXT, "amod:to_head", causal=True) == []
+    assert [link[:2] for link in word_links(weights, TEXT, "nsubj:to_dependent", causal=True)] == [
         (2, 1)
     ]
 
@@ -90,9 +92,9 @@ def test_in_a_causal_text_only_words_before_are_asked_for() -> None:
 def test_subtypes_that_labels_do_not_know_count_as_their_relation() -> None:
     basic = text([1, -1, 1], ["nsubj:outer", "root", "acl:relcl"], ["NOUN", "VERB", "VERB"])
     weights = np.ones((3, 3))
-    assert len(links(weights, basic, "nsubj:to_head", causal=False)) == 1
-    assert len(links(weights, basic, "acl:relcl:to_head", causal=False)) == 1
-    assert links(weights, basic, "acl:to_head", causal=False) == []
+    assert len(word_links(weights, basic, "nsubj:to_head", causal=False)) == 1
+    assert len(word_links(weights, basic, "acl:relcl:to_head", causal=False)) == 1
+    assert word_links(weights, basic, "acl:to_head", causal=False) == []
 
 
 def test_words_below_punctuation_hang_on_its_head() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
-from headbook.attention.views import LayerAttention, layer_attentions
+from headbook.attention.views import LayerAttention, layer_views
 from headbook.inputs import NO_HEAD, Word
 from headbook.metrics.base import Example
 from headbook.model.attention_hook import AttentionCall
@@ -106,7 +106,7 @@ def views_of(
     scopes = {view: ViewMask(frame, view) for view in SinkView}
     value, projection = _values(keys or queries, weights.shape[0])
     call = AttentionCall(None, None, None, value, None, weights[None].double(), None, projection)
-    return layer_attentions(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))
+    return layer_views(scopes, AttentionMaps(scopes[SinkView.NOSINK], call))
 
 
 def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, OutputProjection | None]:

@@ -457,7 +457,7 @@ def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
     )
 
 
-def today() -> str:
+def creation_date() -> str:
     """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again.
 
     Raises:

@@ -96,7 +96,7 @@ class ResourceError(HeadbookError):
     """The machine has too little memory, or does not take what is printed."""
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, of any library, says that there is no memory left."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
@@ -104,6 +104,6 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError | ImportError) and any(each in text for each in MEMORY)
 
 
-def device_lost(error: BaseException) -> bool:
+def is_device_lost(error: BaseException) -> bool:
     """Whether a GPU does nothing more for this process after an error."""
     return isinstance(error, RuntimeError) and "CUDA error" in str(error)

@@ -23,7 +23,7 @@ from headbook.schema import AttentionStack
 PROBE = "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
 
 
-def check_room() -> None:
+def check_address_space() -> None:
     """Refuse a limit of address space under which the engine of vl-convert would end the process.
 
     It reserves tens of gigabytes of addresses, which take no memory, and dies without them: so
@@ -67,7 +67,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 32 << 20  # the largest block that glibc agrees to keep
 
 
-def keep_freed_memory() -> None:
+def keep_freed_blocks() -> None:
     """Ask the C library to keep freed blocks for the next allocation.
 
     Each layer needs the same few megabytes again. Given back to the system and fetched anew, page
@@ -81,7 +81,7 @@ def keep_freed_memory() -> None:
             mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def give_back_freed_memory() -> None:
+def trim_memory() -> None:
     """Have the C library give freed blocks back to the system, where it can.
 
     After a large part of a run: among what stays of it, most of what was freed lies in pieces that
@@ -94,7 +94,7 @@ def give_back_freed_memory() -> None:
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """Look for no garbage in this block, nor later among what it leaves behind.
 
     For imports of large libraries: all that they make stays. It holds for the whole process: for
@@ -116,7 +116,7 @@ CELL = 24  # bytes of a pair of tokens and a head, of all tables that are there 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def room(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
+def map_memory(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
     """Bytes that such tables may take: as asked for, or a part of what this process can have.
 
     Args:
@@ -130,7 +130,7 @@ def room(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
     return min(sizes, default=math.inf) / PART
 
 
-def longest(stacks: Iterable[AttentionStack], memory: float) -> int:
+def longest_text(stacks: Iterable[AttentionStack], memory: float) -> int:
     """Tokens of the longest text whose tables of all heads have room; at least `ALWAYS_FITS`."""
     heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     fitting = math.sqrt(memory / (CELL * max(heads, 1)))

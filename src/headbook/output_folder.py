@@ -518,7 +518,7 @@ def store_folder(out: Path) -> Path:
 DIGEST = 16  # bytes
 
 
-def read_sealed(file: Path, label: str = "") -> bytes | None:
+def read_checked(file: Path, label: str = "") -> bytes | None:
     """Return the content of a sealed file, or None if missing, damaged or of another label."""
     try:
         data = file.read_bytes()
@@ -528,17 +528,17 @@ def read_sealed(file: Path, label: str = "") -> bytes | None:
     return body if data[:DIGEST] == _digest(label, body) else None
 
 
-def write_sealed(file: Path, body: bytes, label: str = "") -> None:
-    """Write a file that `read_sealed` reads with the same label, and the folders above it.
+def write_checked(file: Path, body: bytes, label: str = "") -> None:
+    """Write a file that `read_checked` reads with the same label, and the folders above it.
 
     Raises:
         OSError: there is no room for it, or it may not be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, _digest(label, body), body)
+    write_atomic(file, _digest(label, body), body)
 
 
-def write_whole(file: Path, *parts: bytes) -> None:
+def write_atomic(file: Path, *parts: bytes) -> None:
     """Write a file without a hash, whatever happens meanwhile.
 
     Raises:

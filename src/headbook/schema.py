@@ -47,7 +47,7 @@ MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are told 
 OTHER = "other"  # what the rest of them count as
 
 
-def known_relation(relation: str) -> str:
+def universal_relation(relation: str) -> str:
     """A relation as `AnnotationScheme` calls it: with its subtype only where `RELATIONS` have it."""
     return relation if relation in RELATIONS else relation.partition(":")[0] or relation
 
@@ -91,7 +91,7 @@ class AnnotationScheme:
     def relation_number(self, relation: str, without: int) -> int:
         """The place of a relation, ``without`` where it has none."""
         numbers = self._relation_numbers
-        return numbers.get(known_relation(relation), _other(numbers, relation, without))
+        return numbers.get(universal_relation(relation), _other(numbers, relation, without))
 
     @cached_property
     def _tag_numbers(self) -> dict[str, int]:

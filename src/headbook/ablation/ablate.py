@@ -12,23 +12,23 @@ import numpy as np
 import pandas as pd
 
 from headbook.ablation.ablator import BatchEffects, DonorOutputs, HeadAblator, MeanOutputs
-from headbook.ablation.targets import judge_of
+from headbook.ablation.targets import target_functions
 from headbook.analysis.accumulators import RatioSums
 from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import InputLayout, Selection, open_corpus
-from headbook.model.architecture import Architecture, AttentionPlace, examine
-from headbook.model.devices import own_randomness, set_aside
-from headbook.model.intervention import intervened
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
+from headbook.model.devices import isolated_random_state, offload_place
+from headbook.model.intervention import make_patchable
 from headbook.model.load import load_model
-from headbook.model.logit_lens import LogitLens, read_lens
-from headbook.model.tokenizer import SentenceTokenizer, probes, sequence_limit, shortened
-from headbook.passes.model_checks import settle
+from headbook.model.logit_lens import LogitLens, make_logit_lens
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
+from headbook.passes.model_checks import verify_attention
 from headbook.schema import Replacement
 from headbook.study.ablation_tests import effect_interval
 from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.batch import Batch, by_budget, content_hash
+from headbook.text.batch import Batch, batches_by_tokens, token_hash
 from headbook.text.tokens import TokenizedSentence
 
 NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
@@ -80,8 +80,8 @@ def ablate(
     kind = _replacement(replacement)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
-    aside = set_aside(config.offload)
-    with own_randomness(config.seed), ExitStack() as stack:
+    aside = offload_place(config.offload)
+    with isolated_random_state(config.seed), ExitStack() as stack:
         offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
         loaded = load_model(
             config.model,
@@ -92,16 +92,16 @@ def ablate(
             offload=offload,
         )
         limit = sequence_limit(loaded, config.max_length)
-        corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
+        corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NONE))
-        architecture = settle(loaded, examine(loaded), probes(encoder))
+        architecture = verify_attention(loaded, probe_architecture(loaded), probe_texts(encoder))
         sets = [_set(head, architecture) for head in heads]
         items = _smallest(encoder.encode(Annotator.load(NONE).annotate(corpus)), sentences)
-        groups = by_budget(items, config.batch_tokens, alike=not architecture.padded)
+        groups = batches_by_tokens(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
-        whole = intervened(loaded, architecture, batches[0])
-        lens = read_lens(loaded, architecture)
-        judge = judge_of(
+        whole = make_patchable(loaded, architecture, batches[0])
+        lens = make_logit_lens(loaded, architecture)
+        judge = target_functions(
             lens if isinstance(lens, LogitLens) else None,
             architecture.stacks[whole.read].queries,
             loaded.tokenizer.mask_token_id,
@@ -186,4 +186,4 @@ def _name(head: HeadName) -> str:
 
 def _smallest(items: Iterator[TokenizedSentence], number: int) -> list[TokenizedSentence]:
     """The sentences with the smallest hashes of their content."""
-    return sorted(items, key=content_hash)[:number]
+    return sorted(items, key=token_hash)[:number]

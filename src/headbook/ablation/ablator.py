@@ -26,7 +26,7 @@ from headbook.attention.views import ViewMasks
 from headbook.errors import ConfigError
 from headbook.model import attention_hook
 from headbook.model.architecture import AttentionPlace
-from headbook.model.forward import forward
+from headbook.model.forward import run_forward
 from headbook.model.intervention import HeadAblation, PatchableModel
 from headbook.model.intervention import ReplaceOutput as Replace
 from headbook.schema import AblationTarget, AttentionStack, Replacement, SinkView
@@ -71,13 +71,13 @@ def query_position(frame: BatchMask) -> torch.Tensor:
     return torch.arange(ids.shape[1], device=ids.device).clamp(max=POSITIONS - 1).expand_as(ids)
 
 
-def zero(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
+def zero_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """Nothing."""
     del frame
     return torch.zeros_like(heads.output)
 
 
-def uniform(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
+def uniform_attention_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """The mean of the values of all visible keys."""
     seen = frame.seen.unsqueeze(1).to(heads.weights.dtype)
     return heads.of(seen / seen.sum(-1, keepdim=True).clamp(min=1))
@@ -97,8 +97,8 @@ def sink_only(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
 
 
 REPLACEMENTS: Mapping[Replacement, Callable[[LayerOutputs, BatchMask], torch.Tensor]] = {
-    Replacement.ZERO: zero,
-    Replacement.UNIFORM: uniform,
+    Replacement.ZERO: zero_output,
+    Replacement.UNIFORM: uniform_attention_output,
     Replacement.WITHOUT_SINK: without_sink,
     Replacement.SINK_ONLY: sink_only,
 }
@@ -209,7 +209,7 @@ class DonorOutputs:
                 found[place].append(attention.output.detach())
 
         for batch in batches:
-            forward(heads.model, heads.architecture, judge.prepared(batch), add)
+            run_forward(heads.model, heads.architecture, judge.prepared(batch), add)
         sides = {call: heads.architecture.stacks[call.stack].queries for call in places}
         length = {
             call: np.concatenate([b.texts[side].valid.sum(1).cpu().numpy() for b in batches])
@@ -360,7 +360,7 @@ class HeadAblator:
             classes[place] = OutputSums.of(output, query_token_class(frame), valid, half, CLASSES)
             positions[place] = OutputSums.of(output, query_position(frame), valid, half, POSITIONS)
 
-        forward(self.heads.model, self.heads.architecture, read, add)
+        run_forward(self.heads.model, self.heads.architecture, read, add)
         return MeanOutputs(classes, positions)
 
     def effects(
@@ -448,7 +448,7 @@ class HeadAblator:
                 return others.borrowed(place, copies.content_hash, attention.output.shape[1], draw)
             frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
             known = LayerMeans(means.classes[place], means.positions[place], half)
-            return instead_of(attention, frame, replacement, known)
+            return replacement_output(attention, frame, replacement, known)
 
         return instead
 
@@ -460,7 +460,7 @@ class HeadAblator:
         return torch.from_numpy(batch.half).to(self.heads.model.device)
 
 
-def instead_of(
+def replacement_output(
     attention: attention_hook.AttentionCall,
     frame: BatchMask,
     replacement: Replacement,

@@ -19,16 +19,16 @@ from typing import Any
 
 import torch
 
-from headbook.ablation.ablator import HeadAblator, LayerMeans, MeanOutputs, instead_of
+from headbook.ablation.ablator import HeadAblator, LayerMeans, MeanOutputs, replacement_output
 from headbook.ablation.targets import DRAWS, DifferentiableTarget, LogitTargets
 from headbook.analysis.arrays import Floats
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.devices import parameter
-from headbook.model.forward import inputs
+from headbook.model.devices import read_parameter
+from headbook.model.forward import model_inputs
 from headbook.model.intervention import PatchableModel
-from headbook.model.probe import first
+from headbook.model.probe import hidden_states_of
 from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
@@ -88,13 +88,13 @@ class PatchedPass:
                 known = LayerMeans(
                     self._means.classes[call], self._means.positions[call], self._half
                 )
-                r = instead_of(attention, frame, replacement, known)
+                r = replacement_output(attention, frame, replacement, known)
                 self.change[call, replacement] = (r.to(z) - z) * valid
         self.added[call] = torch.zeros_like(z, requires_grad=True)
         return (z.detach() if self._held else z) + self.added[call]
 
 
-def slopes(
+def gradient_estimates(
     ablator: HeadAblator,
     batch: Batch,
     asked: Sequence[Replacement],
@@ -137,12 +137,12 @@ def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any
     heads = ablator.heads
     left: list[torch.Tensor] = []
     last = heads.architecture.layers[heads.read][-1]
-    handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+    handle = last.register_forward_hook(lambda _, __, output: left.append(hidden_states_of(output)))
     with ExitStack() as around:
         around.callback(handle.remove)
-        around.enter_context(attention_hook.watching(watched))
+        around.enter_context(attention_hook.observing(watched))
         network = heads.model.network if ablator.judge.speaks else heads.model.body
-        model_output = network(**inputs(batch))
+        model_output = network(**model_inputs(batch))
     return model_output, left[-1]
 
 
@@ -152,7 +152,7 @@ def _rows(
     along: Mapping[AttentionPlace, torch.Tensor],
 ) -> Floats:
     """What a slope tells of a target. *Shape:* ``(sentence, head)``."""
-    sums = beside({call: (change[call] * along[call]).sum((1, 3)) for call in along})
+    sums = concat_layers({call: (change[call] * along[call]).sum((1, 3)) for call in along})
     return sums**2 / 2 / DRAWS if slope.squared else sums
 
 
@@ -162,8 +162,8 @@ def _gradient(
     """Outputs times slopes."""
     by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
     return {
-        "sentence": beside({call: each.sum(1) for call, each in by_token.items()}),
-        "token": beside({call: each.abs().sum(1) for call, each in by_token.items()}),
+        "sentence": concat_layers({call: each.sum(1) for call, each in by_token.items()}),
+        "token": concat_layers({call: each.abs().sum(1) for call, each in by_token.items()}),
     }
 
 
@@ -181,7 +181,7 @@ def _order(places: Sequence[AttentionPlace]) -> list[AttentionPlace]:
     return sorted(places, key=lambda place: (place.stack, place.layer))
 
 
-def beside(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
+def concat_layers(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
     """Tables of all layers side by side, in the order of `_heads`."""
     found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
     numbers: Floats = found.cpu().numpy()
@@ -193,7 +193,7 @@ TABLE = {"Embedding"}
 NORMS = ("LayerNorm", "RMSNorm")  # what names of norms end with
 
 
-def has_direct(heads: PatchableModel) -> bool:
+def has_direct_path(heads: PatchableModel) -> bool:
     """Whether everything beside the residual path can be held.
 
     Blocks are known by the linear maps that end them: not where weights of several experts stand
@@ -226,7 +226,7 @@ def _residual_path(architecture: Architecture) -> bool:
     return True
 
 
-def direct_tokens(
+def direct_effects_by_token(
     ablator: HeadAblator, batch: Batch, replacement: Replacement, means: MeanOutputs
 ) -> Floats:
     """Compute the change of each scored token's centred logit by the residual path alone.
@@ -241,8 +241,8 @@ def direct_tokens(
     assert isinstance(judge, LogitTargets)
     read = judge.prepared(batch)
     watched = PatchedPass(ablator, read, [replacement], means, held=True)
-    with torch.enable_grad(), _held(ablator.heads), attention_hook.watching(watched):
-        logits = ablator.heads.model.network(**inputs(read)).logits
+    with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(watched):
+        logits = ablator.heads.model.network(**model_inputs(read)).logits
         message = judge.centred(batch, logits).sum()
         places = [*watched.added]
         along = torch.autograd.grad(message, [*watched.added.values()], allow_unused=True)
@@ -256,7 +256,7 @@ def direct_tokens(
             change.new_zeros(len(row), change.shape[2]) if none
             else (change * slope).sum(3)[row, query]
         )  # fmt: skip
-    return beside(tables)
+    return concat_layers(tables)
 
 
 @contextmanager
@@ -286,7 +286,7 @@ def _scaled(module: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) 
     bias: Any = 0
     if isinstance(module, torch.nn.LayerNorm):
         x = x - x.mean(-1, keepdim=True)
-        own = parameter(module, "bias")
+        own = read_parameter(module, "bias")
         bias = 0 if own is None else own
     with torch.no_grad():
         scale = torch.where(x == 0, 0, (output - bias) / torch.where(x == 0, 1, x))

@@ -55,7 +55,9 @@ class HeadGroup:
         ]
 
 
-def singles(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> list[Removed]:
+def single_head_sets(
+    heads: Sequence[HeadName], replacements: Sequence[Replacement]
+) -> list[Removed]:
     """Each head alone."""
     return [
         Removed(HeadSet(HeadSetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement), (h,))
@@ -64,7 +66,7 @@ def singles(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> l
     ]
 
 
-def random_alike(
+def matched_random_sets(
     group: HeadGroup, heads: Sequence[HeadName], seed: int, sets: int
 ) -> list[HeadGroup]:
     """Return random sets with as many heads in each layer as a group; none without a band.
@@ -89,7 +91,7 @@ def random_alike(
     return found
 
 
-def orders(
+def pruning_orders(
     heads: Sequence[HeadName],
     effect: Mapping[HeadName, float],
     named: Mapping[str, Mapping[HeadName, float]],
@@ -122,8 +124,8 @@ def orders(
     ]
 
 
-def later_sets(heads: int) -> int:
-    """How many sets `orders` and `pairs` give for so many heads, about."""
+def n_dependent_sets(heads: int) -> int:
+    """How many sets `pruning_orders` and `pair_sets` give for so many heads, about."""
     first = min(heads, PAIRED)
     return (RANDOM + 4) * min(100 // STEP, heads) + first * (first - 1) // 2
 
@@ -146,7 +148,7 @@ def _steps(order: Sequence[HeadName]) -> list[tuple[HeadName, ...]]:
     return [tuple(sorted(order[:number])) for number in sorted(numbers)]
 
 
-def pairs(heads: Sequence[HeadName], effect: Floats) -> list[Removed]:
+def pair_sets(heads: Sequence[HeadName], effect: Floats) -> list[Removed]:
     """Every two of the heads of largest effect."""
     first = [heads[k] for k in np.argsort(-effect, kind="stable")[:PAIRED]]
     return [

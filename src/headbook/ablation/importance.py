@@ -17,21 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
-from headbook.ablation.attribution import GradientEstimates, direct_tokens, slopes
+from headbook.ablation.attribution import (
+    GradientEstimates,
+    direct_effects_by_token,
+    gradient_estimates,
+)
 from headbook.ablation.head_sets import (
     HeadGroup,
     Removed,
-    later_sets,
-    orders,
-    pairs,
-    random_alike,
-    singles,
+    matched_random_sets,
+    n_dependent_sets,
+    pair_sets,
+    pruning_orders,
+    single_head_sets,
 )
-from headbook.ablation.missed_tokens import TokenChanges, missed_at, texts_of, top_sums
-from headbook.ablation.sample import PASSES, AblationCosts, AblationSample, measured_margins
+from headbook.ablation.missed_tokens import TokenChanges, missed_tokens, texts_of, top_token_sums
+from headbook.ablation.sample import PASSES, AblationCosts, AblationSample, measure_margins
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, Ints
-from headbook.errors import out_of_memory
+from headbook.errors import is_out_of_memory
 from headbook.model.load import Model, word_embedding
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import (
@@ -139,7 +143,7 @@ class AblationPlan:
     @property
     def _n_later(self) -> int:
         """Sets that follow from those before, about."""
-        return later_sets(len(self.heads))
+        return n_dependent_sets(len(self.heads))
 
     @cached_property
     def heads(self) -> tuple[HeadName, ...]:
@@ -158,7 +162,7 @@ class AblationPlan:
         found: list[HeadGroup] = []
         for group in self.groups:
             banded = tuple(r for r in group.replacements if r in BANDED[self.level])
-            alike = random_alike(group, self.heads, self.seed, RANDOM_SETS[self.level])
+            alike = matched_random_sets(group, self.heads, self.seed, RANDOM_SETS[self.level])
             found += [group, *(replace(each, replacements=banded) for each in alike)]
         return found
 
@@ -169,17 +173,17 @@ class AblationPlan:
         if self.level == FAST:
             chosen = self._chosen(columns, estimates)
             picked = [head for head, why in zip(self.heads, chosen, strict=True) if why]
-            self._take(table, singles(picked, [Replacement.MEAN]))
+            self._take(table, single_head_sets(picked, [Replacement.MEAN]))
         else:
             chosen = np.full(len(self.heads), int(AblationReason.FIRST))
-            self._take(table, singles(self.heads, FULL_REPLACEMENTS))
+            self._take(table, single_head_sets(self.heads, FULL_REPLACEMENTS))
         self._take(table, [removed for group in self._with_random for removed in group.removed()])
         if self.level == FULL:
             self._take(table, self._later(table, columns, estimates))
         removals = table.removals(self.level, self.heads, chosen, columns, estimates)
         found = self._with_direct(removals, table)
         texts = self.sample.texts(self.ablator.judge.side)
-        apart, rounding = measured_margins(self.ablator, self.sample.small)
+        apart, rounding = measure_margins(self.ablator, self.sample.small)
         return replace(
             found,
             text_hash=texts[0],
@@ -234,10 +238,10 @@ class AblationPlan:
         named = {columns[position].metric: dict(zip(self.heads, slope, strict=True))}
         types = [group for group in self.groups if group.type]
         return [
-            *orders(
+            *pruning_orders(
                 self.heads, dict(zip(self.heads, effect, strict=True)), named, types, self.seed
             ),
-            *pairs(self.heads, effect),
+            *pair_sets(self.heads, effect),
         ]
 
     def _estimates(self) -> tuple[tuple[AttributionKey, ...], RatioSums]:
@@ -256,7 +260,7 @@ class AblationPlan:
         if not self.costs.direct:
             return replace(found, direct=np.full(shape, np.nan))
         mean, judge = Replacement.MEAN, self.ablator.judge
-        parts = [direct_tokens(self.ablator, b, mean, self._means) for b in self._small]
+        parts = [direct_effects_by_token(self.ablator, b, mean, self._means) for b in self._small]
         places = [(b.index, judge.scored(b).cpu().numpy().T) for b in self._small]
         index = np.concatenate([own[row] for own, (row, _) in places])
         position = np.concatenate([named for _, (_, named) in places])
@@ -267,7 +271,9 @@ class AblationPlan:
         total = np.full(tokens.shape, np.nan)
         for heads, changes in table.replaced:
             total[:, [self.heads.index(head) for head in heads]] = changes.logits
-        return replace(found, direct=direct, top=top_sums(total, tokens, sentence, found.half))
+        return replace(
+            found, direct=direct, top=top_token_sums(total, tokens, sentence, found.half)
+        )
 
     def _rows(self, index: Ints) -> Ints:
         """Where sentences stand in tables, by their places in the input."""
@@ -289,11 +295,11 @@ class AblationPlan:
         while waiting:
             batch = waiting.pop(0)
             try:
-                found = slopes(
+                found = gradient_estimates(
                     self.ablator, batch, FULL_REPLACEMENTS, self._means, self._unestimated
                 )
             except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 if len(batch.items) < 2:
                     raise NotEnoughMemory(ROOMLESS) from error
@@ -345,7 +351,7 @@ class AblationPlan:
         """The tokens at which single heads are missed."""
         items = [item for batch in self.sample.batches for item in batch.items]
         texts = texts_of(items, self.ablator.judge.side)
-        return missed_at(changes, [self.heads.index(head) for head in heads], texts)
+        return missed_tokens(changes, [self.heads.index(head) for head in heads], texts)
 
     def _effects(
         self, batches: Sequence[Batch], sets: Sequence[Removed], replacement: Replacement

@@ -43,7 +43,7 @@ class TokenChanges:
         return cls(sentence[order], position[order], before[order], change[order], logits[order])
 
 
-def missed_at(
+def missed_tokens(
     changes: TokenChanges, heads: Sequence[int], texts: Mapping[int, TokenizedText]
 ) -> Iterator[MissedToken]:
     """Tokens strictly by rank, the largest changes first, and the one in the middle.
@@ -88,7 +88,7 @@ SHARE = 0.02  # of the tokens
 ROUNDING = 1e-5  # relative; what equals the threshold but for it is not above
 
 
-def top_sums(total: Floats, direct: Floats, sentence: Ints, half: Ints) -> Floats:
+def top_token_sums(total: Floats, direct: Floats, sentence: Ints, half: Ints) -> Floats:
     """Sums over each head's largest direct effects; where they begin is told by the other half.
 
     A head's direct effect is what it says to a logit: minus the change without it.

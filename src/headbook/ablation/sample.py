@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.ablation.ablator import HeadAblator
-from headbook.ablation.attribution import has_direct
+from headbook.ablation.attribution import has_direct_path
 from headbook.ablation.targets import DRAWS
 from headbook.analysis.arrays import Floats, Ints
 from headbook.model.weights import can_round, rounded_weights
 from headbook.schema import AblationTarget, Side
 from headbook.study.sentence_data import HeadName
-from headbook.text.batch import Batch, by_budget, content_hash
+from headbook.text.batch import Batch, batches_by_tokens, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 
@@ -66,7 +66,7 @@ def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int])
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
     backward = DRAWS + speaks
     share = product / (product + parameters)
-    direct = AblationTarget.LOGIT in ablator.judge.targets and has_direct(ablator.heads)
+    direct = AblationTarget.LOGIT in ablator.judge.targets and has_direct_path(ablator.heads)
     return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)
 
 
@@ -118,7 +118,7 @@ GRADIENT_MEMORY = 3  # times the memory of a pass that slopes need
 FINE = 16  # batches for each that a pass has room for: copies of short ones fill it, not padding
 
 
-def sample_of(
+def ablation_sample(
     items: Sequence[TokenizedSentence],
     budget: int,
     batch: Callable[[Sequence[TokenizedSentence]], Batch],
@@ -132,11 +132,11 @@ def sample_of(
         batch: makes one.
         alike: whether it may hold sentences of one length only.
     """
-    items = sorted(items, key=content_hash)
-    reported = [item for item in items if content_hash(item) & 1]
+    items = sorted(items, key=token_hash)
+    reported = [item for item in items if token_hash(item) & 1]
 
     def batches(some: Sequence[TokenizedSentence], tokens: int) -> list[Batch]:
-        return [batch(group) for group in by_budget(some, tokens, alike=alike)]
+        return [batch(group) for group in batches_by_tokens(some, tokens, alike=alike)]
 
     small, fine = (max(1, budget // parts) for parts in (GRADIENT_MEMORY, FINE))
     return AblationSample(
@@ -178,7 +178,7 @@ class _VectorSums:
         return 1 - cosines / pairs if pairs else float("nan")
 
 
-def measured_margins(
+def measure_margins(
     ablator: HeadAblator, batches: Iterable[Batch]
 ) -> tuple[Mapping[str, float], Mapping[str, Floats]]:
     """Return `AblationResults.apart` and `AblationResults.rounding` of a sample.

@@ -453,7 +453,7 @@ class LogitTargets:
         return torch.where(_masked(batch, texts), texts.ids, -1)
 
 
-def judge_of(
+def target_functions(
     lens: LogitLens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
 ) -> LogitTargets | StateTargets:
     """The judge of a model.

@@ -92,7 +92,7 @@ class RatioSums:
     def variance(self, limits: intervals.Limits = UNBOUNDED) -> Floats:
         """Variance of the value, sentences as clusters; NaN with fewer than two."""
         total = self.total
-        return intervals.variance(total) * intervals.widening(total, limits) ** 2
+        return intervals.variance(total) * intervals.skewness_factor(total, limits) ** 2
 
     def interval(
         self, limits: intervals.Limits = UNBOUNDED, spread: ArrayLike = IntervalRule.USUAL
@@ -101,7 +101,7 @@ class RatioSums:
         return intervals.interval(self.total, limits, spread)
 
 
-def half_of(content_hash: NDArray[np.uint64]) -> Ints:
+def split_of(content_hash: NDArray[np.uint64]) -> Ints:
     """The half, 0 or 1, that each sentence belongs to by its hash: equal ones to the same."""
     return (content_hash & np.uint64(1)).astype(np.int64)
 
@@ -199,7 +199,7 @@ class HashSample:
     @property
     def half(self) -> Ints:
         """The half of the corpus that each sentence belongs to."""
-        return half_of(self.content_hash)
+        return split_of(self.content_hash)
 
     @classmethod
     def zero(cls, size: int, *cells: int) -> Self:

@@ -35,7 +35,7 @@ class AttentionRows(NamedTuple):
     counted: NDArray[np.bool_]
 
 
-def in_view(
+def rows_in_view(
     weights: NDArray[np.floating],
     visible: NDArray[np.bool_],
     sink: NDArray[np.bool_],
@@ -57,7 +57,7 @@ def in_view(
     return _renormalised(kept, counted) if view is SinkView.RENORM else AttentionRows(kept, counted)
 
 
-def between_words(
+def rows_between_words(
     words: NDArray[np.floating], keys: NDArray[np.bool_], *, causal: bool = False
 ) -> AttentionRows:
     """Renormalised rows between words that can be compared with those of another model.
@@ -120,7 +120,7 @@ def jensen_shannon(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
     return np.minimum(found, np.log(2))
 
 
-def pattern_drift(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
+def attention_divergence(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
     """Divergence of each head's rows in two models, over the queries that count in both.
 
     Args:

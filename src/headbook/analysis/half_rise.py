@@ -97,7 +97,7 @@ def half_rises(n: NDArray[np.floating], d: NDArray[np.floating]) -> HalfRise:
     return HalfRise(step, low, high, change)
 
 
-def leaders(choice: Floats, report: Floats) -> BestHeads:
+def best_heads(choice: Floats, report: Floats) -> BestHeads:
     """The cell with the largest value, chosen on one half of the sentences, told on the other.
 
     Args:
@@ -142,7 +142,7 @@ def _blocks(places: Ints, steps: int) -> Iterator[Ints]:
 def _some(n: Floats, d: Floats) -> Floats:
     """Step, and both ends of its interval, of some cells. *Shape:* ``(3, cell)``."""
     steps = np.arange(len(n))[:, None]
-    drawn = multiple_testing.draws(n.shape[1])
+    drawn = multiple_testing.bootstrap_counts(n.shape[1])
     values = divide(np.matmul(drawn, n), np.matmul(drawn, d))  # (step, draw, cell)
     found = half_rise(values)
     counts = np.stack([(found == step).sum(0) for step in steps[:, 0]])

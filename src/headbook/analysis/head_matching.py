@@ -2,9 +2,9 @@
 
 The *similarity* of two heads is the mean over words of Bhattacharyya's coefficient
 sum_j sqrt(A_ij B_ij) of their rows between words, without the sink and renormalised
-(`headbook.analysis.attention_divergence.between_words`): 1 for the same rows, 0 without a word in
-common. It is an inner product, so that all pairs of heads of a sentence are one matrix product, and
-sums add.
+(`headbook.analysis.attention_divergence.rows_between_words`): 1 for the same rows, 0 without a word
+in common. It is an inner product, so that all pairs of heads of a sentence are one matrix product,
+and sums add.
 
 Heads are matched one to one so that similarities add up to the most; that is a view and not a
 finding, for jobs split and merge. A pair no more similar than heads are to those of a model that
@@ -160,7 +160,7 @@ def match(similarity: Floats, threshold: float) -> HeadMatching:
     )
 
 
-def found_again(one: HeadMatching, other: HeadMatching) -> float:
+def split_half_agreement(one: HeadMatching, other: HeadMatching) -> float:
     """Share of the counterparts of one half of the sentences that the other half gives, too.
 
     Args:

@@ -65,7 +65,7 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
     return divide(count * spread, np.maximum(count - 1, 0) * total["d"] ** 2)
 
 
-def widening(
+def skewness_factor(
     total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = IntervalRule.USUAL
 ) -> Floats:
     """How many times as large as the linearised one the standard error is taken to be."""
@@ -82,7 +82,7 @@ def widening(
     return found
 
 
-def enough(
+def has_interval(
     behind: Floats, count: Floats | Ints, spread: ArrayLike = IntervalRule.USUAL
 ) -> NDArray[np.bool_]:
     """Whether there is an interval at all.
@@ -98,7 +98,7 @@ def enough(
     )
 
 
-def reach_of(behind: Floats, level: float = 0.95) -> Floats:
+def critical_value(behind: Floats, level: float = 0.95) -> Floats:
     """Standard errors on either side of a value: Student's t of the effective number."""
     return np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
 
@@ -120,11 +120,11 @@ def interval(
     value, behind = divide(total["n"], total["d"]), effective(total)
     least, most = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
     above, below = np.isfinite(least), np.isfinite(most)
-    there = enough(behind, total["sentences"], spread)
+    there = has_interval(behind, total["sentences"], spread)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        reach = reach_of(behind, level)
+        reach = critical_value(behind, level)
         rounding = np.where(above & below, CONSTANT, ROUNDING)
-        error = np.sqrt(variance(total, rounding)) * widening(total, limits, spread)
+        error = np.sqrt(variance(total, rounding)) * skewness_factor(total, limits, spread)
         there &= (error > 0) | np.not_equal(spread, IntervalRule.CONTINUOUS)
         rare = np.equal(spread, IntervalRule.RARE) | (total["present"] < SEEN)
         units = np.where(rare, behind, np.inf)
@@ -188,7 +188,7 @@ def _of_anything(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, F
     return value - half, value + half
 
 
-def at_most(found: int, of: int, level: float = 0.95) -> float:
+def share_upper_bound(found: int, of: int, level: float = 0.95) -> float:
     """Upper bound of a share of which a random sample has ``found`` (Clopper & Pearson 1934)."""
     return float(betaincinv(found + 1, of - found, level)) if found < of else 1.0
 
@@ -209,7 +209,9 @@ def share_bounds(found: Ints, of: Ints, level: float) -> tuple[Floats, Floats]:
     return np.where(there, low, np.nan), np.where(there, high, np.nan)
 
 
-def of_signed(n: Floats, d: Floats, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
+def signed_ratio_interval(
+    n: Floats, d: Floats, level: float = 0.95
+) -> tuple[Floats, Floats, Floats]:
     """Ratios of sums whose denominators may be negative, with intervals clustered by sentence.
 
     There is no interval where it is not sure on which side of 0 the sum of the denominators lies,

@@ -28,7 +28,7 @@ ROUNDING = 1e-12  # share of the mean square below which what is left of a varia
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
 
 
-def draws(clusters: int) -> Floats:
+def bootstrap_counts(clusters: int) -> Floats:
     """How often each draw has each cluster. *Shape:* ``(draw, cluster)``."""
     even = np.full(clusters, 1 / clusters)
     return np.random.default_rng(clusters).multinomial(clusters, even, DRAWS).astype(np.float64)
@@ -53,7 +53,7 @@ def bootstrap_t(
         Both ends, *shape* ``(cell,)``; NaN if nothing varies or an end would be infinite.
     """
     count = len(n)
-    drawn = draws(count)
+    drawn = bootstrap_counts(count)
     low, high = (np.full(n.shape[1], np.nan) for _ in range(2))
     tail = max(1, round(DRAWS * (1 - level) / 2))
     step = max(1, MAX_NUMBERS // DRAWS)
@@ -86,7 +86,7 @@ def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
     return value, error
 
 
-def family_wise_above(values: Floats) -> Floats:
+def bootstrap_p_above(values: Floats) -> Floats:
     """Family-wise p of each mean being above 0.
 
     Args:
@@ -95,7 +95,7 @@ def family_wise_above(values: Floats) -> Floats:
     Returns:
         *Shape:* ``(head,)``.
     """
-    n, drawn = len(values), draws(len(values))
+    n, drawn = len(values), bootstrap_counts(len(values))
     largest = np.zeros(DRAWS)
     for centred in _parts(values - values.mean(0)):
         np.maximum(largest, _drawn_t(drawn, centred).max(1, initial=0.0), out=largest)
@@ -114,7 +114,7 @@ def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats
     Returns:
         *Shape:* ``(cell,)``, of all parts in their order; 1 where nothing varies.
     """
-    drawn, largest = draws(clusters), np.zeros(DRAWS)
+    drawn, largest = bootstrap_counts(clusters), np.zeros(DRAWS)
     observed = [np.zeros(0)]
     for sums, centred in parts:
         mean = sums / clusters

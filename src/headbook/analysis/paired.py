@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headbook.analysis import intervals, multiple_testing
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.analysis.multiple_testing import draws
+from headbook.analysis.multiple_testing import bootstrap_counts
 from headbook.schema import IntervalRule
 
 MAX_NUMBERS = 2**21  # numbers of each kind that are held beside what is given
@@ -103,7 +103,7 @@ def differences(
     return replace(found, low=low, high=high)
 
 
-def family_wise(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
+def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
     """Two-sided p of each difference, family-wise over all cells that have an interval.
 
     Clusters are drawn with replacement, for all cells together
@@ -162,10 +162,10 @@ def _some(
     size = sum(divide((m.n**2).sum(0), m.d.sum(0) ** 2) for m in (a, b))
     varies = spreading > intervals.ROUNDING * size
     variance = divide(clusters * spreading, np.maximum(clusters - 1, 0))
-    there = varies & intervals.enough(behind, clusters, spread)
+    there = varies & intervals.has_interval(behind, clusters, spread)
     skewness = divide(np.abs((residuals**3).sum(0)), spreading**1.5)  # of their sum
     error = np.sqrt(variance) * (1 + intervals.SKEWED * skewness)
-    half = np.where(there, intervals.reach_of(behind) * error, np.nan)
+    half = np.where(there, intervals.critical_value(behind) * error, np.nan)
     value = other - one
     equal = ((a.n == b.n) & (a.d == b.d)).all(0) & (clusters > 0)
     return one, other, value, value - half, value + half, clusters, behind, equal
@@ -223,7 +223,7 @@ def medians(
     known = [_there(sums) for sums in (a, b)]
     if any(not sums.d.size for sums in known):
         return Medians(NOTHING, NOTHING, NOTHING)
-    drawn = draws(len(a.n))[:DRAWS]
+    drawn = bootstrap_counts(len(a.n))[:DRAWS]
     values = [float(np.median(divide(sums.n.sum(0), sums.d.sum(0)))) for sums in known]
     over = [_over(sums, drawn) for sums in known]
     reaches = [_reach(sums, spread) for sums in known]
@@ -256,8 +256,8 @@ def _over(sums: ClusterSums, drawn: Floats) -> Floats:
 def _reach(sums: ClusterSums, spread: IntervalRule) -> float:
     """Standard errors on either side: of the median cell; NaN where too few clusters are behind."""
     behind = divide(sums.d.sum(0) ** 2, (sums.d**2).sum(0))
-    enough = intervals.enough(behind, (sums.d > 0).sum(0), spread)
-    return float(np.median(intervals.reach_of(behind))) if enough.mean() >= 0.5 else np.nan
+    enough = intervals.has_interval(behind, (sums.d > 0).sum(0), spread)
+    return float(np.median(intervals.critical_value(behind))) if enough.mean() >= 0.5 else np.nan
 
 
 def _ends(value: float, over: Floats, reach: float, limits: intervals.Limits) -> MedianEstimate:

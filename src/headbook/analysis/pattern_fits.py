@@ -168,7 +168,7 @@ class OffsetRanges:
         return np.concatenate([back, ahead[::-1]])
 
 
-def fit(mass: Floats, sets: ChoiceSets) -> Floats:
+def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:
     """Log-weights that make the mass on the items most likely, for each head.
 
     *Shape:* mass ``(head, item)``, summed over rows with the rows' weights, each row's own
@@ -275,7 +275,9 @@ def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False
     if not len(scale):
         return ColumnFit(entropy, entropy, 0, np.full(attention.shape[::2], np.nan))
     counts = scale if weighted else np.ones_like(scale)
-    logs = fit(np.einsum("hij,i->hj", attention, counts), ExplicitSets(visible, counts))
+    logs = fit_choice_model(
+        np.einsum("hij,i->hj", attention, counts), ExplicitSets(visible, counts)
+    )
     cross = _cross(np.einsum("hij,i->hj", attention, scale), logs)
     total = np.logaddexp.reduce(np.where(visible, logs[:, None], -np.inf), axis=2) @ scale
     weights = np.exp(logs)
@@ -359,7 +361,7 @@ def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
     grid = np.zeros((reach + 1, reach + 1))
     np.add.at(grid, (extents[:, 0], extents[:, 1]), counts)
     sets = OffsetRanges(grid)
-    logs = fit(mass, sets)
+    logs = fit_choice_model(mass, sets)
     rows = np.array([len(one.extents) for one in sentences])
     total = np.zeros((len(sentences), len(mass)))
     for head, own in enumerate(logs):

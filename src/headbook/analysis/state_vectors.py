@@ -123,7 +123,7 @@ class StateVectors:
     @cached_property
     def units(self) -> Floats:
         """Vectors of length 1; NaN where the length is 0."""
-        return units(self.vectors)
+        return unit_vectors(self.vectors)
 
     @cached_property
     def sums(self) -> Floats:
@@ -133,11 +133,11 @@ class StateVectors:
     @cached_property
     def anisotropy(self) -> Jackknife:
         """Mean cosine of two tokens of different sentences."""
-        return apart(self.sums, self.sample.counts)
+        return mean_cross_sentence_product(self.sums, self.sample.counts)
 
     def mean_cosine(self, vectors: Floats) -> Jackknife:
         """The same of other unit vectors."""
-        return apart(self.sample.sums(vectors), self.sample.counts)
+        return mean_cross_sentence_product(self.sample.sums(vectors), self.sample.counts)
 
     @cached_property
     def contributions(self) -> Floats:
@@ -150,7 +150,7 @@ class StateVectors:
     @cached_property
     def outliers(self) -> Ints:
         """The dimensions that add most, first the most. *Shape:* ``(up to NAMED,)``."""
-        return largest(self.contributions, NAMED)
+        return largest_dimensions(self.contributions, NAMED)
 
     @cached_property
     def standardised(self) -> Floats:
@@ -158,7 +158,7 @@ class StateVectors:
         middle, deviation = self.vectors.mean(0), self.vectors.std(0)
         moves = deviation > STILL * abs(self.vectors).max(0)
         scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=moves)
-        return units((self.vectors - middle) * scale)
+        return unit_vectors((self.vectors - middle) * scale)
 
     def dropping(self, dimensions: Ints) -> Floats:
         """Units of what is left without outliers; NaN where none can be told apart.
@@ -167,16 +167,16 @@ class StateVectors:
         """
         rest = self.vectors.copy()
         rest[:, dimensions] = np.nan if np.isnan(self.anisotropy.value) else 0
-        return units(rest)
+        return unit_vectors(rest)
 
 
-def units(vectors: Floats) -> Floats:
+def unit_vectors(vectors: Floats) -> Floats:
     """Vectors of length 1; NaN where the length is 0."""
     lengths = np.sqrt(np.einsum("td,td->t", vectors, vectors))
     return vectors / np.where(lengths > 0, lengths, np.nan)[:, None]
 
 
-def largest(contributions: Floats, most: int) -> Ints:
+def largest_dimensions(contributions: Floats, most: int) -> Ints:
     """The dimensions that add most, first the most. Rounded, so that last bits decide nothing.
 
     *Shape:* ``(width,)`` to ``(up to most,)``.
@@ -184,7 +184,7 @@ def largest(contributions: Floats, most: int) -> Ints:
     return np.argsort(-abs(contributions).round(9), kind="stable")[:most]
 
 
-def apart(sums: Floats, counts: Ints) -> Jackknife:
+def mean_cross_sentence_product(sums: Floats, counts: Ints) -> Jackknife:
     """Mean product of vectors of different sentences, over all ordered pairs.
 
     Args:
@@ -198,7 +198,7 @@ def apart(sums: Floats, counts: Ints) -> Jackknife:
     return Jackknife(float(divide(products.sum(), pairs.sum())), without, float(counts.sum()))
 
 
-def mean(values: Floats, counts: Ints) -> Jackknife:
+def mean_over_tokens(values: Floats, counts: Ints) -> Jackknife:
     """Mean over tokens.
 
     Args:

@@ -14,9 +14,9 @@ import torch
 from headbook.model.architecture import Architecture
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.block_match import SumWeights
-from headbook.model.devices import parameter, weight_of
+from headbook.model.devices import read_parameter, read_weight
 from headbook.model.output_projection import OutputProjection
-from headbook.model.probe import first
+from headbook.model.probe import hidden_states_of
 from headbook.schema import RolloutKind
 
 TRIED = 3  # vectors on which a norm is tried
@@ -74,14 +74,14 @@ class LayerFlow:
     @property
     def mixing(self) -> torch.Tensor | None:
         """Share of what is mixed in. *Shape:* ``(sentence, token)``."""
-        return None if self.split is None else ratio(self.split)
+        return None if self.split is None else mixing_ratio(self.split)
 
     def own(self, kind: RolloutKind) -> torch.Tensor | None:
         """Share of each token's own input, by a kind of rollout. *Shape:* ``(sentence, token)``."""
         return self.rollouts[kind].diagonal(dim1=-2, dim2=-1) if kind in self.rollouts else None
 
 
-def blocks(architecture: Architecture) -> dict[tuple[str, int], AttentionBlock]:
+def attention_blocks(architecture: Architecture) -> dict[tuple[str, int], AttentionBlock]:
     """The attention blocks by stack and layer, as far as it is known what they are made of.
 
     Cross-attention is left out: what it brings is all of another text.
@@ -104,18 +104,20 @@ def blocks(architecture: Architecture) -> dict[tuple[str, int], AttentionBlock]:
 
 def _acts_on_parts(norm: Any) -> bool:
     """Whether a module is a norm that `linear_part` tells what it does; tried on some vectors."""
-    gain = parameter(norm)
+    gain = read_parameter(norm)
     if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
         return False
     some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
     with torch.inference_mode():
-        whole = first(norm.forward(some))
+        whole = hidden_states_of(norm.forward(some))
         parts = linear_part(norm, some)(some) + _bias(norm, some)
     near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
     return bool((parts - whole).abs().max() <= near)
 
 
-def split(call: AttentionCall, residual: torch.Tensor, block: AttentionBlock) -> BlockParts:
+def split_block_output(
+    call: AttentionCall, residual: torch.Tensor, block: AttentionBlock
+) -> BlockParts:
     """The two parts of an attention block's output.
 
     The bias of values goes with its token through the attention; that of the output projection
@@ -154,7 +156,7 @@ def split(call: AttentionCall, residual: torch.Tensor, block: AttentionBlock) ->
 
 def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
     """A module's bias; 0 without one. *Shape:* ``(width,)``, or one that broadcasts to it."""
-    bias = parameter(module, "bias")
+    bias = read_parameter(module, "bias")
     return like.new_zeros(like.shape) if bias is None else bias.detach().to(like)
 
 
@@ -166,11 +168,11 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         at: the sum. *Shape:* ``(..., width)``.
     """
     if isinstance(norm, torch.nn.LayerNorm):
-        gain = weight_of(norm).detach().to(at)
+        gain = read_weight(norm).detach().to(at)
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.
-    gain = first(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
+    gain = hidden_states_of(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
     divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 
@@ -181,16 +183,16 @@ def _epsilon(norm: Any) -> float | None:
     return None if found is None else float(found)
 
 
-def lengths(parts: BlockParts) -> torch.Tensor:
+def part_norms(parts: BlockParts) -> torch.Tensor:
     """Length of what is mixed in and of what is kept. *Shape:* ``(2, sentence, token)``."""
     return torch.stack([parts.mixed.norm(dim=-1), parts.kept.norm(dim=-1)])
 
 
-def ratio(split_lengths: torch.Tensor) -> torch.Tensor:
+def mixing_ratio(split_lengths: torch.Tensor) -> torch.Tensor:
     """Share of what is mixed in; 0 where there is nothing at all. *Shape:* ``(sentence, token)``.
 
     Args:
-        split_lengths: as `lengths` gives them.
+        split_lengths: as `part_norms` gives them.
     """
     mixed, total = split_lengths[0], split_lengths.sum(0)
     return mixed / total.clamp_min(torch.finfo(total.dtype).tiny)

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from headbook.attention.token_pairs import (
     DECIMALS,
     TokenPairs,
-    across,
     after_stops,
-    compare,
+    attended_stops,
     cosines,
-    dips,
-    even,
-    favoured,
-    lengths,
+    depth_minima,
+    evenly_spaced_ends,
     odds,
-    pooled,
+    segmentation_counts,
+    similarity_across_gaps,
+    sums_by_distance_label,
     thresholds,
     true_ends,
+    vector_norms,
 )
 from headbook.attention.views import LayerAttention
 from headbook.schema import SEGMENTATION_RULES, SIMILARITY_LABELS, TOP_PAIR_SHARES
@@ -77,7 +77,7 @@ class HeadOutputs(TokenPairs):
     def there(self) -> torch.Tensor:
         """Whether something is written for a token. *Shape:* ``(sentence, head, token)``."""
         assert self.outputs is not None
-        return self.counted & (lengths(self.outputs) > 0)
+        return self.counted & (vector_norms(self.outputs) > 0)
 
     @cached_property
     def away(self) -> torch.Tensor:
@@ -89,7 +89,7 @@ class HeadOutputs(TokenPairs):
         there = self.there.to(self.frame.dtype).unsqueeze(-1)
         mean = (self.outputs * there).sum(-2, keepdim=True) / there.sum(-2, keepdim=True).clamp(1)
         away = (self.outputs - mean) * there
-        known = lengths(away) > ROUNDING * lengths(mean)
+        known = vector_norms(away) > ROUNDING * vector_norms(mean)
         return away * known.unsqueeze(-1)
 
     @cached_property
@@ -113,12 +113,12 @@ class HeadOutputs(TokenPairs):
     @cached_property
     def pairs_away(self) -> torch.Tensor:
         """The same for tokens that differ from the mean."""
-        return self.pairs_of(lengths(self.away) > 0)
+        return self.pairs_of(vector_norms(self.away) > 0)
 
     @cached_property
     def pairs_of_rows(self) -> torch.Tensor:
         """The same for tokens that look at something."""
-        return self.pairs_of(self.counted & (lengths(self.layer.weights) > 0))
+        return self.pairs_of(self.counted & (vector_norms(self.layer.weights) > 0))
 
     @cached_property
     def high(self) -> tuple[torch.Tensor, ...]:
@@ -174,7 +174,7 @@ class HeadOutputs(TokenPairs):
 
     def pooled(self, values: torch.Tensor) -> torch.Tensor:
         """Sums of values of pairs, by the labels `DISTANCES`. *Shape:* ``(..., label)``."""
-        return pooled(values)
+        return sums_by_distance_label(values)
 
     def of_high(self, values: torch.Tensor | None = None) -> torch.Tensor:
         """Sums over pairs of high similarity, or how many there are.
@@ -216,13 +216,13 @@ class HeadOutputs(TokenPairs):
             *Shape:* ``(sentence, head, place)`` each, boolean.
         """
         places, texts = self.places, self.frame.queries
-        gaps = across(places, self.centred * self.pairs_away, self.pairs_away)
+        gaps = similarity_across_gaps(places, self.centred * self.pairs_away, self.pairs_away)
         given = self.layer.weights.sum(-2)
         if together:
             gaps, given = gaps.mean(1, keepdim=True), given.mean(1, keepdim=True)
         stops = after_stops(places, texts.stop)
-        known = even(places, true_ends(places, texts.part))
-        found = (dips(places, gaps), favoured(places, stops, given), stops, known)
+        known = evenly_spaced_ends(places, true_ends(places, texts.part))
+        found = (depth_minima(places, gaps), attended_stops(places, stops, given), stops, known)
         return {
             rule: ends if ends.ndim == 3 else ends.unsqueeze(1).expand(-1, gaps.shape[1], -1)
             for rule, ends in zip(SEGMENTATION_RULES, found, strict=True)
@@ -246,7 +246,8 @@ class HeadOutputs(TokenPairs):
         """
         true = true_ends(self.places, self.frame.queries.part)
         pairs = [
-            compare(self.places, ends, true) for ends in self.proposed(together=together).values()
+            segmentation_counts(self.places, ends, true)
+            for ends in self.proposed(together=together).values()
         ]
         above, below = (
             torch.cat(parts, -1).to(self.frame.dtype) * self.joined

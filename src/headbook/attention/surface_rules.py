@@ -224,7 +224,7 @@ class NamedWords(NamedTuple):
     choices: "torch.Tensor"
 
 
-def named(scope: "ViewMask") -> NamedWords:
+def words_named(scope: "ViewMask") -> NamedWords:
     """Return the words that rules name for each word of a batch."""
     texts, visible = scope.frame.queries, scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(texts.n_words))
@@ -251,12 +251,12 @@ def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
     return word.masked_fill(strongest <= 0, NOTHING)
 
 
-def agreements(layer: "LayerAttention") -> "torch.Tensor":
+def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
     """Return how many words have the rule's word as their strongest other word.
 
     *Shape:* ``(sentence, head, given)``; see `NamedWords`.
     """
-    rules, strongest = layer.scope.once(named), layer.once(strongest_words)
+    rules, strongest = layer.scope.once(words_named), layer.once(strongest_words)
     looking = rules.choices > 0
     counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
     for place, word in enumerate(rules.word):
@@ -266,12 +266,12 @@ def agreements(layer: "LayerAttention") -> "torch.Tensor":
     return counts.to(layer.frame.dtype)
 
 
-def chance(scope: "ViewMask") -> "torch.Tensor":
+def rule_chance(scope: "ViewMask") -> "torch.Tensor":
     """Return how many words a random choice among the visible others would share with each rule.
 
     *Shape:* ``(sentence, 1, given)``.
     """
-    rules = scope.once(named)
+    rules = scope.once(words_named)
     choices = rules.choices.clamp(min=1).to(scope.frame.dtype)
     sees = scope.word_visible.unsqueeze(0).expand(len(rules.given), -1, -1, -1)
     seen = sees.gather(-1, rules.word.clamp(min=0).unsqueeze(-1)).squeeze(-1)

@@ -61,7 +61,7 @@ def after_stops(places: TokenOrder, stop: torch.Tensor) -> torch.Tensor:
     return places.ends(stop[:, :-1] & ~stop[:, 1:])
 
 
-def even(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
+def evenly_spaced_ends(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
     """As many ends as there are, at even distances."""
     segments = true.sum(1, keepdim=True) + 1
     tokens = places.there.sum(1, keepdim=True).clamp(1)
@@ -69,7 +69,7 @@ def even(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
     return places.ends(numbers[:, 1:] != numbers[:, :-1])
 
 
-def favoured(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+def attended_stops(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
     """Of the ends after stops those whose token gets more attention than the mean token.
 
     Args:
@@ -82,7 +82,9 @@ def favoured(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> to
     return stops.unsqueeze(1) & (given > mean)
 
 
-def across(places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+def similarity_across_gaps(
+    places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor
+) -> torch.Tensor:
     """Mean similarity across each gap, of up to `SIDE` tokens before with as many after.
 
     Args:
@@ -104,7 +106,7 @@ def across(places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor) ->
     return sums[0] / sums[1].clamp(1)
 
 
-def dips(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
+def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
     """Gaps that are the lowest of their neighbours and well below the mean of the passage.
 
     Args:
@@ -123,7 +125,7 @@ def dips(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
     return known & (high == lowest) & (high < mean - DEPTH * spread)
 
 
-def compare(
+def segmentation_counts(
     places: TokenOrder, proposed: torch.Tensor, true: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What F1, Pk and WindowDiff are ratios of.
@@ -158,7 +160,7 @@ def compare(
     return above, torch.stack([proposed.sum(-1) + gold.sum(-1), total, total], -1)
 
 
-def lengths(vectors: torch.Tensor) -> torch.Tensor:
+def vector_norms(vectors: torch.Tensor) -> torch.Tensor:
     """Their lengths; what is too short to divide by counts as nothing."""
     found = vectors.norm(dim=-1)
     known: torch.Tensor = found * (found > torch.finfo(vectors.dtype).tiny)
@@ -174,7 +176,7 @@ def cosines(vectors: torch.Tensor) -> torch.Tensor:
     Returns:
         *Shape:* ``(..., n, n)``.
     """
-    length = lengths(vectors)
+    length = vector_norms(vectors)
     units = vectors / length.masked_fill(length == 0, 1).unsqueeze(-1)
     units = units * (length > 0).unsqueeze(-1)
     found: torch.Tensor = (units @ units.mT).clamp(-1, 1)
@@ -194,7 +196,7 @@ def by_distance(values: torch.Tensor) -> torch.Tensor:
     return rows.sum(-2)[..., n:]
 
 
-def pooled(values: torch.Tensor) -> torch.Tensor:
+def sums_by_distance_label(values: torch.Tensor) -> torch.Tensor:
     """The same over all pairs, at distances 1 to `MAX_DISTANCE` - 1, and beyond.
 
     Returns:

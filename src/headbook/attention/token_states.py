@@ -79,7 +79,7 @@ class TokenStates:
         for ids, kind in zip(self.compared(space).ids, self.kinds, strict=True):
             if (space, kind) not in self.earlier:
                 self.earlier[space, kind] = self._at_input(space)
-            shares.append(common(self.earlier[space, kind], ids))
+            shares.append(shared_fraction(self.earlier[space, kind], ids))
             self.earlier[space, kind] = ids
         return self._masked(torch.stack(shares))
 
@@ -92,14 +92,14 @@ class TokenStates:
         return self.earlier[space, ResidualPoint.INPUT]
 
     def shared(self, space: EmbeddingSpace) -> torch.Tensor:
-        """Share of the neighbours that another token of the sentence has, too; see `partners`.
+        """Share of the neighbours that another token of the sentence has, too; see `random_partners`.
 
         *Shape:* ``(state, sentence, token)``; NaN where there is no other.
         """
-        ids, other = self.compared(space).ids, partners(self.texts)
+        ids, other = self.compared(space).ids, random_partners(self.texts)
         place = other.clamp(min=0)[..., None].expand_as(ids[0])
         # State by state: sorting takes several times the memory of the entries.
-        found = torch.stack([common(state, state.gather(1, place)) for state in ids])
+        found = torch.stack([shared_fraction(state, state.gather(1, place)) for state in ids])
         return self._masked(found.masked_fill(other < 0, torch.nan))
 
     def chance(self) -> torch.Tensor:
@@ -118,13 +118,13 @@ class TokenStates:
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)
 
 
-def common(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+def shared_fraction(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """Share of entries that two sets have in common; *Shapes:* ``(.., k)`` to ``(..)``."""
     both = torch.cat([some, others], -1).sort(-1).values
     return (both[..., 1:] == both[..., :-1]).sum(-1).double() / some.shape[-1]
 
 
-def partners(texts: PaddedTexts) -> torch.Tensor:
+def random_partners(texts: PaddedTexts) -> torch.Tensor:
     """For each token the place of another one of its sentence, at random; -1 where there is none.
 
     Tokens are taken as many places further on as the sum of the sentence's ids says, special
@@ -141,7 +141,7 @@ def partners(texts: PaddedTexts) -> torch.Tensor:
     return found
 
 
-def classes(texts: PaddedTexts) -> torch.Tensor:
+def token_classes(texts: PaddedTexts) -> torch.Tensor:
     """Which token belongs to which of `CLASSES`. *Shape:* ``(sentence, token, class)``.
 
     ``all`` are the tokens that stand for text; special tokens are a class of their own.

@@ -248,7 +248,7 @@ class _Renorm(LayerAttention):
         return self.maps.on(pairs)[2]
 
 
-def layer_attentions(
+def layer_views(
     scopes: Mapping[SinkView, ViewMask], maps: AttentionMaps
 ) -> dict[SinkView, LayerAttention]:
     """One layer's attention in every view."""
@@ -259,7 +259,7 @@ def layer_attentions(
     }
 
 
-def seen(
+def mask_of_call(
     attention: attention_hook.AttentionCall,
     stack: AttentionStack,
     queries: PaddedTexts,
@@ -297,7 +297,7 @@ class ViewMasks:
         if key not in self._known:
             stack = self._stacks[name]
             queries, keys = self._batch.texts[stack.queries], self._batch.texts[stack.keys]
-            frame = BatchMask(stack, queries, keys, seen(attention, stack, queries, keys))
+            frame = BatchMask(stack, queries, keys, mask_of_call(attention, stack, queries, keys))
             self._known[key] = {view: ViewMask(frame, view) for view in SinkView}
             self._masks.append(attention.mask)
         return self._known[key]
@@ -310,5 +310,5 @@ class ViewMasks:
             self._last = None  # before its sums are there twice
             scopes = self.get(name, attention)
             maps = AttentionMaps(scopes[SinkView.NOSINK], attention)
-            self._last = attention, layer_attentions(scopes, maps)
+            self._last = attention, layer_views(scopes, maps)
         return self._last[1]

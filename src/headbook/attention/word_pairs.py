@@ -58,7 +58,7 @@ class RelationQueries(NamedTuple):
     far: "torch.Tensor"
 
 
-def asked(scope: "ViewMask") -> RelationQueries:
+def relation_queries(scope: "ViewMask") -> RelationQueries:
     """What can be asked of a batch's sentences."""
     texts, dtype = scope.frame.queries, scope.frame.dtype
     head = texts.by_word(texts.head, NO_HEAD)
@@ -83,45 +83,45 @@ def asked(scope: "ViewMask") -> RelationQueries:
     return RelationQueries(head, given, labels.to(dtype), far.to(dtype))
 
 
-def found(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
+def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
     """Whether each word finds its head, and whether its head finds it.
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
     """
     word = layer.once(strongest_words)
-    head = layer.scope.once(asked).head.unsqueeze(1)
+    head = layer.scope.once(relation_queries).head.unsqueeze(1)
     up = word == head
     words = word.new_tensor(range(word.shape[-1]))
     down = word.gather(-1, head.expand_as(word)) == words
     return up.to(layer.frame.dtype), down.to(layer.frame.dtype)
 
 
-def hits(layer: "LayerAttention") -> "torch.Tensor":
+def relation_hits(layer: "LayerAttention") -> "torch.Tensor":
     """Words that are found, by label. *Shape:* ``(sentence, head, given)``; see `RelationQueries`."""
-    return _counted(layer, layer.scope.once(asked).labels)
+    return _counted(layer, layer.scope.once(relation_queries).labels)
 
 
 def far_hits(layer: "LayerAttention") -> "torch.Tensor":
     """The same for words that stand at least `FAR` from their head."""
-    return _counted(layer, layer.scope.once(asked).far)
+    return _counted(layer, layer.scope.once(relation_queries).far)
 
 
 def _counted(layer: "LayerAttention", labels: "torch.Tensor") -> "torch.Tensor":
     half = labels.shape[-1] // 2
-    up, down = layer.once(found)
+    up, down = layer.once(finds_head_or_dependent)
     counts = up.new_empty((*up.shape[:2], labels.shape[-1]))
     counts[..., :half] = up @ labels[..., :half]
     counts[..., half:] = down @ labels[..., half:]
     return counts
 
 
-def chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor":
+def relation_chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor":
     """What a look at any other visible word alike would find. *Shape:* ``(sentence, 1, given)``.
 
     Args:
         labels: of `RelationQueries`, all or far ones only.
     """
-    questions, half = scope.once(asked), labels.shape[-1] // 2
+    questions, half = scope.once(relation_queries), labels.shape[-1] // 2
     words = questions.head.new_tensor(range(questions.head.shape[1]))
     choices = (scope.word_visible & (words[:, None] != words)).sum(-1).clamp(min=1)
     up = 1 / choices.to(labels.dtype)
@@ -140,7 +140,7 @@ def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
     visible = scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(visible.shape[-1]))
     others = (visible & (words[:, None] != words)).any(-1)
-    labels = scope.once(asked).labels
+    labels = scope.once(relation_queries).labels
     half = labels.shape[-1] // 2
     up, down = (part.any(-1) for part in (labels[..., :half] > 0, labels[..., half:] > 0))
     return HAS_OTHERS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down
@@ -163,7 +163,7 @@ def after_same_token(frame: "BatchMask") -> "torch.Tensor":
     return after & frame.seen
 
 
-def previous(frame: "BatchMask") -> "torch.Tensor":
+def previous_token_pairs(frame: "BatchMask") -> "torch.Tensor":
     """The key stands just before the query."""
     return (frame.offset == -1) & frame.seen & _ordinary(frame)
 
@@ -221,10 +221,10 @@ def word_trees(scope: "ViewMask") -> WordTrees:
     texts = scope.frame.queries
     heads = texts.by_word(texts.head, NO_HEAD).cpu().numpy()
     kept = _kept(texts) & texts.parsed.cpu().numpy()
-    return pruned(heads, kept, MOST_WORDS)
+    return prune_tree(heads, kept, MOST_WORDS)
 
 
-def pruned(heads: Indices, kept: Flags, most: int) -> WordTrees:
+def prune_tree(heads: Indices, kept: Flags, most: int) -> WordTrees:
     """Trees without the words that are not kept; none of words in a circle, or of too many.
 
     Args:

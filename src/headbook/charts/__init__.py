@@ -8,7 +8,7 @@ from headbook.charts.attention import (
     offset_profile,
 )
 from headbook.charts.drawing import Drawing
-from headbook.charts.figure import Drawable, Figure, columnar, unchecked
+from headbook.charts.figure import Drawable, Figure, columnar, without_schema_checks
 from headbook.charts.heads import head_points, heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
@@ -20,7 +20,7 @@ from headbook.charts.language import (
 )
 from headbook.charts.layers import layer_curve, state_curves, state_matrix
 from headbook.charts.paper import files
-from headbook.charts.render import runtime
+from headbook.charts.render import vega_bundle
 from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
@@ -43,10 +43,10 @@ __all__ = [
     "occurrence_paths",
     "offset_profile",
     "relation_layers",
-    "runtime",
     "state_curves",
     "state_matrix",
     "tag_heads",
     "tag_layers",
-    "unchecked",
+    "vega_bundle",
+    "without_schema_checks",
 ]

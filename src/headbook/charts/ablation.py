@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import ChartSpec, drawn, finished, on_demand
+from headbook.charts.figure import ChartSpec, lazy_figure, rounded_rows, styled_chart
 from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp
 
 CELL = 26  # pixels of a head in the map
@@ -19,7 +19,7 @@ PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCou
 TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
-@on_demand
+@lazy_figure
 def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> ChartSpec:
     """One number for each head; a line across those that are estimated.
 
@@ -29,7 +29,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
         domain: ends of the colour scale.
     """
     axis = alt.Axis(ticks=False, domain=False, labelOverlap=True, labelAngle=0)
-    marked = drawn(rows).assign(mark=rows["verdict"].map(MARKS).fillna(""))
+    marked = rounded_rows(rows).assign(mark=rows["verdict"].map(MARKS).fillna(""))
     base = alt.Chart(marked).encode(
         x=alt.X("head:O", title="head", axis=axis), y=alt.Y("layer:O", title="layer", axis=axis)
     )
@@ -59,10 +59,10 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
         .encode(text="mark:N", color=alt.value("currentColor"))
     )
     chart = alt.layer(cells, lines, marks).properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return finished(chart, rows, interactive=False)
+    return styled_chart(chart, rows, interactive=False)
 
 
-@on_demand
+@lazy_figure
 def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
     """A point for each head that has two numbers, beside the line where both are equal.
 
@@ -70,7 +70,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
         rows: columns ``head, series, x, y``.
         titles: of the two axes.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     ends = [float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())]
     x, y = (
         axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
@@ -90,10 +90,10 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
     numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
     dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
     chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=SIDE, height=SIDE)
-    return finished(chart, table, interactive=False)
+    return styled_chart(chart, table, interactive=False)
 
 
-@on_demand
+@lazy_figure
 def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
     """Change of a target against the share of heads that is removed.
 
@@ -101,7 +101,7 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
         rows: columns ``order, share, value, low, high``; that of `RANDOM` is grey.
         title: of the vertical axis.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     series = list(dict.fromkeys(rows["order"]))
     inks = iter(INKS * len(series))
     ink = [GREY if each == RANDOM else next(inks) for each in series]
@@ -127,4 +127,4 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
         y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
     )
     chart = alt.layer(band, line).properties(width=ENDS[0], height=ENDS[1])
-    return finished(chart, table, interactive=False)
+    return styled_chart(chart, table, interactive=False)

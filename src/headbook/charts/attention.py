@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
+from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, svg_text
 from headbook.charts.paper import PIXELS, WIDTHS
 from headbook.charts.theme import BLUE, GREY, colours
-from headbook.report.wording import interval, number, shortened
+from headbook.report.wording import interval_text, number, shortened
 from headbook.study.sentence_data import UINT8_STEPS
 
 TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an East Asian one
@@ -99,12 +99,12 @@ def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator
     left, top, cell, text = grid
     every = math.ceil(text / cell)
     for name, y in (("key →", top - GAP - text), ("query ↓", top - GAP)):
-        yield written(name, left - GAP, y, text, GREY, anchor="end")
+        yield svg_text(name, left - GAP, y, text, GREY, anchor="end")
     for i, name in [*enumerate(rows)][::every]:
-        yield written(name, left - GAP, top + cell * (i + 0.5) + 4, text, anchor="end")
+        yield svg_text(name, left - GAP, top + cell * (i + 0.5) + 4, text, anchor="end")
     for i, name in [*enumerate(columns)][::every]:
         place = f"translate({left + cell * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
-        yield f'<g transform="{place}">{written(name, 0, 0, text, anchor="start")}</g>'
+        yield f'<g transform="{place}">{svg_text(name, 0, 0, text, anchor="start")}</g>'
 
 
 def attention_lines(
@@ -134,7 +134,7 @@ def attention_lines(
     for x, anchor, texts in sides:
         for i, text in enumerate(texts):
             ink = INK if i else GREY
-            parts.append(written(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
+            parts.append(svg_text(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
     below = top + ROW * max(len(rows), len(columns)) + GAP
     parts += _width_scale(left, below, about)
     room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(about))
@@ -181,8 +181,8 @@ def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
         place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{BAR:.0f}"'
         yield f'<rect {place} fill="{colour}"/>'
     for tick in TICKS:
-        yield written(f"{tick:g}", left + SCALE * tick, top + BAR + TEXT + 1, TEXT)
-    yield written(about, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
+        yield svg_text(f"{tick:g}", left + SCALE * tick, top + BAR + TEXT + 1, TEXT)
+    yield svg_text(about, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
 
 
 def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
@@ -191,8 +191,8 @@ def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
     for index, weight in enumerate(SAMPLES):
         x = left + share * index
         yield _line(f"M{x:.1f} {top + ROW / 2:.1f}h{share / 2:.1f}", weight)
-        yield written(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
-    yield written(about, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
+        yield svg_text(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
+    yield svg_text(about, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
 
 
 def _line(path: str, weight: float) -> str:
@@ -227,7 +227,7 @@ class OffsetBar(NamedTuple):
         return (
             f"{self.offset:+d}".replace("-", "−") if self.offset else "0",
             number(self.value, share=True),
-            interval(self.low, self.high, share=True),
+            interval_text(self.low, self.high, share=True),
             number(self.uniform, share=True),
         )
 
@@ -267,15 +267,15 @@ def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
         yield (
             f'<path d="M{LEFT:.1f} {y:.1f}h{WIDTH:.0f}" stroke="{INK}" stroke-opacity="{opacity}"/>'
         )
-        yield written(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, SMALL, anchor="end")
+        yield svg_text(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, SMALL, anchor="end")
     every = max(1, max(abs(bar.offset) for bar in bars) // 4)
     for index, bar in enumerate(bars):
         if bar.offset % every == 0:
-            yield written(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, SMALL)
+            yield svg_text(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, SMALL)
     middle = LEFT + WIDTH / 2
     about = "offset in tokens: − earlier keys, + later keys"
-    yield written(about, middle, TOP + HEIGHT + 36, TITLE)
-    turned = written("share of attention", 0, 0, TITLE)
+    yield svg_text(about, middle, TOP + HEIGHT + 36, TITLE)
+    turned = svg_text("share of attention", 0, 0, TITLE)
     yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{turned}</g>'
 
 

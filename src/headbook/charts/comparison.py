@@ -9,14 +9,14 @@ import pandas as pd
 from headbook.charts.figure import (
     LAYER_NAMES,
     ChartSpec,
+    axis_heading,
     choices_of,
     chosen_rows,
-    drawn,
-    finished,
-    heading,
-    named,
-    numbers,
-    on_demand,
+    lazy_figure,
+    number_tooltips,
+    rounded_rows,
+    styled_chart,
+    text_tooltips,
     with_choices,
 )
 from headbook.charts.heads import CELL
@@ -27,8 +27,8 @@ from headbook.charts.theme import (
     GREY,
     ORANGE,
     PURPLE,
-    letters_on,
     ramp,
+    text_colour_rule,
 )
 
 STAR = "*"
@@ -40,7 +40,7 @@ LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 
-@on_demand
+@lazy_figure
 def side_maps(
     rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
 ) -> ChartSpec:
@@ -52,7 +52,7 @@ def side_maps(
         domain: ends of the colour scale.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     sides = [*dict.fromkeys(rows["side"])]
     chart = with_choices(alt.Chart(rows), choices_of(rows, show)).mark_rect()
     chart = chart.encode(
@@ -61,12 +61,12 @@ def side_maps(
         column=alt.Column(
             "side:N", title=None, sort=sides, header=alt.Header(labelAnchor="start", labelLimit=400)
         ),
-        tooltip=[*named("side:N", "layer:O", "head:O"), *numbers("value")],
+        tooltip=[*text_tooltips("side:N", "layer:O", "head:O"), *number_tooltips("value")],
     )
-    return finished(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+    return styled_chart(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
 
 
-@on_demand
+@lazy_figure
 def difference_map(
     rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]
 ) -> ChartSpec:
@@ -77,24 +77,27 @@ def difference_map(
         end: of the colour scale, on both sides of 0.
     """
     table = chosen_rows(rows, show)
-    rows = drawn(rows).assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
+    rows = rounded_rows(rows).assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
     base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(**_cells())
     scale = ramp((-end, end))
     cells = base.mark_rect().encode(
         color=alt.Color("value:Q", title=title, scale=scale, legend=_legend((-end, end))),
         opacity=alt.when("datum.supported").then(alt.value(1)).otherwise(alt.value(PALE)),
-        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high", "p")],
+        tooltip=[
+            *text_tooltips("layer:O", "head:O"),
+            *number_tooltips("value", "low", "high", "p"),
+        ],
     )
     stars = base.transform_filter("datum.supported").mark_text(fontSize=16, dy=4)
     stars = stars.encode(
         text=alt.value(STAR),
-        color=letters_on("size", (0, 1), DIVERGING[3:], DARK_DIVERGING[3:]),
+        color=text_colour_rule("size", (0, 1), DIVERGING[3:], DARK_DIVERGING[3:]),
     )
     chart = alt.layer(cells, stars)
-    return finished(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+    return styled_chart(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
 
 
-@on_demand
+@lazy_figure
 def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> ChartSpec:
     """A point for each head: its number in the first model against that in the second.
 
@@ -104,7 +107,7 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         rows: columns ``name, view, label, a, b, supported``.
         titles: of the two axes.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     choices = choices_of(rows, show)
     x, y = (
         axis(f"{side}:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=PLAIN)
@@ -117,11 +120,11 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         y=y,
         stroke=sure.then(alt.value(BLUE)).otherwise(alt.value(GREY)),
         fill=sure.then(alt.value(BLUE)).otherwise(alt.value("transparent")),
-        tooltip=[*named("name:N"), *numbers("a", "b")],
+        tooltip=[*text_tooltips("name:N"), *number_tooltips("a", "b")],
     )
     same = with_choices(alt.Chart(_same(rows, show)), choices, again=True)
     line = same.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(x="a:Q", y="b:Q")
-    return finished(alt.layer(line, points).properties(width=SIDE, height=SIDE), table)
+    return styled_chart(alt.layer(line, points).properties(width=SIDE, height=SIDE), table)
 
 
 def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -134,7 +137,7 @@ def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-@on_demand
+@lazy_figure
 def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> ChartSpec:
     """A number for every two layers: those of the first model run down, of the second across.
 
@@ -143,18 +146,18 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Ch
         titles: of rows and columns.
     """
     domain = (0.0, max(float(rows["value"].max()), 1e-9))
-    chart = alt.Chart(drawn(rows)).mark_rect()
+    chart = alt.Chart(rounded_rows(rows)).mark_rect()
     chart = chart.encode(
         x=alt.X("other_layer:O", title=titles[1], axis=alt.Axis(**PLACES, labelAngle=0)),
         y=alt.Y("layer:O", title=titles[0], axis=alt.Axis(**PLACES)),
         color=alt.Color("value:Q", title=legend, scale=ramp(domain), legend=_legend(domain)),
-        tooltip=[*named("layer:O", "other_layer:O"), *numbers("value")],
+        tooltip=[*text_tooltips("layer:O", "other_layer:O"), *number_tooltips("value")],
     )
     step = alt.Step(min(CELL, 560 // max(rows["other_layer"].nunique(), rows["layer"].nunique())))
-    return finished(chart.properties(width=step, height=step), rows)
+    return styled_chart(chart.properties(width=step, height=step), rows)
 
 
-@on_demand
+@lazy_figure
 def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """Heads of two models over relative depth: a point each, median and middle half by layer.
 
@@ -162,37 +165,37 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
         rows: columns ``series, depth, view, label, kind, value, low, high``; of the kind ``head``
             or ``layer``.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     x = alt.X("depth:Q", title="relative depth", scale=alt.Scale(domain=[0, 1]))
     base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=x, color=_colour(rows))
     of_layers = base.transform_filter(alt.datum.kind == "layer")
     y = alt.Y("value:Q", title=None)
     band = of_layers.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
-    tips = [*named("series:N"), *numbers("depth", "value", "low", "high")]
+    tips = [*text_tooltips("series:N"), *number_tooltips("depth", "value", "low", "high")]
     line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tips)
     points = base.transform_filter(alt.datum.kind == "head")
     points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
-    return finished(_curve(alt.layer(band, points, line), title), table)
+    return styled_chart(_curve(alt.layer(band, points, line), title), table)
 
 
-@on_demand
+@lazy_figure
 def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """One number for each layer of two models, with intervals.
 
     Args:
         rows: columns ``series, layer, value, low, high`` and those of ``show``; series in order.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     base = with_choices(alt.Chart(rows), choices_of(rows, show))
     base = base.encode(x=LAYER, color=_colour(rows))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
-    tips = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
+    tips = [*text_tooltips("series:N", "layer:O"), *number_tooltips("value", "low", "high")]
     line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tips)
-    return finished(_curve(alt.layer(band, line), title), table)
+    return styled_chart(_curve(alt.layer(band, line), title), table)
 
 
-@on_demand
+@lazy_figure
 def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
     """What the second model has more in each layer; hollow where that is not supported.
 
@@ -200,7 +203,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
         rows: columns ``layer, value, low, high, p, supported`` and those of ``show``.
     """
     table = chosen_rows(rows, show)
-    rows = drawn(rows.assign(zero=0))
+    rows = rounded_rows(rows.assign(zero=0))
     base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=LAYER)
     zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
     band = base.mark_area(opacity=0.18, color=PURPLE)
@@ -212,9 +215,9 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
         y="value:Q",
         stroke=alt.value(PURPLE),
         fill=sure.then(alt.value(PURPLE)).otherwise(alt.value("transparent")),
-        tooltip=[*named("layer:O"), *numbers("value", "low", "high", "p")],
+        tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "p")],
     )
-    return finished(_curve(alt.layer(zero, band, ends, line, points), title), table)
+    return styled_chart(_curve(alt.layer(zero, band, ends, line, points), title), table)
 
 
 def _colour(rows: pd.DataFrame) -> alt.Color:
@@ -236,7 +239,7 @@ def _colour(rows: pd.DataFrame) -> alt.Color:
 
 def _curve(chart: Any, title: str) -> Any:
     width, height = CURVE
-    return chart.properties(width=width, height=height, title=heading(title))
+    return chart.properties(width=width, height=height, title=axis_heading(title))
 
 
 def _cells() -> dict[str, Any]:

@@ -50,7 +50,7 @@ def drawing(name: str, caption: str, width: float, height: float, parts: Iterabl
     )
 
 
-def written(
+def svg_text(
     text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
 ) -> str:
     """Text in a picture."""

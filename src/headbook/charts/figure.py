@@ -14,12 +14,12 @@ from altair.utils import schemapi
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.render import svg_of
-from headbook.charts.theme import BLUE, GREEN, ORANGE, PURPLE, config
+from headbook.charts.theme import BLUE, GREEN, ORANGE, PURPLE, vega_config
 from headbook.report.wording import option_name
 
 
 @contextmanager
-def unchecked() -> Iterator[None]:
+def without_schema_checks() -> Iterator[None]:
     """Draw without comparing every part of a chart with Vega-Lite's schema as it is made.
 
     That takes longer than all other work on a page; tests draw the same charts with it.
@@ -116,10 +116,10 @@ class Figure:
         Element ids get the figure's name, so that several charts share a page; ids that
         vl-convert numbers within a process would differ between builds.
         """
-        return svg_of(still(self.spec), self.name, self.caption)
+        return svg_of(static_spec(self.spec), self.name, self.caption)
 
 
-def on_demand(make: Callable[Given, ChartSpec]) -> Callable[Concatenate[str, str, Given], Figure]:
+def lazy_figure(make: Callable[Given, ChartSpec]) -> Callable[Concatenate[str, str, Given], Figure]:
     """Let a function that makes a chart give a figure that makes it when it is asked for.
 
     The figure's name and caption stand before the other arguments.
@@ -132,7 +132,7 @@ def on_demand(make: Callable[Given, ChartSpec]) -> Callable[Concatenate[str, str
     return figure
 
 
-def still(spec: dict[str, Any]) -> dict[str, Any]:
+def static_spec(spec: dict[str, Any]) -> dict[str, Any]:
     """The specification with no more rows than its picture shows: others wait for readers."""
     chosen = {
         param["name"].removesuffix("_shown"): param["value"]
@@ -148,7 +148,7 @@ def still(spec: dict[str, Any]) -> dict[str, Any]:
     return spec | {"datasets": sets}
 
 
-def drawn(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
+def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
     """Rows with no more decimals than a picture can show, so that live charts stay short."""
     single = rows.select_dtypes("float32").columns
     return rows.astype(dict.fromkeys(single, float)).round(digits)
@@ -160,7 +160,7 @@ def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return rows[chosen].reset_index(drop=True)
 
 
-def finished(
+def styled_chart(
     chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True
 ) -> ChartSpec:
     """An Altair chart in the site's style.
@@ -179,7 +179,7 @@ def finished(
     with alt.data_transformers.enable("named"):
         spec = chart.to_dict(validate=checks())
     spec.pop("$schema", None)  # an address that nothing should ask for
-    spec |= {"background": None, "config": config()}
+    spec |= {"background": None, "config": vega_config()}
     if named:
         spec["datasets"] = {each: records(table) for each, table in named.values()}
     return ChartSpec(spec, interactive, rows)
@@ -230,12 +230,12 @@ def _places(**more: Any) -> alt.Axis:
     return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
 
 
-def heading(title: str) -> alt.Title:
+def axis_heading(title: str) -> alt.Title:
     """What an axis of values shows, above the chart: there it has room at any height."""
     return alt.Title(title, fontSize=12, limit=0, offset=8)
 
 
-def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
+def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
     """Move values apart until neighbours are ``gap`` apart, as little as that takes.
 
     Neighbours that would overlap form a group around their common mean, as in isotonic
@@ -263,13 +263,13 @@ def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
     return found
 
 
-def numbers(*names: str, share: bool = False) -> list[alt.Tooltip]:
+def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
     """Columns of numbers as a tooltip says them."""
     form = f".4{SHARE if share else PLAIN}"
     return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
 
 
-def named(*names: str) -> list[alt.Tooltip]:
+def text_tooltips(*names: str) -> list[alt.Tooltip]:
     """Other columns as a tooltip says them: ``name:type``.
 
     Channels, and no bare names: for each of those Altair looks through all of its classes.

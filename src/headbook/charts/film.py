@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
-from headbook.charts.drawing import INK, Drawing, drawing, written
-from headbook.charts.figure import ChartSpec, drawn, finished, on_demand
+from headbook.charts.drawing import INK, Drawing, drawing, svg_text
+from headbook.charts.figure import ChartSpec, lazy_figure, rounded_rows, styled_chart
 from headbook.charts.layers import (
     COLOURS,
     HEIGHT,
@@ -22,8 +22,8 @@ from headbook.charts.layers import (
     SMALL,
     WIDTH,
     CurveAxis,
-    apart,
-    axes,
+    draw_axes,
+    spread_labels,
     x_of,
     y_of,
 )
@@ -64,7 +64,7 @@ def _places(steps: Ints, *, named: bool) -> list[float]:
     return [*([0.0] if steps[0] == 0 else []), *map(float, places)]
 
 
-def spark(
+def sparkline(
     values: Floats, axis: CurveAxis, ends: tuple[float, float], turn: int | None = None
 ) -> str:
     """One number over steps as a hairline, as wide as its place on the page.
@@ -108,7 +108,7 @@ def step_areas(
     known = np.nan_to_num(shares)
     upper = known.cumsum(1)
     lower = upper - known
-    drawn = [*axes(axis, (0.0, 1.0), QUARTERS)]
+    drawn = [*draw_axes(axis, (0.0, 1.0), QUARTERS)]
     for n, (part, colour) in enumerate(parts):
         shape = _area(lower[:, n], upper[:, n], axis)
         drawn.append(
@@ -119,7 +119,7 @@ def step_areas(
     middles = [
         (y_of(float(lower[-1, n] + upper[-1, n]) / 2, (0.0, 1.0)), n) for n in range(len(parts))
     ]
-    for y, n in apart(middles):
+    for y, n in spread_labels(middles):
         drawn += _named(*parts[n], texts[n], y)
     return drawing(name, caption, WIDTH, HEIGHT, drawn)
 
@@ -149,7 +149,7 @@ def _named(part: str, colour: str, text: str, y: float) -> Iterator[str]:
         f'<rect x="{x:.0f}" y="{y - SWATCH / 2:.1f}" width="{SWATCH:.0f}" height="{SWATCH:.0f}" '
         f'fill="{colour}"/>'
     )
-    yield written(f"{part} {text}", x + SWATCH + 5, y + 4, SMALL, anchor="start")
+    yield svg_text(f"{part} {text}", x + SWATCH + 5, y + 4, SMALL, anchor="start")
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300
@@ -157,7 +157,7 @@ NAMED = len(COLOURS)  # heads with a colour of their own
 OTHERS = "other heads"
 
 
-@on_demand
+@lazy_figure
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
 ) -> ChartSpec:
@@ -169,7 +169,7 @@ def head_steps(
         share: whether values are parts of a whole.
         named: heads with a colour, at most as many as there are.
     """
-    table, kept = rows.drop(columns="place"), drawn(rows, 4)
+    table, kept = rows.drop(columns="place"), rounded_rows(rows, 4)
     kept = kept.assign(
         part=kept["place"].gt(0) | (not axis.apart),
         series=kept["head"].where(kept["head"].isin(named), OTHERS),
@@ -205,7 +205,7 @@ def head_steps(
     )
     points = base.mark_circle(size=26).encode(opacity=faint.otherwise(alt.value(1.0)))
     chart = alt.layer(lines.add_params(pointed).properties(name="lines"), points)
-    return finished(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT), table)
+    return styled_chart(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT), table)
 
 
 def _ticks(axis: CurveAxis) -> Any:

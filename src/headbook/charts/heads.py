@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, written
+from headbook.charts.drawing import INK, Drawing, drawing, svg_text
 from headbook.charts.figure import (
     PLAIN,
     SHARE,
@@ -24,14 +24,14 @@ from headbook.charts.figure import (
     _places,
     choices_of,
     chosen_rows,
-    drawn,
-    finished,
-    named,
-    numbers,
-    on_demand,
+    lazy_figure,
+    number_tooltips,
+    rounded_rows,
+    styled_chart,
+    text_tooltips,
     with_choices,
 )
-from headbook.charts.theme import BLUE, DARK, GREY, LAYERS, ORANGE, letters_on, ramp
+from headbook.charts.theme import BLUE, DARK, GREY, LAYERS, ORANGE, ramp, text_colour_rule
 from headbook.report.wording import label_name
 
 PLACES = 400  # of a strip; what stands at the same place is drawn once
@@ -112,7 +112,7 @@ def _axis() -> Iterator[str]:
     foot = TOP + PLOT
     yield f'<path d="M{_x(0):.0f} {foot:.0f}H{_x(1):.0f}" stroke="{INK}" stroke-opacity="0.5"/>'
     for tick, anchor in zip((0, 0.25, 0.5, 0.75, 1), ANCHORS, strict=True):
-        yield written(f"{tick:g}", _x(tick), foot + 17, SMALL, anchor=anchor)
+        yield svg_text(f"{tick:g}", _x(tick), foot + 17, SMALL, anchor=anchor)
 
 
 def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
@@ -139,13 +139,13 @@ def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
         free[row] = end - long - 8
         y = TOP - 6 - APART * row
         yield f'<path d="M{x:.1f} {y + 3:.1f}V{TOP + PLOT:.0f}" stroke="{INK}"/>'
-        yield written(text, end - long / 2, y, SMALL)
+        yield svg_text(text, end - long / 2, y, SMALL)
 
 
 CELL = 24  # pixels of a head in a heat map
 
 
-@on_demand
+@lazy_figure
 def heat_map(
     rows: pd.DataFrame,
     *,
@@ -163,17 +163,20 @@ def heat_map(
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
         share: whether values are parts of a whole, written in per cent.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     legend = _legend(domain, table["head"], SHARE if share else PLAIN)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
         y=alt.Y("layer:O", title="layer", axis=_places()),
         color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
-        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high", share=share)],
+        tooltip=[
+            *text_tooltips("layer:O", "head:O"),
+            *number_tooltips("value", "low", "high", share=share),
+        ],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return finished(size, table)
+    return styled_chart(size, table)
 
 
 def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
@@ -193,7 +196,7 @@ MIXTURE_HEIGHT = 64
 COLUMNS = 3  # layers side by side, at most
 
 
-@on_demand
+@lazy_figure
 def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
     """Stacked bars, one a head, a panel for each layer.
 
@@ -204,7 +207,7 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
     columns = max(1, min(COLUMNS, MIXTURE_WIDTH // (BAR[0] * n_heads)))
     step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR[0]), BAR[1])
     place = {part: order for order, part in enumerate(PARTS)}
-    table, rows = rows, drawn(rows, 4)
+    table, rows = rows, rounded_rows(rows, 4)
     rows = rows.assign(order=rows["part"].map(place))
     # Bars of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
@@ -243,7 +246,7 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
             spacing=12,
         )
     )
-    return finished(chart, table)
+    return styled_chart(chart, table)
 
 
 SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
@@ -254,7 +257,7 @@ NAME = (6, 6.5, 6)  # pixels from a point to its name, of a letter, and to eithe
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
-@on_demand
+@lazy_figure
 def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> ChartSpec:
     """A point for every head, coloured by layer.
 
@@ -272,11 +275,13 @@ def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[
         scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
         legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
     )
-    marks = alt.Chart(drawn(rows)).mark_circle(size=70, opacity=1, stroke=GREY, strokeWidth=0.6)
+    marks = alt.Chart(rounded_rows(rows)).mark_circle(
+        size=70, opacity=1, stroke=GREY, strokeWidth=0.6
+    )
     few = _roomy(rows, NARROW, np.zeros(len(rows), dtype=bool))
     more = _roomy(rows, SCATTER_WIDTH, few) & ~few
     names = [
-        alt.Chart(drawn(rows[chosen]))
+        alt.Chart(rounded_rows(rows[chosen]))
         .mark_text(align="left", dx=6, fontSize=LETTERS)
         .encode(x=x, y=y, text="head:N")
         for chosen in (few, more)
@@ -284,7 +289,7 @@ def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[
     names[1] = names[1].properties(name=f"room{SCATTER_MARGIN}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
     chart = layers_of.properties(width=SCATTER_WIDTH, height=SCATTER_HEIGHT)
-    return finished(chart, rows, interactive=False)
+    return styled_chart(chart, rows, interactive=False)
 
 
 def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:
@@ -318,7 +323,7 @@ DOT = 6  # pixels of a point that carries no number
 NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
-@on_demand
+@lazy_figure
 def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> ChartSpec:
     """Points coloured by layer, a panel for each view, all on one scale.
 
@@ -327,7 +332,7 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
         panels: from left to right.
         layers: all layers of the stack.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     ends = _ends(rows)
     colour = alt.Color(
         "layer:Q",
@@ -350,14 +355,14 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
     chart = points.properties(width=SIMILAR_SIDE, height=SIMILAR_SIDE).facet(column=column)
-    return finished(chart, table)
+    return styled_chart(chart, table)
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
     """Circles with layer and head, where no other circle hides them."""
     circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
     ends = (min(layers), max(*layers, min(layers) + 1))
-    ink = letters_on("layer", ends, LAYERS, DARK[1:])
+    ink = text_colour_rule("layer", ends, LAYERS, DARK[1:])
     numbers = base.mark_text(fontSize=9.5, baseline="middle").encode(text="short:N", color=ink)
     return alt.layer(circles.encode(color=colour), numbers)
 

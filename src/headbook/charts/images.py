@@ -19,7 +19,7 @@ LARGE = 4_096  # weights of maps that another strategy of compression suits
 LEVEL = 5  # of compression: as few bytes as 9, in a fifth of the time
 
 
-def preview(cells: Map, ink: Ink) -> str:
+def map_preview(cells: Map, ink: Ink) -> str:
     """A map as a ``data:`` address, one pixel a weight.
 
     Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
@@ -28,7 +28,7 @@ def preview(cells: Map, ink: Ink) -> str:
     Args:
         ink: red, green, blue and opacity of each step.
     """
-    return small(shrunk(cells, PREVIEW), ink)
+    return inline_map(shrunk(cells, PREVIEW), ink)
 
 
 def shrunk(cells: Map, most: int) -> Map:
@@ -36,7 +36,7 @@ def shrunk(cells: Map, most: int) -> Map:
     return _largest(cells, -(-max(cells.shape) // most))
 
 
-def sheet(maps: Map, ink: Ink, *, side: int) -> bytes:
+def map_sheet(maps: Map, ink: Ink, *, side: int) -> bytes:
     """All heads' maps of a sentence on one sheet, a pixel a weight: rows are layers, columns heads.
 
     Maps that are wider than twice ``side`` are shrunk by the largest weight of each block.
@@ -122,7 +122,7 @@ def inked(cells: Map, ink: Ink) -> bytes:
     return stream.getvalue()
 
 
-def small(cells: Map, ink: Ink) -> str:
+def inline_map(cells: Map, ink: Ink) -> str:
     """What `inline` makes of `inked`: one map in an ink, one pixel a weight."""
     return _webp(Image.fromarray(np.array(ink, np.uint8)[cells], mode="RGBA"))
 

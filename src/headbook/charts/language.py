@@ -8,9 +8,17 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.drawing import Drawing, drawing, guessed_width, written
-from headbook.charts.figure import LAYER_NAMES, ChartSpec, drawn, finished, on_demand
-from headbook.charts.theme import BLUE, DARK_DIVERGING, DIVERGING, GREY, ORANGE, letters_on, ramp
+from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
+from headbook.charts.figure import LAYER_NAMES, ChartSpec, lazy_figure, rounded_rows, styled_chart
+from headbook.charts.theme import (
+    BLUE,
+    DARK_DIVERGING,
+    DIVERGING,
+    GREY,
+    ORANGE,
+    ramp,
+    text_colour_rule,
+)
 
 LETTER, WIDE = 6.9, 12.0  # pixels of a letter, of an East Asian one
 SMALL = 5.6  # of a letter of a label
@@ -91,7 +99,7 @@ def bracket_diagram(
 
 def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Iterator[str]:
     for word, x in zip(words, centres, strict=True):
-        yield written(word, x, base, TEXT)
+        yield svg_text(word, x, base, TEXT)
 
 
 def _width(word: str, letter: float = LETTER) -> float:
@@ -152,7 +160,7 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
     yield f'<path d="{curve} {y + tip:.1f}" {line}/>'
     yield f'<path d="M{b:.1f} {y:.1f}l-3 {tip:.1f}h6z" fill="{ink}"/>'
     if arc.label:
-        yield written(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
+        yield svg_text(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
 OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
@@ -167,7 +175,7 @@ NAMED = 44  # pixels of a layer that has room for "layer 12", else its number st
 WIDTH = 1040  # pixels that a map of all heads may take
 
 
-@on_demand
+@lazy_figure
 def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
     """Parts of speech by layer, a panel for each way of looking.
 
@@ -175,7 +183,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
         rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
         tags: from top to bottom.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     directions = list(dict.fromkeys(rows["way"]))
     n_layers = rows["layer"].nunique()
     chart = _rectangles(rows, tags, ["layer:O"])
@@ -186,10 +194,10 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
         ),
     )
     width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
-    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), table)
+    return styled_chart(chart.properties(width=width, height=alt.Step(HEIGHT)), table)
 
 
-@on_demand
+@lazy_figure
 def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> ChartSpec:
     """Parts of speech by head, a gap between layers.
 
@@ -199,7 +207,7 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart
         tags: from top to bottom.
         n_heads: heads of a layer.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     layers = sorted(set(rows["layer"]))
     series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
@@ -209,7 +217,7 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart
     chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
     title = "head" if pixels * (n_heads + 1) > NAMED else "layer (a column for each head)"
     chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
-    return finished(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
+    return styled_chart(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
 
 
 def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
@@ -287,7 +295,7 @@ CORNER = 0.1  # part of a cell's width that a stroke beside numbers takes
 PALE = 0.35  # opacity of what is not supported
 
 
-@on_demand
+@lazy_figure
 def relation_layers(
     rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
 ) -> ChartSpec:
@@ -299,7 +307,7 @@ def relation_layers(
         relations: from top to bottom.
         numbers: of the rows' heads in their layers.
     """
-    table, rows = rows, drawn(rows, 4)
+    table, rows = rows, rounded_rows(rows, 4)
     directions = list(dict.fromkeys(rows["way"]))
     step = END / COLOURS
     rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
@@ -320,7 +328,7 @@ def relation_layers(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
     chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
-    return finished(chart.facet(column=column), table)
+    return styled_chart(chart.facet(column=column), table)
 
 
 def _points(head: int, margin: float) -> str:
@@ -365,7 +373,7 @@ def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
 
 def _numbers(base: Any, *, sure: bool) -> Any:
     """Margins in percentage points, bold where supported."""
-    ink = letters_on("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
+    ink = text_colour_rule("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
     named = base.properties(name=f"room{NUMBERED - 2}_{int(sure)}")
     words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
         fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, written
+from headbook.charts.drawing import INK, Drawing, drawing, svg_text
 from headbook.charts.figure import (
     CHANCE,
     CURVE,
@@ -23,18 +23,18 @@ from headbook.charts.figure import (
     SHARE,
     UNIFORM,
     ChartSpec,
+    axis_heading,
     choices_of,
     chosen_rows,
-    drawn,
-    finished,
-    heading,
-    named,
-    numbers,
-    on_demand,
-    spread,
+    lazy_figure,
+    number_tooltips,
+    rounded_rows,
+    spread_values,
+    styled_chart,
+    text_tooltips,
     with_choices,
 )
-from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, letters_on, ramp
+from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp, text_colour_rule
 
 WIDTH, HEIGHT = 420.0, 210.0
 LEFT, TOP, BELOW, LABELS = 40.0, 12.0, 30.0, 150.0  # around the plot; LABELS to its right
@@ -109,7 +109,7 @@ def curves(
     ticks: Sequence[tuple[float, str]],
 ) -> Drawing:
     """Lines over any axis; see `layer_lines`."""
-    parts = [*axes(axis, ends, ticks)]
+    parts = [*draw_axes(axis, ends, ticks)]
     inks = [*_inks(lines)]
     for line, ink in zip(lines, inks, strict=True):
         parts += _line(line, ink, ends, axis)
@@ -146,14 +146,14 @@ def y_of(value: float, ends: Ends) -> float:
     return TOP + (HEIGHT - BELOW - TOP) * (high - value) / (high - low)
 
 
-def axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
+def draw_axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
     """Both axes of a picture of curves."""
     for value, text in ticks:
         y = y_of(value, ends)
         yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
-        yield written(text, LEFT - 6, y + 4, SMALL, anchor="end")
+        yield svg_text(text, LEFT - 6, y + 4, SMALL, anchor="end")
     for place, label in axis.labels:
-        yield written(label, x_of(place), HEIGHT - 8, SMALL)
+        yield svg_text(label, x_of(place), HEIGHT - 8, SMALL)
 
 
 def _line(line: Curve, ink: str, ends: Ends, axis: CurveAxis) -> Iterator[str]:
@@ -180,7 +180,7 @@ def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[
     known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
     last = {n: int(places[-1]) for n, places in known.items() if len(places)}
     wanted = [(y_of(float(lines[n].values[position]), ends), n) for n, position in last.items()]
-    for y, n in apart(wanted):
+    for y, n in spread_labels(wanted):
         line = lines[n]
         yield (
             f'<text x="{WIDTH - LABELS + 8:.1f}" y="{y + 4:.1f}" font-size="{SMALL}" '
@@ -189,7 +189,7 @@ def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[
         )
 
 
-def apart(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
     """Heights of names at the ends of lines, moved apart where lines end together."""
     ordered = sorted(wanted)
     places: list[float] = []
@@ -199,7 +199,7 @@ def apart(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
     yield from ((y - over, n) for y, (_, n) in zip(places, ordered, strict=True))
 
 
-@on_demand
+@lazy_figure
 def layer_curve(
     rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
 ) -> ChartSpec:
@@ -209,7 +209,7 @@ def layer_curve(
         rows: columns ``layer, series, view, label, value, low, high``.
         share: whether values are parts of a whole, written in per cent.
     """
-    table, rows = chosen_rows(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     series = list(dict.fromkeys(rows["series"]))
     inks = iter(INKS * len(series))
     ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
@@ -225,7 +225,10 @@ def layer_curve(
     # Uniform attention has an interval, too, which would only hide the others.
     band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=None, axis=axis), y2=alt.Y2("high:Q"))
-    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high", share=share)]
+    tooltip = [
+        *text_tooltips("series:N", "layer:O"),
+        *number_tooltips("value", "low", "high", share=share),
+    ]
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     line = line.encode(y=y, tooltip=tooltip)
     ends = _line_ends(rows, show)
@@ -236,8 +239,8 @@ def layer_curve(
     several = len(series) > 1
     chart = alt.layer(band, line, names if several else line)
     wide = NAMED if several else CURVE[0]
-    chart = chart.properties(width=wide, height=CURVE[1], title=heading(title))
-    return finished(chart, table)
+    chart = chart.properties(width=wide, height=CURVE[1], title=axis_heading(title))
+    return styled_chart(chart, table)
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -248,7 +251,7 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
         ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
         last = group[group["layer"] == group["layer"].max()]
         gap = (ends[1] - ends[0]) * LINE / CURVE[1]
-        placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))
+        placed.append(last.assign(place=spread_values(last["value"].to_numpy(float), gap, ends)))
     line_ends: pd.DataFrame = pd.concat(placed)
     return line_ends
 
@@ -259,7 +262,7 @@ CELL = 30  # pixels of a cell, at most
 NUMBERED = 16  # states whose numbers have room in the matrix
 
 
-@on_demand
+@lazy_figure
 def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> ChartSpec:
     """A panel for each group of numbers, a line with its interval for each number.
 
@@ -269,11 +272,11 @@ def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[
         states: from left to right.
         panels: from left to right.
     """
-    table, rows = rows, drawn(rows)
+    table, rows = rows, rounded_rows(rows)
     ends = _shared_ends(rows)
     sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
     chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
-    return finished(chart, table)
+    return styled_chart(chart, table)
 
 
 def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -328,10 +331,12 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
     order = rows["state"].map({state: index for index, state in enumerate(states)})
     last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
     gap = (ends[1] - ends[0]) * LINE / SIDE[1]
-    return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])
+    return last.assign(
+        place=spread_values(last["value"].to_numpy(float), gap, ends), state=states[-1]
+    )
 
 
-@on_demand
+@lazy_figure
 def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> ChartSpec:
     """Every two states, the first one at the upper left; numbers where they have room.
 
@@ -340,7 +345,7 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Ch
         title: of the colour legend.
     """
     axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
-    base = alt.Chart(drawn(rows, 4)).encode(
+    base = alt.Chart(rounded_rows(rows, 4)).encode(
         x=alt.X("other:O", title="layer", sort=[*states], axis=axis),
         y=alt.Y("state:O", title="layer", sort=[*states], axis=axis),
     )
@@ -355,9 +360,9 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Ch
     numbers = (
         base.properties(name="room24")
         .mark_text(fontSize=10)
-        .encode(text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1)))
+        .encode(text=alt.Text("value:Q", format=".2f"), color=text_colour_rule("value", (0, 1)))
     )
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))
     chart = alt.layer(cells, numbers) if few else cells
-    return finished(chart.properties(width=step, height=step), rows)
+    return styled_chart(chart.properties(width=step, height=step), rows)

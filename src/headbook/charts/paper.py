@@ -11,7 +11,7 @@ from typing import Any
 
 import vl_convert
 
-from headbook.charts.figure import Drawable, Figure, still
+from headbook.charts.figure import Drawable, Figure, static_spec
 from headbook.charts.render import svg_of
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
@@ -95,7 +95,7 @@ def _sorted_lines(match: re.Match[bytes]) -> bytes:
 
 def laid_out(figure: Figure, inches: float) -> str:
     """The chart as an SVG element that is about so wide, never wider where that can be had."""
-    spec, target = still(figure.spec), inches * PIXELS - SLACK / 2
+    spec, target = static_spec(figure.spec), inches * PIXELS - SLACK / 2
     narrow = inches == min(WIDTHS.values())
     spec = _stacked(spec) if narrow else spec
     tried = [] if narrow and spec.keys() & {"vconcat", "facet"} else [(1.0, _size(figure.svg)[0])]
@@ -216,10 +216,10 @@ def _scaled(spec: Spec, factor: float) -> Spec:
         spec[name] = {"step": size["step"] * factor} if isinstance(size, dict) else size * factor
     if "layer" in spec:
         size = spec["width"]["step"] if isinstance(spec["width"], dict) else spec["width"]
-        spec["layer"] = [each for each in spec["layer"] if _has_room(each, size)]
+        spec["layer"] = [each for each in spec["layer"] if _fits(each, size)]
     return spec
 
 
-def _has_room(layer: Spec, size: float) -> bool:
+def _fits(layer: Spec, size: float) -> bool:
     needed = NEEDED_SIZE.match(layer.get("name", ""))
     return needed is None or size >= int(needed[1])

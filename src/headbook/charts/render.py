@@ -21,7 +21,7 @@ import vl_convert
 from platformdirs import user_cache_path
 
 from headbook.charts.theme import FONT
-from headbook.output_folder import read_sealed, write_sealed
+from headbook.output_folder import read_checked, write_checked
 
 SVG = "http://www.w3.org/2000/svg"
 GROUP, PATH, LINE, TEXT = (f"{{{SVG}}}{name}" for name in ("g", "path", "line", "text"))
@@ -133,7 +133,7 @@ def _join(element: ET.Element) -> None:
     last = None
     for child in [*element]:
         _straight(child)
-        if last is not None and _is_bare(child) and _looks(child) == _looks(last):
+        if last is not None and _is_bare(child) and _style_of(child) == _style_of(last):
             last.set("d", last.attrib["d"] + child.attrib["d"])
             element.remove(child)
         else:
@@ -160,7 +160,7 @@ def _place(text: ET.Element) -> None:
         text.attrib = {name: far for name, far in place if far != "0"} | text.attrib
 
 
-def _looks(element: ET.Element) -> dict[str, str]:
+def _style_of(element: ET.Element) -> dict[str, str]:
     return {name: value for name, value in element.attrib.items() if name != "d"}
 
 
@@ -226,14 +226,14 @@ ENTRY = "window.vegaEmbed=vegaEmbed;"
 
 
 @cache
-def runtime() -> str:
+def vega_bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
     file = user_cache_path("headbook") / f"vega-{version('vl-convert-python')}.kept"
-    entry, _, kept = (read_sealed(file) or b"").decode().partition("\n")
+    entry, _, kept = (read_checked(file) or b"").decode().partition("\n")
     if entry == ENTRY:
         return kept
     script = str(vl_convert.javascript_bundle(ENTRY))
     if file.is_absolute():  # else there is no home, and the folder would be the current one's
         with suppress(OSError):  # it may be read-only, or the disk full
-            write_sealed(file, f"{ENTRY}\n{script}".encode())
+            write_checked(file, f"{ENTRY}\n{script}".encode())
     return script

@@ -36,7 +36,7 @@ def colours(steps: int, stops: tuple[str, ...] = STOPS) -> tuple[str, ...]:
 
 
 @cache
-def ink(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
+def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
     """Red, green, blue and opacity of each step of a scale on any paper, 0 to 255."""
     found = _between(stops, steps)
     alpha = 1 - found.min(1, keepdims=True) / 255
@@ -73,18 +73,20 @@ def luminance(colour: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def letters(colour: str) -> str:
+def text_colour(colour: str) -> str:
     """Black or white, whichever stands out more on a colour."""
     return "#000" if luminance(colour) > DARKEST_UNDER_BLACK else "#fff"
 
 
 @cache
-def turns(stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK) -> tuple[float, float]:
+def text_colour_turns(
+    stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
+) -> tuple[float, float]:
     """Parts of a scale, 0 to 1, from which on letters change: on dark paper, then on light."""
     fine = 1001
     found = []
     for scale in (dark, stops):
-        inks = [letters(colour) for colour in colours(fine, scale)]
+        inks = [text_colour(colour) for colour in colours(fine, scale)]
         found.append(next(n for n, each in enumerate(inks) if each != inks[0]) / (fine - 1))
     return found[0], found[1]
 
@@ -121,14 +123,16 @@ def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
     return alt.Scale(domain=domain, range=[*chosen], interpolate="rgb", clamp=True)
 
 
-def letters_on(
+def text_colour_rule(
     field: str, ends: Ends, stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
 ) -> Any:
     """Ink of letters on cells of `ramp` from paper to dark, legible on light and on dark paper.
 
     What is light on light paper is dark on dark paper; in between letters are black on both.
     """
-    first, second = (ends[0] + part * (ends[1] - ends[0]) for part in turns(stops, dark))
+    first, second = (
+        ends[0] + part * (ends[1] - ends[0]) for part in text_colour_turns(stops, dark)
+    )
     return (
         alt.when(f"datum.{field} < {first:.5f}")
         .then(alt.value("currentColor"))
@@ -138,7 +142,7 @@ def letters_on(
     )
 
 
-def config() -> dict[str, Any]:
+def vega_config() -> dict[str, Any]:
     """The site's style, with text and axes in the colour of the page."""
     ink = "currentColor"
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}

@@ -5,13 +5,21 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import INKS, LAYER_NAMES, ChartSpec, drawn, finished, on_demand, spread
+from headbook.charts.figure import (
+    INKS,
+    LAYER_NAMES,
+    ChartSpec,
+    lazy_figure,
+    rounded_rows,
+    spread_values,
+    styled_chart,
+)
 
 HEIGHT = 200
 LINE = 13  # pixels between names
 
 
-@on_demand
+@lazy_figure
 def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
     """A line for each occurrence, its name at the end.
 
@@ -19,7 +27,7 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
         rows: columns ``occurrence`` (a name), ``step``, one of ``steps``, and ``value``.
         steps: the points of the horizontal axis, in order.
     """
-    table, rows = rows, drawn(rows, 4)
+    table, rows = rows, rounded_rows(rows, 4)
     names = list(dict.fromkeys(rows["occurrence"]))
     ends = (min(rows["value"].min(), 0) - 0.02, rows["value"].max() + 0.02)  # of all, to compare
     x = alt.X(
@@ -38,7 +46,7 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
         tooltip=["occurrence:N", "step:O", alt.Tooltip("value:Q", format=".3f")]
     )
     last = rows[rows["step"] == steps[-1]]
-    apart = spread(last["value"].to_numpy(float), LINE / HEIGHT * (ends[1] - ends[0]), ends)
+    apart = spread_values(last["value"].to_numpy(float), LINE / HEIGHT * (ends[1] - ends[0]), ends)
     labels = (
         alt.Chart(last.assign(place=apart))
         .mark_text(align="left", dx=8, fontSize=11)
@@ -46,4 +54,4 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
         .encode(color=colour)
     )
     chart = alt.layer(lines.properties(name="paths"), labels)
-    return finished(chart.properties(width=330, height=HEIGHT), table)
+    return styled_chart(chart.properties(width=330, height=HEIGHT), table)

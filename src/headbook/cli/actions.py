@@ -22,7 +22,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
 from headbook.output_folder import OutputKind, check_output_folder, reserve
 from headbook.progress import NoProgress, Progress
-from headbook.run.arguments import ModelCheckpoint, checkpoints
+from headbook.run.arguments import ModelCheckpoint, list_checkpoints
 from headbook.schema import HeadCorrespondence
 from headbook.study.manifest import Manifest
 
@@ -135,10 +135,10 @@ def _load_torch(config: Config) -> None:
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - see above
+    from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - see above
 
-    keep_freed_memory()
-    with nothing_collected():
+    keep_freed_blocks()
+    with gc_frozen():
         import headbook.run.collect  # noqa: F401, PLC0415 - see above
 
 
@@ -225,15 +225,17 @@ def collect_film(
     discard: bool,
 ) -> "Film":
     """The film of checkpoints, each collected when the one before has become a frame."""
-    found = checkpoints(model, revisions)
+    found = list_checkpoints(model, revisions)
     _check(inputs, config, *(at.model for at in found))
     _load_torch(config)
-    from headbook.run.models import study_at  # noqa: PLC0415 - see above
+    from headbook.run.models import study_of_checkpoint  # noqa: PLC0415 - see above
 
     def made(at: ModelCheckpoint, place: int) -> "Study":
         with progress_of(config) as progress:
             progress.say(f"{at.name} ({place} of {len(found)})")
-            return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
+            return study_of_checkpoint(
+                at, inputs, config, kept=kept, discard=discard, progress=progress
+            )
 
     return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
 

@@ -45,25 +45,25 @@ from headbook.cli.options import (
     Packable,
     Several,
     Stored,
+    asked_revisions,
     check_options,
+    correspondence_of,
     floor_of,
     formats_of,
-    heads_of,
-    listed,
-    stored,
+    stored_studies,
     studies_of,
-    takes,
+    with_options,
 )
 from headbook.cli.terminal import (
-    expected_error,
-    forgive_letters,
-    give_up_printing,
-    interruptible,
+    close_stdout,
+    escape_unprintable,
     is_closed_pipe,
+    signals_as_interrupt,
+    user_error,
 )
-from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, today
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, creation_date
 from headbook.errors import CheckError, ConfigError, PartialResultError
-from headbook.memory import check_room
+from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, is_site, store_folder
 from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
@@ -105,14 +105,14 @@ def headbook(
 
 
 @app.command()
-@takes(BUILDING, "inputs", Inputs)
+@with_options(BUILDING, "inputs", Inputs)
 def build(inputs: list[str], **options: Any) -> None:
     """Collect numbers and write the site."""
     _build(inputs, _config(options))
 
 
 @app.command()
-@takes(BUILDING)
+@with_options(BUILDING)
 def demo(**options: Any) -> None:
     """Build the site of the sample inputs."""
     samples = [str(folder("sample_inputs") / "sentences.conllu")]
@@ -122,7 +122,7 @@ def demo(**options: Any) -> None:
 
 
 @app.command()
-@takes(COLLECTING, "inputs", Inputs)
+@with_options(COLLECTING, "inputs", Inputs)
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
@@ -131,27 +131,27 @@ def collect(inputs: list[str], **options: Any) -> None:
         study = actions.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _say(config, f"Study: {out}")
-    _judge(config, study.manifest.failed, study.manifest.lacking)
+    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="merge")
-@takes(MERGING, "studies", Several)
+@with_options(MERGING, "studies", Several)
 def merge_command(studies: list[Path], **options: Any) -> None:
     """Add up studies of parts of a corpus, in the order given, as one study."""
     config = _config(options)
     out = checked_out(config, [*map(str, studies)], OutputKind.STUDY)
     check_studies(*studies)
-    from headbook.study.study import merged  # noqa: PLC0415 - it loads pandas
+    from headbook.study.study import merge_studies  # noqa: PLC0415 - it loads pandas
 
-    study = merged(studies)
+    study = merge_studies(studies)
     study.save(out, force=config.force)
     counted = study.manifest.counts["sentences"]
     _say(config, f"Study of {counted:,} sentences: {out}")
-    _judge(config, study.manifest.failed, study.manifest.lacking)
+    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="render")
-@takes(RENDERING, "study", Stored)
+@with_options(RENDERING, "study", Stored)
 def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
@@ -164,16 +164,16 @@ def render_command(study: Path, **options: Any) -> None:
 
 
 @app.command(name="pack")
-@takes(DRAWING, "site", Packable, *PACKING)
+@with_options(DRAWING, "site", Packable, *PACKING)
 def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     config = _config(options)
     is_site(site, anonymous=anonymous)
-    from headbook.site.archive import pack  # noqa: PLC0415 - see steps
+    from headbook.site.archive import pack_site  # noqa: PLC0415 - see steps
 
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
     with actions.progress_of(config) as progress:
-        packed = pack(
+        packed = pack_site(
             site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
             force=config.force, progress=progress,
         )  # fmt: skip
@@ -181,7 +181,7 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 
 
 @app.command(name="figures")
-@takes(DRAWING, "studies", OneOrTwo, *CHOOSING, ROUNDED)
+@with_options(DRAWING, "studies", OneOrTwo, *CHOOSING, ROUNDED)
 def figures_command(
     studies: list[Path],
     *,
@@ -214,7 +214,7 @@ def figures_command(
 
 
 @app.command(name="compare")
-@takes(COMPARE_OPTIONS, "given", Compared, *COMPARING)
+@with_options(COMPARE_OPTIONS, "given", Compared, *COMPARING)
 def compare_command(
     given: list[str],
     *,
@@ -230,7 +230,7 @@ def compare_command(
 ) -> None:
     """Write the site of two models on the same sentences."""
     start = time.monotonic()
-    config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
+    config, kind, formats = _config(options), correspondence_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
     checked_out(config, given, OutputKind.SITE)
     check_outside("--keep-studies", keep_studies, config.out)
@@ -251,7 +251,7 @@ def compare_command(
 
 
 @app.command(name="film")
-@takes(FILM_OPTIONS, "given", Filmed, *FILMING)
+@with_options(FILM_OPTIONS, "given", Filmed, *FILMING)
 def film_command(
     given: list[str],
     *,
@@ -270,18 +270,18 @@ def film_command(
     )  # fmt: skip
     checked_out(config, given, OutputKind.SITE)
     if studies:
-        kept = stored(given)
+        kept = stored_studies(given)
         check_studies(*kept.values())
         film = actions.film({name: partial(actions.load, folder) for name, folder in kept.items()})
         summary = actions.render_film(film, config, "")
     else:
-        wanted, (model, *inputs) = listed(revisions), given
+        wanted, (model, *inputs) = asked_revisions(revisions), given
         film = actions.collect_film(
             model, wanted, inputs, config, kept=keep_studies, discard=discard
         )
         summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
-    _judge_film(config, film)
+    _check_film_outcome(config, film)
 
 
 @app.command()
@@ -305,7 +305,7 @@ def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
     out = checked_out(config, inputs, OutputKind.SITE)
     check_kept(config, inputs)
-    check_room()
+    check_address_space()
     with _resumable(out) as work, actions.progress_of(config) as progress:
         study: Study | Path = (collected := actions.collect(inputs, config, progress, work))
         manifest = collected.manifest
@@ -315,7 +315,7 @@ def _build(inputs: list[str], config: Config) -> None:
         del collected  # else two copies of a kept study are in memory
         summary = actions.render(study, config, progress)
     _finish(config, summary, start)
-    _judge(config, manifest.failed, manifest.lacking)
+    _check_outcome(config, manifest.failed, manifest.lacking)
 
 
 @contextmanager
@@ -334,19 +334,19 @@ def _resumable(out: Path) -> Iterator[Path]:
     remove_store(work)
 
 
-def _judge(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
+def _check_outcome(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
     """Let nothing that failed pass in silence, when all is written.
 
     Raises:
         MissingError: sentences could not be measured.
         CheckError: a self-check failed, and nobody said that they accept it.
     """
-    _judge_checks(config, failed)
+    _check_self_checks(config, failed)
     if lacking:
         raise PartialResultError(f"{'; '.join(lacking)}; all else is written, which says so")
 
 
-def _judge_checks(config: Config, failed: Sequence[str]) -> None:
+def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
     if not failed:
         return
     report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
@@ -358,10 +358,10 @@ def _judge_checks(config: Config, failed: Sequence[str]) -> None:
     )
 
 
-def _judge_film(config: Config, film: "Film") -> None:
-    """The same as `_judge`, of all checkpoints."""
+def _check_film_outcome(config: Config, film: "Film") -> None:
+    """The same as `_check_outcome`, of all checkpoints."""
     manifests = {frame.name: frame.manifest for frame in film.frames}
-    _judge(
+    _check_outcome(
         config,
         [f"{name}: {text}" for name, each in manifests.items() for text in each.failed],
         [f"{name}: {text}" for name, each in manifests.items() for text in each.lacking],
@@ -370,7 +370,7 @@ def _judge_film(config: Config, film: "Film") -> None:
 
 def _config(options: dict[str, Any]) -> Config:
     """Options as one value; a flag that was not given leaves the configuration file its say."""
-    today()  # first of all, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
+    creation_date()  # first of all, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
     file = options.pop("config", None)
     given = {name: value for name, value in options.items() if value is not False}
     return Config.of(file, **given)
@@ -378,17 +378,17 @@ def _config(options: dict[str, Any]) -> Config:
 
 def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     """Say last what was written, and open it."""
-    from headbook.report.wording import written  # noqa: PLC0415
+    from headbook.report.wording import size_text  # noqa: PLC0415
     from headbook.site.archive import LIMITS  # noqa: PLC0415 - see steps
 
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:
         typer.echo(
-            f"warning: the site is larger than {written(limit)}, a common limit for supplements; "
+            f"warning: the site is larger than {size_text(limit)}, a common limit for supplements; "
             "fewer --sentence-pages, --neuron-sentences and --exemplars make it smaller",
             err=True,
         )
-    pages, spent = f"{summary.pages:,} pages ({written(summary.size)})", time.monotonic() - start
+    pages, spent = f"{summary.pages:,} pages ({size_text(summary.size)})", time.monotonic() - start
     _say(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
     if config.open:
         webbrowser.open(summary.index.resolve().as_uri())
@@ -401,9 +401,9 @@ def _say(config: Config, text: str) -> None:
 
 def main() -> None:
     """Run a command; every fault becomes one line and an exit code."""
-    forgive_letters()
+    escape_unprintable()
     try:
-        with interruptible():
+        with signals_as_interrupt():
             stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
             sys.stdout and sys.stdout.flush()
     except (CheckError, PartialResultError) as error:
@@ -422,11 +422,11 @@ def main() -> None:
 def _leave_with(error: Exception | SystemExit) -> None:
     """Explain an error; a pipe whose reader has had enough is none."""
     if is_closed_pipe(error):
-        give_up_printing()
+        close_stdout()
         return
     if isinstance(error, SystemExit):
         raise error
-    fault = expected_error(error)
+    fault = user_error(error)
     if fault is not None:
         _leave(str(fault), WRONG)
     if {"-v", "--verbose"} & set(sys.argv):
@@ -443,5 +443,5 @@ def _message(error: TyperException) -> str:
 def _leave(text: str, code: int) -> NoReturn:
     with suppress(OSError):
         typer.echo(f"headbook: {' '.join(text.split())}", err=True)
-    give_up_printing()
+    close_stdout()
     sys.exit(code)

@@ -92,7 +92,7 @@ Keys = Annotated[
 ]
 
 
-def takes(
+def with_options(
     names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
 ) -> Callable[..., Any]:
     """Give a command the options it takes, as a signature that Typer reads.
@@ -267,7 +267,7 @@ def floor_of(name: str) -> bool:
     return name == "on"
 
 
-def heads_of(name: str) -> HeadCorrespondence:
+def correspondence_of(name: str) -> HeadCorrespondence:
     """Which heads are held against each other.
 
     Raises:
@@ -356,7 +356,7 @@ def check_options(
     check_outside("--keep-studies", keep_studies, config.out)
 
 
-def stored(given: Sequence[str]) -> dict[str, Path]:
+def stored_studies(given: Sequence[str]) -> dict[str, Path]:
     """Folders of studies by the names of their checkpoints.
 
     Raises:
@@ -382,7 +382,7 @@ def _studies_in(folder: Path) -> list[Path]:
     return inside
 
 
-def listed(revisions: str | None) -> list[str]:
+def asked_revisions(revisions: str | None) -> list[str]:
     """The checkpoints that were asked for; none where all are wanted.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from headbook.errors import HeadbookError, OutputError, ResourceError, out_of_memory
+from headbook.errors import HeadbookError, OutputError, ResourceError, is_out_of_memory
 from headbook.output_folder import DISK_ERRORS
 
 PAUSE = 10.0  # seconds between two lines
@@ -104,7 +104,7 @@ NEED_LESS = (
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def signals_as_interrupt() -> Iterator[None]:
     """What ends a process politely is an interrupt here, so that everything is cleaned up."""
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     mine = [getattr(signal, name) for name in names]
@@ -126,7 +126,7 @@ def _interrupt(_: int, __: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def forgive_letters() -> None:
+def escape_unprintable() -> None:
     """Print what the terminal's encoding lacks, and names that are not UTF-8, as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -162,11 +162,11 @@ def is_closed_pipe(error: BaseException) -> bool:
     return any(isinstance(each, BrokenPipeError) for each in chain)
 
 
-def expected_error(error: BaseException) -> HeadbookError | None:
+def user_error(error: BaseException) -> HeadbookError | None:
     """What the person at the keyboard can mend of an error that is not Headbook's own."""
     if isinstance(error, ResourceError):  # it says itself what needs less
         return error
-    if any(out_of_memory(each) for each in _chain(error)):
+    if any(is_out_of_memory(each) for each in _chain(error)):
         return ResourceError(f"out of memory; {NEED_LESS}")
     if isinstance(error, HeadbookError):
         return error
@@ -181,7 +181,7 @@ def expected_error(error: BaseException) -> HeadbookError | None:
     return OutputError(f"{place}: {error.strerror}; expected a place that can be read and written")
 
 
-def give_up_printing() -> None:
+def close_stdout() -> None:
     """Drop what could not be printed, or Python would try again at its end and complain."""
     streams = (sys.stdout, sys.__stdout__)  # Typer puts another in its place
     for stream in (each for each in streams if each is not None and not each.closed):

@@ -26,9 +26,9 @@ from headbook.comparison.differences import (
     layer_floors,
     token_sums,
 )
-from headbook.comparison.drift import ModelDrift, drifts, floor
+from headbook.comparison.drift import ModelDrift, head_drifts, rounding_drift
 from headbook.comparison.matching import MatchedHeads, matched_heads
-from headbook.comparison.study_pair import StackPair, StudyPair, sides
+from headbook.comparison.study_pair import StackPair, StudyPair, pair_studies
 from headbook.metrics import all_metrics
 from headbook.schema import AblationTarget, HeadCorrespondence
 from headbook.study.ablation import AblationResults
@@ -214,8 +214,8 @@ def compare(
         StudyError: the studies are of different sentences, or heads do not correspond although
             that was asked for.
     """
-    both = sides(a, b, heads, names)
-    nothing = sides(a, null) if null is not None else None
+    both = pair_studies(a, b, heads, names)
+    nothing = pair_studies(a, null) if null is not None else None
     matched = {
         pair.name: matched_heads(both, pair, nothing)
         for pair in both.stacks
@@ -225,9 +225,9 @@ def compare(
         depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
         missing = tuple(_token_states(both))
         return Comparison(both, {}, matched, losses(both), missing, depths=depths)
-    below = sides(a, rounded, HeadCorrespondence.SAME) if rounded is not None else None
+    below = pair_studies(a, rounded, HeadCorrespondence.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
-    formats = sides(*twice, HeadCorrespondence.SAME) if twice is not None else None
+    formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice is not None else None
     found, layers = {}, {}
     for pair in both.stacks:
         heads_found = HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
@@ -271,9 +271,9 @@ def _token_states(both: StudyPair) -> Iterator[str]:
 def _heads(both: StudyPair, pair: StackPair, below: StudyPair | None) -> Iterator[HeadDifferences]:
     """What studies alone say of the heads of a stack."""
     yield head_differences(both, pair)
-    yield from drifts(both, pair)
+    yield from head_drifts(both, pair)
     if below is not None:
-        yield from floor(below, pair)
+        yield from rounding_drift(below, pair)
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import UNBOUNDED
 from headbook.analysis.multiple_testing import ALPHA
-from headbook.analysis.paired import ClusterSums, differences, family_wise
+from headbook.analysis.paired import ClusterSums, differences, paired_family_wise_p
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
@@ -124,7 +124,7 @@ class ModelDifferences:
         spread = [known.spread(c.label) if known else IntervalRule.USUAL for c in columns]
         limits = known.limits if known else UNBOUNDED
         found = differences(a, b, np.array(spread), limits)
-        p = family_wise(a, b, found)
+        p = paired_family_wise_p(a, b, found)
         values = found.a, found.b, found.value, found.low, found.high
         return cls(tuple(columns), *values, p, found.clusters)
 
@@ -215,7 +215,7 @@ def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
                 found, sentences=_n_sentences_of_heads(sides, pair.a.name, each.counted)
             )
         parts.append(found)
-    parts += [HeadDifferences.of(*each[:3]) for each in _of_removals(sides, pair)]
+    parts += [HeadDifferences.of(*each[:3]) for each in _of_ablation(sides, pair)]
     return HeadDifferences.beside(parts)
 
 
@@ -225,7 +225,7 @@ def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float
     Args:
         twice: the first model in two number formats, as if they were two models.
     """
-    found = (*head_sums(twice, pair), *_of_removals(twice, pair))
+    found = (*head_sums(twice, pair), *_of_ablation(twice, pair))
     return rounding_floors(each[:3] for each in found)
 
 
@@ -303,7 +303,7 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
     return None
 
 
-def _of_removals(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
+def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """What each model loses without a head, where both were asked."""
     mine, theirs = (s.corpus_sums.removals for s in (sides.a, sides.b))
     if mine is None or theirs is None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.attention_divergence import DivergenceSums, pattern_drift
+from headbook.analysis.attention_divergence import DivergenceSums, attention_divergence
 from headbook.analysis.paired import ClusterSums
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.matching import token_rows
@@ -32,7 +32,7 @@ ROUNDED = "bfloat16"
 LIMITS = (0.0, log(2))
 
 
-def drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
+def head_drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
     """Divergence of corresponding heads in all views, and the ceiling, for models of one shape."""
     asked = {pair.a.queries, pair.a.keys}
     sentences = [(one, other) for one, other in sides.mapped() if same_ids(one, other, asked)]
@@ -46,13 +46,13 @@ def drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
             yield _numbers(ComparedColumn(PATTERN_DRIFT, str(view), label), found, pair)
 
 
-def floor(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
+def rounding_drift(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
     """The same of the first model and itself with rounded weights.
 
     Args:
         sides: the two, as if they were different models.
     """
-    for each in drifts(sides, pair):
+    for each in head_drifts(sides, pair):
         (column,) = each.columns
         if not column.label:
             yield each.named((column._replace(label=ROUNDED),))
@@ -67,7 +67,7 @@ def _drift(
         numbers = np.arange(len(theirs.weights)).reshape(-1, pair.b.n_heads)
         order = np.roll(numbers, -shift, 1).reshape(-1)
         theirs = type(theirs)(theirs.weights[order], theirs.counted[order])
-    return pattern_drift(mine, theirs)
+    return attention_divergence(mine, theirs)
 
 
 def _numbers(

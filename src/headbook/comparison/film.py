@@ -14,14 +14,14 @@ import pandas as pd
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.half_rise import HalfRise, half_rises, leaders, shares
+from headbook.analysis.half_rise import HalfRise, best_heads, half_rises, shares
 from headbook.comparison.film_steps import (
     BucketRatios,
     FilmColumn,
     FilmStep,
     FrameValues,
-    check_alike,
-    frame,
+    check_same_run,
+    film_step,
 )
 from headbook.errors import StudyError
 from headbook.report.head_types import Place
@@ -124,7 +124,7 @@ class Film:
             np.stack(part).reshape(size)
             for part in ([n.choice for n in numbers], [n.report.value for n in numbers])
         )
-        found = leaders(choice[:, None], report[:, None]).cell[:, 0]
+        found = best_heads(choice[:, None], report[:, None]).cell[:, 0]
         return [_leader(each, int(cell)) for each, cell in zip(numbers, found, strict=True)]
 
     def type_shares(self, stack: str, families: Sequence[str]) -> Floats:
@@ -215,9 +215,9 @@ def film(shots: Sequence[FilmedCheckpoint]) -> Film:
     steps = steps_of([shot.name for shot in shots])
     frames: list[FilmStep] = []
     for shot in shots:
-        each = frame(shot.name, shot.study())
+        each = film_step(shot.name, shot.study())
         if frames:
-            check_alike(frames[0], each)
+            check_same_run(frames[0], each)
         frames.append(each)
     counted = steps if steps is not None else list(range(len(shots)))
     order = sorted(range(len(shots)), key=counted.__getitem__)

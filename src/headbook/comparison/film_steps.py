@@ -15,7 +15,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.head_types import HeadType, Place, head_types
 from headbook.report.relations import relation_words
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.report.roles import sink_words
 from headbook.schema import AblationTarget, AttentionStack, HeadKey, SinkView
 from headbook.study.corpus_sums import CorpusSums
@@ -102,7 +102,7 @@ class FilmColumn(NamedTuple):
     key: str
 
 
-def columns(results: StackResults) -> tuple[FilmColumn, ...]:
+def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
     """The headlines that a stack has numbers for, enough observations behind some of them."""
     found = []
     for each in HEADLINES:
@@ -196,20 +196,20 @@ class FilmStep:
     sentences: Study
 
 
-def frame(name: str, study: Study) -> FilmStep:
+def film_step(name: str, study: Study) -> FilmStep:
     """What a film keeps of a study."""
     target, loss = _loss(study)
     return FilmStep(
         name,
         study.manifest,
-        {stack: _stack(each) for stack, each in results(study).items()},
+        {stack: _stack(each) for stack, each in stack_results(study).items()},
         loss,
         target,
         Study(study.manifest, CorpusSums(texts=study.corpus_sums.texts), SentenceData()),
     )
 
 
-def check_alike(first: FilmStep, other: FilmStep) -> None:
+def check_same_run(first: FilmStep, other: FilmStep) -> None:
     """Refuse frames that are not of one model's checkpoints on the same sentences.
 
     Raises:
@@ -245,7 +245,7 @@ def _stack(of: StackResults) -> StackFrame:
     sums = of.study.corpus_sums.heads[of.stack.name].positions
     return StackFrame(
         of.stack,
-        {column: _numbers(of, column) for column in columns(of)},
+        {column: _numbers(of, column) for column in film_metrics(of)},
         {place: _bare(found) for place, found in head_types(of).items()},
         sums.mean.astype(np.float16),
     )

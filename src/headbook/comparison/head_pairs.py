@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.attention_divergence import AttentionRows, pattern_drift
+from headbook.analysis.attention_divergence import AttentionRows, attention_divergence
 from headbook.analysis.head_matching import NONE
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.matching import MatchedHeads, Span, shared_words, token_rows, word_rows
 from headbook.comparison.study_pair import StackPair, StudyPair
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.schema import SinkView
 from headbook.study.sentence_data import (
     UINT8_STEPS,
@@ -115,7 +115,7 @@ class PairedStack:
                 AttentionRows(each.weights[at], each.counted[at])
                 for each, at in zip(rows, places, strict=True)
             ]
-            found[there] = divide(*pattern_drift(*some))
+            found[there] = divide(*attention_divergence(*some))
         return found
 
     def maps(self, both: Both, pair: HeadPair) -> PairMaps:
@@ -172,7 +172,7 @@ class PairedStack:
 def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
     """Everything that is compared head by head."""
     sides = comparison.sides
-    numbers = results(sides.a), results(sides.b)
+    numbers = stack_results(sides.a), stack_results(sides.b)
     return tuple(
         PairedStack(
             names=sides.names,

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.arrays import Floats
-from headbook.analysis.attention_divergence import AttentionRows, between_words, in_view
+from headbook.analysis.attention_divergence import AttentionRows, rows_between_words, rows_in_view
 from headbook.analysis.head_matching import (
     NONE,
     HeadMatching,
     SimilaritySums,
-    found_again,
     match,
     null_threshold,
+    split_half_agreement,
 )
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.schema import AttentionStack, Side, SinkView
@@ -45,7 +45,7 @@ def token_rows(sentence: MappedSentence, stack: AttentionStack, view: SinkView) 
         counted &= seen.sum(-1) > 1
     sink = keys.sink(causal=stack.causal)
     flat = maps.reshape(-1, *maps.shape[2:])
-    return in_view(flat, seen & counted[:, None], sink, view)
+    return rows_in_view(flat, seen & counted[:, None], sink, view)
 
 
 class SharedWords(NamedTuple):
@@ -106,7 +106,7 @@ def word_rows(
         belongs[tokens[span], number] = 1
     between: Floats = belongs.T @ maps @ belongs / np.maximum(belongs.sum(0), 1)[:, None]
     flat = between.reshape(between.shape[0] * between.shape[1], *between.shape[2:])
-    return between_words(flat, words.keys, causal=causal)
+    return rows_between_words(flat, words.keys, causal=causal)
 
 
 LEAST = 30  # words that two heads need to be compared
@@ -160,7 +160,7 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
         tuple(heads_of(pair.b)),
         sums.value(LEAST),
         _matched(sums, below, LEAST),
-        found_again(*halves),
+        split_half_agreement(*halves),
         int(sums.sentences.sum()),
         null is not None,
         pair.a.causal != pair.b.causal,

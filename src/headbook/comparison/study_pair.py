@@ -71,7 +71,7 @@ class StudyPair:
         yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
 
 
-def sides(
+def pair_studies(
     a: Study,
     b: Study,
     heads: HeadCorrespondence = HeadCorrespondence.AUTO,

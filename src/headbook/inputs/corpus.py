@@ -25,10 +25,10 @@ from headbook.inputs.sources import (
     InputSource,
     line_of,
     source_of,
-    spooled,
-    unreadable,
+    spool,
+    unreadable_error,
 )
-from headbook.schema import RELATIONS, UPOS, AnnotationScheme, known_relation
+from headbook.schema import RELATIONS, UPOS, AnnotationScheme, universal_relation
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class InputFile:
         )
 
 
-def checked(
+def check_input(
     source: InputSource, room: int | None, sample: SmallestHashes | None, number: int
 ) -> InputFile:
     """Read an input.
@@ -111,7 +111,7 @@ def checked(
             seen.whole = room != 0
         left = 0 if seen.whole else _left(source, seen)
     except OSError as error:
-        raise unreadable(source.label, error) from error
+        raise unreadable_error(source.label, error) from error
     tags, relations = seen.foreign()
     return InputFile(
         source,
@@ -145,7 +145,7 @@ class _InputCounts:
         for word in (isinstance(record, Record) and record.words) or ():
             self._tags[word.upos] += 1
             if word.head != NO_HEAD:
-                self._relations[known_relation(word.relation)] += 1
+                self._relations[universal_relation(word.relation)] += 1
 
     def foreign(self) -> tuple[dict[str, int], dict[str, int]]:
         """Tags and relations that are not of Universal Dependencies, with how often they occur."""
@@ -276,8 +276,8 @@ def _check_all(
     room, files = selection.limit, list[InputFile]()
     for number, source in enumerate(sources):
         if smallest is None and room != 0:
-            source = spooled(source, room, keep)  # noqa: PLW2901 - the same, where it stays
-        file = checked(source, room, smallest, number)
+            source = spool(source, room, keep)  # noqa: PLW2901 - the same, where it stays
+        file = check_input(source, room, smallest, number)
         room = None if room is None else room - file.sentences
         files.append(file)
     if smallest is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
-from headbook.inputs.records import BlankLine, Record, Records, decoded_lines, kind_of
+from headbook.inputs.records import BlankLine, Record, Records, decoded_lines, suffix_of
 
 TEXT, SOURCE, TARGET, ID = "text", "source", "target", "id"
 USUAL = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes another"
@@ -41,7 +41,7 @@ def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records
 
 def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
     """Comma- or tab-separated columns with a header line."""
-    delimiter = "\t" if kind_of(path) == ".tsv" else ","
+    delimiter = "\t" if suffix_of(path) == ".tsv" else ","
     rows = csv.reader(decoded_lines(path, file_name), delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
@@ -177,7 +177,7 @@ def read_parquet(path: Path, file_name: str, column: str | None = None) -> Recor
         ) from None
 
 
-def rows_of(path: Path) -> int | None:
+def parquet_row_count(path: Path) -> int | None:
     """How many rows the end of a file says that it has; None where it cannot be read."""
     import pyarrow as pa  # noqa: PLC0415 - as above
     import pyarrow.parquet as pq  # noqa: PLC0415

@@ -22,7 +22,7 @@ from headbook.errors import InputError
 DAMAGE = (EOFError, OSError, zlib.error)
 
 
-def opened(path: Path) -> BinaryIO:
+def open_decompressed(path: Path) -> BinaryIO:
     """The bytes of a file, unpacked by what its name ends in.
 
     Raises:
@@ -32,7 +32,7 @@ def opened(path: Path) -> BinaryIO:
     return path.open("rb") if unpack is None else unpack(path)
 
 
-def kind_of(name: str | Path) -> str:
+def suffix_of(name: str | Path) -> str:
     """What kind of file a name stands for: ``.jsonl`` of ``a.jsonl`` and of ``A.JSONL.gz``."""
     path = Path(str(name).lower())
     return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
@@ -187,7 +187,7 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
     number, taken, blank = 0, 0, 0  # lines and bytes that could be read; blank lines in a row
     try:
         most = max(FREE, INFLATED * path.stat().st_size) if is_packed(path) else math.inf
-        with opened(path) as stream:
+        with open_decompressed(path) as stream:
             for number, raw in enumerate(iter(partial(stream.readline, LONGEST + 1), b""), start=1):
                 taken += len(raw)
                 blank = blank + 1 if raw.isspace() else 0
@@ -253,7 +253,7 @@ class Selection:
         return cls(config.limit, config.sample)
 
 
-def content_hash(record: Record) -> int:
+def record_hash(record: Record) -> int:
     """Hash of a sentence's text and target, the same wherever the sentence stands."""
     return _hash(record.text if record.target is None else f"{record.text}\0{record.target}")
 
@@ -274,7 +274,7 @@ class SmallestHashes:
     def add(self, record: Record, file: int) -> None:
         """Look at the next record of the stream, which stands in a file of that number."""
         self._seen += 1
-        content = -content_hash(record)
+        content = -record_hash(record)
         full = len(self._heap) == self._size
         if full and content < self._heap[0][0]:
             return

@@ -16,7 +16,7 @@ from typing import Protocol
 from headbook.errors import InputError, OutputError
 from headbook.inputs.conllu import read_conllu
 from headbook.inputs.huggingface import DatasetSource, is_id
-from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text, rows_of
+from headbook.inputs.readers import parquet_row_count, read_csv, read_jsonl, read_parquet, read_text
 from headbook.inputs.records import (
     PACKED,
     BlankLine,
@@ -24,7 +24,7 @@ from headbook.inputs.records import (
     Record,
     Records,
     is_packed,
-    kind_of,
+    suffix_of,
 )
 from headbook.output_folder import temporary_folder
 from headbook.resources import sha256
@@ -89,7 +89,7 @@ class FileSource:
     @property
     def kind(self) -> str:
         """What its name ends in, whatever it is packed with."""
-        return kind_of(self.path)
+        return suffix_of(self.path)
 
     def records(self) -> Records:
         """Its sentences and blank lines."""
@@ -99,7 +99,7 @@ class FileSource:
 
     def rows(self) -> int | None:
         """How many rows the end of a Parquet file says that it has; None for all others."""
-        return rows_of(self.path) if self.kind == PARQUET else None
+        return parquet_row_count(self.path) if self.kind == PARQUET else None
 
     def sha256(self) -> str:
         """Hash of its bytes, as they are on the disk."""
@@ -122,13 +122,13 @@ def source_of(
     """
     if name == STDIN:
         return FileSource(_spool(keep, room), "standard input", "standard input")
-    path = file_of(name)
+    path = input_file(name)
     if path is None:
         return DatasetSource.of(name, layout)
     return FileSource(path, path.name, name, layout.text_column)
 
 
-def file_of(name: str) -> Path | None:
+def input_file(name: str) -> Path | None:
     """The file that an input is; None for standard input and what may be a dataset.
 
     Raises:
@@ -140,7 +140,7 @@ def file_of(name: str) -> Path | None:
     _check_name(path.name or path.resolve().name)
     try:
         there, is_file = os.path.lexists(path), path.is_file()
-        if path.is_dir() or (not there and kind_of(path) not in KINDS and is_id(name)):
+        if path.is_dir() or (not there and suffix_of(path) not in KINDS and is_id(name)):
             return None
         if not is_file:
             path.stat()
@@ -153,24 +153,24 @@ def file_of(name: str) -> Path | None:
     except FileNotFoundError:
         raise InputError(name, None, came="no such file", expected="a file that exists") from None
     except OSError as error:
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
     _check_kind(path, path.name)
     return path
 
 
 def ending(name: str) -> str:
     """What says of a name which kind of file it is: ``.jsonl.gz`` of ``a.jsonl.gz``."""
-    known = kind_of(name) in KINDS
-    return name[name.lower().rindex(kind_of(name)) :] if known else ""
+    known = suffix_of(name) in KINDS
+    return name[name.lower().rindex(suffix_of(name)) :] if known else ""
 
 
-def unreadable(name: str, error: OSError) -> InputError:
+def unreadable_error(name: str, error: OSError) -> InputError:
     """What is said of a file that the system does not give."""
     return InputError(name, None, came=str(error.strerror), expected="a file that can be read")
 
 
 def _check_kind(path: Path, file_name: str) -> None:
-    kind = kind_of(path)
+    kind = suffix_of(path)
     if kind not in KINDS:
         raise InputError(
             file_name,
@@ -210,11 +210,11 @@ def _spool(keep: ExitStack, room: int | None) -> Path:
                 file.write(line)
                 taken += not line.isspace()
     except OSError as error:
-        raise no_room("standard input", error) from error
+        raise disk_full_error("standard input", error) from error
     return path
 
 
-def no_room(what: str, error: OSError) -> OutputError:
+def disk_full_error(what: str, error: OSError) -> OutputError:
     """What is said where the disk does not take what is read only once."""
     return OutputError(
         f"{what}: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
@@ -273,7 +273,7 @@ class SpooledDataset:
         """None: rows are hashed as those of other datasets are."""
 
 
-def spooled(source: InputSource, room: int | None, keep: ExitStack) -> InputSource:
+def spool(source: InputSource, room: int | None, keep: ExitStack) -> InputSource:
     """Keep an input that comes over the network; any other is given back.
 
     Args:
@@ -290,7 +290,7 @@ def spooled(source: InputSource, room: int | None, keep: ExitStack) -> InputSour
         with path.open("wb") as file:
             file.writelines(map(line_of, lines))
     except OSError as error:
-        raise no_room(source.label, error) from error
+        raise disk_full_error(source.label, error) from error
     return SpooledDataset(source, path)
 
 

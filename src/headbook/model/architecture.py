@@ -15,9 +15,16 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook, matrix_products
-from headbook.model.block_search import AttentionBlocks, find_ends
+from headbook.model.block_search import AttentionBlocks, find_blocks
 from headbook.model.load import Model
-from headbook.model.probe import LENGTHS, is_chain, own_code, passed_in, run, varied
+from headbook.model.probe import (
+    LENGTHS,
+    inputs_and_outputs,
+    model_errors,
+    pass_states_on,
+    probe_pass,
+    varied_texts,
+)
 from headbook.schema import AttentionStack, ModelKind, Side
 
 STACKS = {
@@ -98,8 +105,8 @@ def _watch(model: Model) -> list[ProbedAttention]:
         )
 
     try:
-        with attention_hook.watching(watcher):
-            run(model)
+        with attention_hook.observing(watcher):
+            probe_pass(model)
     except attention_hook.NoEagerAttention:
         return []
     return seen
@@ -114,8 +121,8 @@ def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAtte
     factors: dict[torch.nn.Module, float] = {}
     calls: list[attention_hook.AttentionCall] = []
     handles = matrix_products.install(model.network, model.body, factors)
-    with attention_hook.watching(calls.append), own_code(model), torch.inference_mode():
-        model.body(**varied(model))
+    with attention_hook.observing(calls.append), model_errors(model), torch.inference_mode():
+        model.body(**varied_texts(model))
     found = [(call.module, matrix_products.factor_of(call)) for call in calls]
     factors |= {module: factor for module, factor in found if module and factor}
     seen = _watch(model) if all(factor for _, factor in found) else []
@@ -147,7 +154,7 @@ def _check_once(
 
 def _ask(model: Model) -> list[ProbedAttention]:
     """The attention calls of a model that returns its weights but does not use the hook."""
-    output = run(model, output_attentions=True)
+    output = probe_pass(model, output_attentions=True)
     seen = []
     for stack, place in FIELDS.items():
         weights = [each for each in getattr(output, place, None) or () if each is not None]
@@ -179,8 +186,8 @@ def _list_of(model: Model, stack: str, size: int) -> str:
         for name, module in model.body.named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) == size and part in name
     }
-    passed = passed_in(model, {m for modules in lists.values() for m in modules})
-    whole = [n for n, modules in lists.items() if is_chain(modules, passed, n_queries(stack))]
+    passed = inputs_and_outputs(model, {m for modules in lists.values() for m in modules})
+    whole = [n for n, modules in lists.items() if pass_states_on(modules, passed, n_queries(stack))]
     return next(iter([*whole, *lists]), "")
 
 
@@ -270,7 +277,7 @@ class _Home:
     called: tuple[int, ...]
 
 
-def examine(model: Model, instead: str = "") -> Architecture:
+def probe_architecture(model: Model, instead: str = "") -> Architecture:
     """Run the probe.
 
     Args:
@@ -297,7 +304,7 @@ def examine(model: Model, instead: str = "") -> Architecture:
         hooked=not unhooked,
         unhooked=unhooked,
         products=products,
-        ends=find_ends(
+        ends=find_blocks(
             model, layers, places, hooked=not unhooked, gates=not unhooked and not products
         ),
     )
@@ -347,6 +354,6 @@ def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, .
 
     What stands in a list of modules may be half a layer, whose output is no state of a token.
     """
-    passed = passed_in(model, {m for layer in layers.values() for m in layer})
-    chains = [is_chain(layer, passed, n_queries(name)) for name, layer in layers.items()]
+    passed = inputs_and_outputs(model, {m for layer in layers.values() for m in layer})
+    chains = [pass_states_on(layer, passed, n_queries(name)) for name, layer in layers.items()]
     return bool(passed) and all(chains)

@@ -71,7 +71,7 @@ _observer: ContextVar[Observer | None] = ContextVar("headbook_watcher", default=
 
 
 @contextmanager
-def watching(watcher: Observer) -> Iterator[None]:
+def observing(watcher: Observer) -> Iterator[None]:
     """Show every attention call inside the block to ``watcher``.
 
     What it returns, other than None, takes the place of the heads' outputs.
@@ -83,7 +83,7 @@ def watching(watcher: Observer) -> Iterator[None]:
         _observer.reset(token)
 
 
-def attend(
+def hooked_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -103,20 +103,20 @@ def attend(
     if eager is None:
         raise NoEagerAttention(type(module).__name__)
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    if is_watched():
+    if is_observed():
         scaling = options.get("scaling")
         seen = (module, query, key, value, attention_mask, weights, output)
-        instead = instead_of(AttentionCall(*seen, scaling=scaling))
+        instead = replaced_output(AttentionCall(*seen, scaling=scaling))
         output = output if instead is None else instead
     return output, weights
 
 
-def is_watched() -> bool:
+def is_observed() -> bool:
     """Whether somebody watches."""
     return _observer.get() is not None
 
 
-def instead_of(attention: AttentionCall) -> torch.Tensor | None:
+def replaced_output(attention: AttentionCall) -> torch.Tensor | None:
     """Show a call to who watches; gives what takes the place of the heads' outputs, if anything."""
     watcher = _observer.get()
     return None if watcher is None else watcher(attention)
@@ -135,5 +135,5 @@ def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
 
 def register() -> None:
     """Make the hook known to transformers under `NAME`; harmless to repeat."""
-    AttentionInterface.register(NAME, attend)
+    AttentionInterface.register(NAME, hooked_attention)
     AttentionMaskInterface.register(NAME, finite_mask)

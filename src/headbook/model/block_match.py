@@ -105,17 +105,19 @@ CLEAR = 0.05  # share of the numbers in which each part must be larger than roun
 MIN_SHARE_OF_PART = 1e-3  # the smallest factor
 
 
-def two(total: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, eps: float) -> bool:
+def is_weighted_sum(
+    total: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, eps: float
+) -> bool:
     """Whether a vector is a sum of two others, each times a number."""
-    if adds_up(total, one, other, eps=eps):
+    if is_sum(total, one, other, eps=eps):
         return True
     found = torch.linalg.lstsq(torch.stack([one, other], 1), total[:, None]).solution[:, 0]
     a, b = found.tolist()
     least = min(abs(a), abs(b)) > MIN_SHARE_OF_PART
-    return least and adds_up(total, a * one, b * other, eps=FITTED * eps)
+    return least and is_sum(total, a * one, b * other, eps=FITTED * eps)
 
 
-def factor(
+def residual_factor(
     total: torch.Tensor,
     residual: torch.Tensor,
     part: torch.Tensor,
@@ -131,16 +133,16 @@ def factor(
     length = float(part @ part)
     if length == 0 or not torch.isfinite(total).all():
         return None
-    if adds_up(total, residual, part, eps=eps):
+    if is_sum(total, residual, part, eps=eps):
         return 1.0
     if not fitted:
         return None
     number = float((total - residual) @ part) / length
-    fits = adds_up(total, residual, number * part, eps=FITTED * eps)
+    fits = is_sum(total, residual, number * part, eps=FITTED * eps)
     return number if fits and abs(number) > MIN_SHARE_OF_PART else None
 
 
-def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
+def is_sum(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
     """Whether a sum holds in every number, to rounding, and no part is lost in rounding."""
     rest = total - sum(parts)
     allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
@@ -176,7 +178,7 @@ class SumWeights:
         return own.residual * residual + own.block * block + own.bias
 
 
-def fit_weights(
+def fit_sum_weights(
     total: torch.Tensor, residual: torch.Tensor, block: torch.Tensor, *, width: int, eps: float
 ) -> SumWeights | None:
     """The weights of a sum that holds in every number; None where there are none.
@@ -260,7 +262,9 @@ class _Added(NamedTuple):
 _Fit = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
 
 
-def find_site(run: LayerRun, number: int, projection: str | None) -> ResidualAddition | None:
+def find_residual_addition(
+    run: LayerRun, number: int, projection: str | None
+) -> ResidualAddition | None:
     """Where the attention block of a layer ends, or None where nothing adds up.
 
     Args:
@@ -327,17 +331,17 @@ def _residuals(run: LayerRun, call: RecordedAttention) -> list[_Vector]:
 
 
 def _plain(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
-    scale = factor(total, residual, block, run.eps, fitted=False)
+    scale = residual_factor(total, residual, block, run.eps, fitted=False)
     return _Added(scale) if scale else None
 
 
 def _scaled(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
-    scale = factor(total, residual, block, run.eps)
+    scale = residual_factor(total, residual, block, run.eps)
     return _Added(scale) if scale else None
 
 
 def _weighed(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
-    weights = fit_weights(total, residual, block, width=run.width, eps=run.eps)
+    weights = fit_sum_weights(total, residual, block, width=run.width, eps=run.eps)
     return None if weights is None else _Added(1.0, weights)
 
 
@@ -416,12 +420,12 @@ def _unread(
         if not run.once(block.path):
             continue
         straight = _straight(run, block, projection)
-        scale = factor(total, own, _given(block), run.eps, fitted=True)
+        scale = residual_factor(total, own, _given(block), run.eps, fitted=True)
         if scale:
             return ResidualAddition(block.path, None, scale=scale, straight=straight)
         for other in beside:
             parts = own, _given(block), _given(other)
-            if run.once(other.path) and adds_up(total, *parts, eps=run.eps):
+            if run.once(other.path) and is_sum(total, *parts, eps=run.eps):
                 return ResidualAddition(block.path, None, parallel=other.path, straight=straight)
     return None
 
@@ -469,6 +473,8 @@ def _both(
         return False
     if not total.shape == states.shape == part.shape or _same(states, part):
         return False
-    if two(total, states, part, eps=run.eps):
+    if is_weighted_sum(total, states, part, eps=run.eps):
         return True
-    return weighed and fit_weights(total, states, part, width=run.width, eps=run.eps) is not None
+    return (
+        weighed and fit_sum_weights(total, states, part, width=run.width, eps=run.eps) is not None
+    )

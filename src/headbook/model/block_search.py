@@ -17,12 +17,12 @@ from headbook.model.block_match import (
     ModuleCall,
     RecordedAttention,
     ResidualAddition,
-    find_site,
+    find_residual_addition,
     flat,
 )
 from headbook.model.load import Model
-from headbook.model.output_projection import OutputProjection, is_factor, is_linear, otherwise
-from headbook.model.probe import first, own_code, varied
+from headbook.model.output_projection import OutputProjection, is_gated, is_linear, perturbed
+from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 Place = tuple[str, int]  # stack and layer
 Layers = Mapping[str, Sequence[torch.nn.Module]]
@@ -44,7 +44,7 @@ class AttentionBlocks:
     failed: str = ""
 
 
-def find_ends(
+def find_blocks(
     model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool, gates: bool = False
 ) -> AttentionBlocks:
     """Run the search. Where it fails, nothing of it is taken, and ``failed`` says why.
@@ -85,10 +85,10 @@ def _find(
         for handle in watch.handles():
             around.callback(handle.remove)
         if hooked:
-            around.enter_context(attention_hook.watching(watch.attention))
-        around.enter_context(own_code(model))
+            around.enter_context(attention_hook.observing(watch.attention))
+        around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
-        model.body(**varied(model), **({} if hooked else {"output_attentions": True}))
+        model.body(**varied_texts(model), **({} if hooked else {"output_attentions": True}))
     return watch.ends
 
 
@@ -100,7 +100,9 @@ def _find_gated(
     One pass over copies of a text: in each, the heads of another of the missing places give
     something else, so that both are there with the same states before.
     """
-    copies = {name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied(model).items()}
+    copies = {
+        name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied_texts(model).items()
+    }
     calls = iter(places)
     found: dict[Place, OutputProjection] = {}
     known: dict[torch.nn.Module, OutputProjection] = {}
@@ -113,7 +115,7 @@ def _find_gated(
             return None
         row = 1 + missing.index(place)
         instead = call.output.clone()
-        instead[row] = otherwise(instead[row])
+        instead[row] = perturbed(instead[row])
         waiting.append((place, instead.clone()))
         return instead
 
@@ -123,7 +125,9 @@ def _find_gated(
         place, heads = waiting[0]
         taken, row = args[0].reshape(heads.shape), 1 + missing.index(place)
         projection = known.setdefault(module, OutputProjection(module, gated=True))
-        if is_factor(heads[[0, row]], taken[[0, row]]) and projection.adds_up(taken, first(given)):
+        if is_gated(heads[[0, row]], taken[[0, row]]) and projection.adds_up(
+            taken, hidden_states_of(given)
+        ):
             found[place] = projection
             waiting.clear()
 
@@ -131,8 +135,8 @@ def _find_gated(
         for module in model.body.modules():
             if is_linear(module):
                 around.callback(module.register_forward_hook(linear).remove)
-        around.enter_context(attention_hook.watching(attention))
-        around.enter_context(own_code(model))
+        around.enter_context(attention_hook.observing(attention))
+        around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
         model.body(**copies)
     return found
@@ -255,7 +259,7 @@ class _BlockObserver:
             return
         self._waiting = None
         projection = self._known.setdefault(module, OutputProjection(module))
-        if projection.adds_up(heads, first(given)):
+        if projection.adds_up(heads, hidden_states_of(given)):
             self.ends.projections[place] = projection
 
     def _search(self, run: LayerRun, own: Place) -> None:
@@ -267,7 +271,7 @@ class _BlockObserver:
             known = self.ends.projections.get(place)
             assert self._layer is not None
             path = None if known is None else self._paths[self._layer].get(known.module)
-            site = find_site(run, number, path)
+            site = find_residual_addition(run, number, path)
             if site is not None:
                 self.ends.sites[place] = site
 

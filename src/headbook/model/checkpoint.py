@@ -46,10 +46,10 @@ def check_name(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise unknown(name, "no folder has this name, and no id is written so") from error
+        raise model_not_found(name, "no folder has this name, and no id is written so") from error
 
 
-def unknown(name: str, why: str) -> ModelError:
+def model_not_found(name: str, why: str) -> ModelError:
     """What is said of a model that is not found."""
     return ModelError(
         f"model '{name}': neither a folder nor a hub model that can be reached ({why}); "
@@ -107,7 +107,7 @@ class ModelFiles:
     gguf: Gguf | None = None
 
 
-def find(name: str, revision: str | None) -> ModelFiles:
+def find_model_files(name: str, revision: str | None) -> ModelFiles:
     """The files of a model.
 
     Args:
@@ -161,11 +161,11 @@ def _downloaded(name: str, revision: str | None) -> Path:
                 name, revision=revision, allow_patterns=[f"{FOLDER}/{CONFIG}"]
             )
     except (OSError, ValueError) as error:
-        raise unknown(name, type(error).__name__) from error
+        raise model_not_found(name, type(error).__name__) from error
     return Path(path)
 
 
-def cached(name: str) -> frozenset[str]:
+def cached_commits(name: str) -> frozenset[str]:
     """Commits of a hub model that are in the hub's cache."""
     try:
         repos = huggingface_hub.scan_cache_dir().repos
@@ -175,8 +175,8 @@ def cached(name: str) -> frozenset[str]:
     return frozenset(each.commit_hash for repo in wanted for each in repo.revisions)
 
 
-def discard(name: str, commits: frozenset[str]) -> None:
+def delete_cached(name: str, commits: frozenset[str]) -> None:
     """Delete commits of a hub model from the hub's cache; files that others share stay."""
-    known = commits & cached(name)
+    known = commits & cached_commits(name)
     if known:
         huggingface_hub.scan_cache_dir().delete_revisions(*sorted(known)).execute()

@@ -3,7 +3,7 @@
 And random state that is restored after a run.
 
 accelerate puts real weights into a module just before it runs and takes them out after. In between
-its parameters are shapes without numbers, so whoever reads weights asks `parameter` for them.
+its parameters are shapes without numbers, so whoever reads weights asks `read_parameter` for them.
 """
 
 import random
@@ -57,7 +57,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 @contextmanager
-def own_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def isolated_random_state(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Begin torch's random numbers anew, and leave everybody's as they were.
 
     Architectures take their first weights, and some a part of their attention, from generators that
@@ -100,7 +100,7 @@ class OffloadPlace(NamedTuple):
 
 
 @contextmanager
-def set_aside(offload: str) -> Iterator[OffloadPlace | None]:
+def offload_place(offload: str) -> Iterator[OffloadPlace | None]:
     """A place for weights that the device does not hold, gone at the end; None for ``off``.
 
     Raises:
@@ -131,13 +131,13 @@ def device_map(
         ModelError: transformers does not say which parts of the network are layers.
     """
     if aside.kind == AUTO:
-        where: Any = {"device_map": "auto", "max_memory": at_hand(place)}
+        where: Any = {"device_map": "auto", "max_memory": free_memory(place)}
     else:
         where = {"device_map": _layers_on_disk(name, loader, config, str(place))}
     return {**where, "offload_folder": str(aside.folder)}
 
 
-def at_hand(place: torch.device) -> dict[Any, int]:
+def free_memory(place: torch.device) -> dict[Any, int]:
     """Bytes that are free, of the device by its number and of memory by the name ``cpu``."""
     from accelerate.utils import get_max_memory  # noqa: PLC0415 - an extra
 
@@ -183,7 +183,7 @@ def _places(
             yield from _places(child, f"{path}.{name}".lstrip("."), layers, place)
 
 
-def parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
+def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
     """A parameter of a module with its numbers, wherever they are kept; None without one."""
     found = getattr(module, name, None)
     if not isinstance(found, torch.Tensor):
@@ -197,8 +197,8 @@ def parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
     return there
 
 
-def weight_of(module: Any) -> torch.Tensor:
-    """The weight of a module that has one, as `parameter`."""
-    weight = parameter(module)
+def read_weight(module: Any) -> torch.Tensor:
+    """The weight of a module that has one, as `read_parameter`."""
+    weight = read_parameter(module)
     assert weight is not None
     return weight

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
-from headbook.model.devices import parameter, weight_of
-from headbook.model.forward import forward, tapped
+from headbook.model.devices import read_parameter, read_weight
+from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model, text_config, word_embedding
 from headbook.model.vocabulary import LayerNormWeights, LinearWeights, VocabularyEmbeddings
 from headbook.schema import ResidualPoint, Side
@@ -62,7 +62,7 @@ FAMILIES = (
 )
 
 
-def family_of(config: Any) -> EmbeddingLayout | None:
+def embedding_layout(config: Any) -> EmbeddingLayout | None:
     """The family of a model's configuration, or None where the table has none.
 
     A model that sees has that of its text part; paths that lead from the body would not fit there.
@@ -118,13 +118,13 @@ def read_embedding(
         if name == stack and state is ResidualPoint.INPUT:
             inside["input"] = vectors
 
-    family = family_of(model.config)
+    family = embedding_layout(model.config)
     path = family.norms.get(side, "") if family else ""
     norm = model.body.get_submodule(path) if path else None
     handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
     try:
-        with tapped(model, architecture, keep):
-            forward(model, architecture, batch)
+        with observe_states(model, architecture, keep):
+            run_forward(model, architecture, batch)
     finally:
         if handle is not None:
             handle.remove()
@@ -182,13 +182,13 @@ def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | No
     module: Any = dict(model.body.named_modules()).get(path) if path else None
     if module is None:
         return None
-    bias = parameter(module, "bias")
+    bias = read_parameter(module, "bias")
     assert bias is not None
-    return LinearWeights(weight_of(module), bias)
+    return LinearWeights(read_weight(module), bias)
 
 
 def _norm(module: Any, like: torch.Tensor) -> LayerNormWeights:
-    gain, bias = weight_of(module).to(like.dtype), parameter(module, "bias")
+    gain, bias = read_weight(module).to(like.dtype), read_parameter(module, "bias")
     bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
     return LayerNormWeights(gain, bias, float(module.eps))
 

@@ -15,8 +15,8 @@ from headbook.model import attention_hook
 from headbook.model.architecture import FIELDS, Architecture, AttentionPlace
 from headbook.model.block_match import ResidualAddition, first_states
 from headbook.model.load import Model
-from headbook.model.output_projection import ratio
-from headbook.model.probe import first, own_code
+from headbook.model.output_projection import gate_factor
+from headbook.model.probe import hidden_states_of, model_errors
 from headbook.schema import AttentionStack, ResidualPoint, Side
 from headbook.text.batch import Batch
 
@@ -24,7 +24,7 @@ OnAttention = Callable[[AttentionPlace, attention_hook.AttentionCall], torch.Ten
 OnState = Callable[[str, int, ResidualPoint, torch.Tensor], None]
 
 
-def forward(
+def run_forward(
     model: Model,
     architecture: Architecture,
     batch: Batch,
@@ -49,7 +49,7 @@ def forward(
     places = iter(architecture.calls if calls is None else calls)
     with torch.inference_mode():
         if on_attention is None:
-            return model.body(**inputs(batch))
+            return model.body(**model_inputs(batch))
         if architecture.hooked:
             later = _Gated(on_attention, model)
 
@@ -70,11 +70,11 @@ def forward(
                 later.tell(call, seen)
                 return None
 
-            with attention_hook.watching(watcher), later.watching(architecture):
-                return model.body(**inputs(batch))
-        with own_code(model):
-            output = model.body(**inputs(batch), output_attentions=True)
-        by_stack = {name: iter(returned(output, name)) for name in architecture.stacks}
+            with attention_hook.observing(watcher), later.watching(architecture):
+                return model.body(**model_inputs(batch))
+        with model_errors(model):
+            output = model.body(**model_inputs(batch), output_attentions=True)
+        by_stack = {name: iter(returned_attentions(output, name)) for name in architecture.stacks}
         for call in places:
             weights = next(by_stack[call.stack])
             check_shape(model, architecture.stacks[call.stack], call, weights, batch)
@@ -115,7 +115,7 @@ class _Gated:
         if self._waiting is not None:
             (call, attention), self._waiting = self._waiting, None
             assert attention.output is not None
-            factor = ratio(attention.output, args[0])
+            factor = gate_factor(attention.output, args[0])
             self._on_attention(call, replace(attention, factor=factor))
 
     def _check(self) -> None:
@@ -151,12 +151,12 @@ def check_shape(
         )
 
 
-def returned(output: Any, stack: str) -> list[torch.Tensor]:
+def returned_attentions(output: Any, stack: str) -> list[torch.Tensor]:
     """The weights of attention in what a model returned, of layers that have some."""
     return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
 
 
-def inputs(batch: Batch) -> dict[str, torch.Tensor]:
+def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
     """A batch as the model's arguments."""
     names = {
         Side.SOURCE: ("input_ids", "attention_mask"),
@@ -170,7 +170,7 @@ def inputs(batch: Batch) -> dict[str, torch.Tensor]:
 
 
 @contextmanager
-def tapped(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
+def observe_states(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
     """Show the residual states of every pass inside the block.
 
     ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
@@ -228,11 +228,11 @@ class _Tap:
         if self._mid is not None:
             self._on_state(self._stack, self._layer, ResidualPoint.MID, self._mid)
             self._mid = None
-        self._on_state(self._stack, self._layer, ResidualPoint.OUT, first(output))
+        self._on_state(self._stack, self._layer, ResidualPoint.OUT, hidden_states_of(output))
 
     def _beside(self, site: ResidualAddition) -> Callable[[Any, Any, Any], None]:
         def keep(_: Any, __: Any, output: Any) -> None:
-            self._mid = site.total(self._input, first(output))
+            self._mid = site.total(self._input, hidden_states_of(output))
 
         return keep
 

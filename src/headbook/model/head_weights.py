@@ -33,7 +33,7 @@ from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
 from headbook.model.output_projection import is_linear, matrix
-from headbook.model.probe import first, own_code, varied
+from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
@@ -74,7 +74,7 @@ class _Ran(NamedTuple):
     given: torch.Tensor
 
 
-def straight(module: Any) -> torch.Tensor:
+def weight_matrix(module: Any) -> torch.Tensor:
     """A linear map's weight in double precision, on the processor. *Shape:* ``(out, in)``."""
     return matrix(module).cpu().double()
 
@@ -97,10 +97,10 @@ def find_head_weights(
         for name, module in model.body.named_modules():
             if is_linear(module):
                 around.callback(module.register_forward_hook(watch.seen_by(name)).remove)
-        around.enter_context(attention_hook.watching(watch.attention))
-        around.enter_context(own_code(model))
+        around.enter_context(attention_hook.observing(watch.attention))
+        around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
-        model.body(**varied(model))
+        model.body(**varied_texts(model))
     return dict(zip(architecture.calls, watch.found(), strict=True))
 
 
@@ -119,7 +119,7 @@ class _WeightObserver:
         """A hook for one linear map."""
 
         def keep(_: Any, args: tuple[Any, ...], output: Any) -> None:
-            given = first(output)
+            given = hidden_states_of(output)
             if not args or given.ndim != 3:
                 return
             taken = args[0].detach()
@@ -318,7 +318,9 @@ def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     queries, keys = _both(a, b, query.name), _both(a, b, key.name)
     if queries is None or keys is None:
         return OTHER_SHAPE
-    return drift([each[query.rows].mT for each in queries], [each[key.rows].mT for each in keys])
+    return product_drift(
+        [each[query.rows].mT for each in queries], [each[key.rows].mT for each in keys]
+    )
 
 
 def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
@@ -331,19 +333,19 @@ def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
         return OTHER_SHAPE
     width = value.rows.shape[1]
     left = [weight.unflatten(1, (-1, width)).transpose(0, 1) for weight in outputs]
-    return drift(left, [weight[value.rows].mT for weight in values])
+    return product_drift(left, [weight[value.rows].mT for weight in values])
 
 
 def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
     """A module's weight in both models; None where it differs in shape or is not there."""
     try:
-        one, other = (straight(model.body.get_submodule(name)) for model in (a, b))
+        one, other = (weight_matrix(model.body.get_submodule(name)) for model in (a, b))
     except AttributeError:
         return None
     return (one, other) if one.shape == other.shape else None
 
 
-def drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
+def product_drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
     """Change of products over the first, ||L_B R_B^T - L_A R_A^T|| / ||L_A R_A^T||, by head.
 
     Args:

@@ -15,9 +15,9 @@ import torch
 from headbook.errors import ModelError
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.forward import forward, inputs
+from headbook.model.forward import model_inputs, run_forward
 from headbook.model.load import Model
-from headbook.model.probe import first, run
+from headbook.model.probe import hidden_states_of, probe_pass
 from headbook.text.batch import Batch
 
 
@@ -37,18 +37,18 @@ class LayerSlot(NamedTuple):
     width: int
 
 
-def slots_of(model: Model, architecture: Architecture) -> dict[str, list[LayerSlot]]:
+def layer_slots(model: Model, architecture: Architecture) -> dict[str, list[LayerSlot]]:
     """The places of all layers, by stack; what they return is seen in one pass."""
     seen: dict[torch.nn.Module, tuple[int, int]] = {}
 
     def see(module: torch.nn.Module, _: Any, output: Any) -> None:
         parts = 0 if isinstance(output, torch.Tensor) else len(output)
-        seen[module] = parts, first(output).shape[-1]
+        seen[module] = parts, hidden_states_of(output).shape[-1]
 
     layers = {layer: name for name, each in architecture.layers.items() for layer in each}
     handles = [layer.register_forward_hook(see) for layer in layers]
     try:
-        run(model)
+        probe_pass(model)
     finally:
         for handle in handles:
             handle.remove()
@@ -84,7 +84,7 @@ class _HandsOn(torch.nn.Module):
 
 
 @contextmanager
-def handing_on(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -> Iterator[None]:
+def skip_layers(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -> Iterator[None]:
     """Let layers hand on ``states``, or what they take."""
     for slot in slots:
         setattr(slot.parent, slot.key, _HandsOn(slot, states))
@@ -95,9 +95,9 @@ def handing_on(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -
             setattr(slot.parent, slot.key, slot.layer)
 
 
-def width_of(model: Model, architecture: Architecture) -> int:
+def state_width(model: Model, architecture: Architecture) -> int:
     """The width of the states of a model's layers; the largest, where stacks differ."""
-    return max(slot.width for slots in slots_of(model, architecture).values() for slot in slots)
+    return max(slot.width for slots in layer_slots(model, architecture).values() for slot in slots)
 
 
 SAME = 1e-4  # of the largest value: a pass that begins later gives what the whole one gives
@@ -163,9 +163,11 @@ class PatchableModel:
             calls = self.architecture.calls
             if states is not None and self.slots:
                 calls = around.enter_context(self._later(ablation, states))
-            handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+            handle = last.register_forward_hook(
+                lambda _, __, output: left.append(hidden_states_of(output))
+            )
             around.callback(handle.remove)
-            forward(
+            run_forward(
                 self.model, self.architecture, batch, ablation.output, calls=calls, replacing=True
             )
         return left[-1]
@@ -178,7 +180,7 @@ class PatchableModel:
                 for layer in dict.fromkeys(layers):
                     keep = _keeper(found[name])
                     hooks.callback(layer.register_forward_hook(keep).remove)
-            self.model.body(**inputs(batch))
+            self.model.body(**model_inputs(batch))
         return LayerStates(found)
 
     @contextmanager
@@ -194,7 +196,7 @@ class PatchableModel:
             for stack, number in skipped.items():
                 if number:
                     given = states.after[stack][number - 1]
-                    around.enter_context(handing_on(self.slots[stack][:number], given))
+                    around.enter_context(skip_layers(self.slots[stack][:number], given))
             yield tuple(
                 call
                 for call in self.architecture.calls
@@ -229,7 +231,7 @@ class LayerStates:
         )
 
 
-def intervened(model: Model, architecture: Architecture, batch: Batch) -> PatchableModel:
+def make_patchable(model: Model, architecture: Architecture, batch: Batch) -> PatchableModel:
     """Make a model's heads replaceable.
 
     Args:
@@ -255,14 +257,14 @@ def intervened(model: Model, architecture: Architecture, batch: Batch) -> Patcha
         )
     shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
     whole = PatchableModel(model, architecture, {})
-    later = PatchableModel(model, architecture, {} if shared else slots_of(model, architecture))
+    later = PatchableModel(model, architecture, {} if shared else layer_slots(model, architecture))
     return later if not shared and _agree(whole, later, batch) else whole
 
 
 def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
     """Whether layers of a stack have more or fewer heads than others."""
     found: set[tuple[str, int]] = set()
-    forward(
+    run_forward(
         model,
         architecture,
         batch,
@@ -295,6 +297,6 @@ def _output(attention: attention_hook.AttentionCall) -> torch.Tensor:
 
 def _keeper(found: list[torch.Tensor]) -> Callable[[Any, Any, Any], None]:
     def keep(_: Any, __: Any, output: Any) -> None:
-        found.append(first(output))
+        found.append(hidden_states_of(output))
 
     return keep

@@ -14,11 +14,11 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
 
-from headbook.errors import ModelError, ResourceError, out_of_memory
+from headbook.errors import ModelError, ResourceError, is_out_of_memory
 from headbook.model import attention_hook
-from headbook.model.checkpoint import ModelFiles, find, read_pooling
-from headbook.model.devices import OffloadPlace, own_randomness, parameter, pick_device
-from headbook.model.weights import check_folder, with_head
+from headbook.model.checkpoint import ModelFiles, find_model_files, read_pooling
+from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
+from headbook.model.weights import check_folder, load_with_lm_head
 
 MARKS = ("\u2581", "\u0120")  # what tokenizers write for a space before a word
 REPLACEMENT = "\ufffd"  # what decoding part of a character gives
@@ -161,7 +161,7 @@ def load_model(
     attention_hook.register()
     place = pick_device(device)
     with _quiet(verbose):
-        found = find(name, revision)
+        found = find_model_files(name, revision)
         if found.gguf is None:
             check_folder(found.folder, found.name)
         with _explained(found.name, gguf=found.gguf is not None):
@@ -203,12 +203,16 @@ def _network(
     gguf = found.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
-        network, report, headless = with_head(found.folder, config, dtype, place=place, aside=aside)
+        network, report, headless = load_with_lm_head(
+            found.folder, config, dtype, place=place, aside=aside
+        )
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
         return network, WeightFacts(missing, unexpected), headless
     if aside is not None:
         raise ModelError(f"model '{found.name}': GGUF files are read whole; use --offload off")
-    network, report, headless = with_head(found.folder, gguf.configuration(), dtype, gguf.path.name)
+    network, report, headless = load_with_lm_head(
+        found.folder, gguf.configuration(), dtype, gguf.path.name
+    )
     if report["mismatched_keys"]:
         raise ValueError(
             f"{min(report['mismatched_keys'])[0]} has another shape than the file says"
@@ -235,16 +239,16 @@ def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
 def word_embedding(network: Any) -> torch.Tensor | None:
     """The matrix of word embeddings, ``(entry, width)``; None where transformers finds none."""
     try:
-        weight = parameter(network.get_input_embeddings())
+        weight = read_parameter(network.get_input_embeddings())
     except (AttributeError, NotImplementedError):
         return None
     return weight if isinstance(weight, torch.Tensor) and weight.ndim == 2 else None
 
 
-def untrained(model: Model, seed: int) -> Model:
+def untrained_copy(model: Model, seed: int) -> Model:
     """The same architecture with the weights that its authors' code would start training from."""
     loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
-    with own_randomness(seed):  # they are made on the processor
+    with isolated_random_state(seed):  # they are made on the processor
         network = loader.from_config(model.config, attn_implementation="eager")
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
@@ -261,7 +265,7 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
         OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError, TypeError,
         ArithmeticError, IndexError, RecursionError, MemoryError, StrictDataclassError,
     ) as error:  # fmt: skip
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             raise ResourceError(
                 f"model '{name}': out of memory while it is loaded; expected more of it; --dtype "
                 "bfloat16 takes half of it, --offload auto leaves layers on the disk"

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 
 from headbook.model.architecture import Architecture
-from headbook.model.forward import inputs
-from headbook.model.intervention import LayerSlot, handing_on, slots_of
+from headbook.model.forward import model_inputs
+from headbook.model.intervention import LayerSlot, layer_slots, skip_layers
 from headbook.model.load import Model
-from headbook.model.probe import first, run, some_token
+from headbook.model.probe import hidden_states_of, probe_pass, some_token
 from headbook.text.batch import Batch, PaddedTexts
 
 BLOCK = 1 << 22  # logits held at a time
@@ -86,10 +86,12 @@ class LogitLens:
         """What leaves the last layer, seen in a pass. *Shape:* ``(sentence, token, width)``."""
         left: list[torch.Tensor] = []
         last = self.architecture.layers[self.stack][-1]
-        handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+        handle = last.register_forward_hook(
+            lambda _, __, output: left.append(hidden_states_of(output))
+        )
         try:
             with torch.inference_mode():
-                self.model.body(**inputs(batch))
+                self.model.body(**model_inputs(batch))
         finally:
             handle.remove()
         return left[-1]
@@ -97,7 +99,7 @@ class LogitLens:
     def model_logits(self, batch: Batch) -> torch.Tensor:
         """What the whole model says. *Shape:* ``(sentence, token, entry)``."""
         with torch.inference_mode():
-            logits: torch.Tensor = self.model.network(**inputs(batch)).logits
+            logits: torch.Tensor = self.model.network(**model_inputs(batch)).logits
         return logits
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
@@ -118,7 +120,7 @@ class LogitLens:
         with torch.inference_mode(), ExitStack() as replaced:
             for name, slots in self.slots.items():
                 mine = given if name == self.stack else None
-                replaced.enter_context(handing_on(slots, mine))
+                replaced.enter_context(skip_layers(slots, mine))
             logits: torch.Tensor = model.network(**sequences).logits
         return logits[:, 0].to(states.dtype)
 
@@ -170,14 +172,14 @@ class NoLogitLens(NamedTuple):
     why: str
 
 
-def read_lens(model: Model, architecture: Architecture) -> LogitLens | NoLogitLens:
+def make_logit_lens(model: Model, architecture: Architecture) -> LogitLens | NoLogitLens:
     """The lens of a model, tried on one state; or why it has none."""
     if model.headless:
         return NoLogitLens(model.headless)
     if not architecture.layers:
         return NoLogitLens("the layers of this architecture do not hand on one vector a token")
     stack = "decoder" if "decoder" in architecture.layers else "self"
-    lens = LogitLens(model, architecture, stack, slots_of(model, architecture))
+    lens = LogitLens(model, architecture, stack, layer_slots(model, architecture))
     width = lens.slots[stack][-1].width
     try:
         logits = lens.logits(torch.zeros(1, width, device=model.device))
@@ -205,9 +207,9 @@ def _reads_last_layer(lens: LogitLens) -> bool:
     """
     left: list[torch.Tensor] = []
     last = lens.architecture.layers[lens.stack][-1]
-    handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+    handle = last.register_forward_hook(lambda _, __, output: left.append(hidden_states_of(output)))
     try:
-        own = run(lens.model, number=1, whole=True).logits[0]
+        own = probe_pass(lens.model, number=1, whole=True).logits[0]
     finally:
         handle.remove()
     found = lens.logits(left[-1][0])

@@ -93,7 +93,7 @@ class _Products(TorchFunctionMode):
         query, key = self._whole(scores.one), self._whole(scores.other).mT
         inside = self._inside[-1]
         seen = (inside, query, key, value, None, weights, output.transpose(1, 2))
-        instead = attention_hook.instead_of(
+        instead = attention_hook.replaced_output(
             attention_hook.AttentionCall(*seen, scaling=self._factors.get(inside))
         )
         given = product.given
@@ -124,7 +124,7 @@ def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -
 
     def enter(_: Any, args: Any, kwargs: Any) -> None:
         given = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-        new = attention_hook.is_watched() and bool(given) and not any(running)
+        new = attention_hook.is_observed() and bool(given) and not any(running)
         running.append(_Products(len(given[0]), factors).__enter__() if new else None)
 
     def leave(*_: Any) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from headbook.model.devices import parameter, weight_of
+from headbook.model.devices import read_parameter, read_weight
 
 LEAST, MOST = 0.5, 2.0  # what outputs are multiplied by in the trial
 ROUNDINGS = 16  # in which factors of two queries may differ
 
 
-def ratio(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
+def gate_factor(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
     """What each number of heads' outputs was multiplied by; 0 where the number is 0.
 
     Args:
@@ -54,24 +54,24 @@ def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
     return (one, times) if bool(((factor - times * one).abs() <= near).all()) else None
 
 
-def otherwise(given: torch.Tensor) -> torch.Tensor:
+def perturbed(given: torch.Tensor) -> torch.Tensor:
     """Outputs of heads, each number times another one. The same shape."""
     seed = torch.Generator().manual_seed(given.numel())
     drawn = torch.rand(given.shape, generator=seed, dtype=torch.float64)
     return given * (LEAST + (MOST - LEAST) * drawn).to(given)
 
 
-def is_factor(given: torch.Tensor, taken: torch.Tensor) -> bool:
+def is_gated(given: torch.Tensor, taken: torch.Tensor) -> bool:
     """Whether what a projection takes is what heads give, times factors.
 
     Args:
-        given: outputs of the heads for one text, as they are and `otherwise`. *Shape:*
+        given: outputs of the heads for one text, as they are and `perturbed`. *Shape:*
             ``(2, query, head, width)``.
         taken: of both, with as many numbers.
     """
     if given.shape[-1] < 2 or not torch.isfinite(taken).all():
         return False
-    one, other = ratio(given, taken).double()
+    one, other = gate_factor(given, taken).double()
     known = (given != 0).all(0)
     if bool((((one == 0) != (other == 0)) & known).any()):
         return False
@@ -90,7 +90,7 @@ Pairs = Iterator[tuple[int, torch.Tensor]]
 
 def matrix(module: Any) -> torch.Tensor:
     """The weight of a linear map. *Shape:* ``(out, in)``."""
-    weight = weight_of(module).detach()
+    weight = read_weight(module).detach()
     return weight.T if isinstance(module, Conv1D) else weight  # GPT-2's is turned
 
 
@@ -131,7 +131,7 @@ class OutputProjection:
     @property
     def bias(self) -> torch.Tensor | float:
         """What the module adds to all heads together. *Shape:* ``(output width,)``; 0 for none."""
-        found = parameter(self.module, "bias")
+        found = read_parameter(self.module, "bias")
         return 0.0 if found is None else found
 
     def carried(self, heads: torch.Tensor) -> torch.Tensor:

@@ -42,10 +42,10 @@ class Passages:
     def __iter__(self) -> Iterator[Sentence]:
         sentences = iter(self.corpus)
         for index, size in enumerate(self.sizes):
-            yield joined([*islice(sentences, size)], index, self.between)
+            yield join_sentences([*islice(sentences, size)], index, self.between)
 
 
-def packed(corpus: Corpus, model: Model, most: int, limit: int) -> Passages:
+def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passages:
     """Join the sentences of a corpus.
 
     A sentence that is longer than a passage may be stays alone, as long as it is.
@@ -85,7 +85,7 @@ def separator(tokenizer: Any) -> str:
     return f"{name} "
 
 
-def joined(parts: Sequence[Sentence], index: int, between: str) -> Sentence:
+def join_sentences(parts: Sequence[Sentence], index: int, between: str) -> Sentence:
     """Sentences as one text, each with its own words.
 
     It takes the first one's metadata, but for what another one says otherwise.

@@ -18,7 +18,7 @@ ROWS = 4  # texts of different tokens
 
 
 @contextmanager
-def own_code(model: Model) -> Iterator[None]:
+def model_errors(model: Model) -> Iterator[None]:
     """Around calls of the model itself: what its own code raises becomes one line.
 
     Raises:
@@ -43,7 +43,7 @@ def some_token(model: Model, number: int = 0) -> int:
     return [i for i in range(len(special) + 1 + number) if i not in special][number]
 
 
-def run(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> Any:
+def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> Any:
     """One pass over a few ordinary tokens.
 
     Args:
@@ -55,11 +55,11 @@ def run(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> 
     inputs = {"input_ids": tokens[:, : LENGTHS[Side.SOURCE]]}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
-    with own_code(model), torch.inference_mode():
+    with model_errors(model), torch.inference_mode():
         return (model.network if whole else model.body)(**inputs, **extra)
 
 
-def varied(model: Model) -> dict[str, torch.Tensor]:
+def varied_texts(model: Model) -> dict[str, torch.Tensor]:
     """Texts with different tokens at each place, as the model's arguments."""
     ids = torch.tensor([some_token(model, number) for number in range(2 * ROWS)])
     places = torch.arange(ROWS)[:, None] + torch.arange(LENGTHS[Side.TARGET])
@@ -73,24 +73,24 @@ def varied(model: Model) -> dict[str, torch.Tensor]:
 Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # what modules took and gave, call by call
 
 
-def passed_in(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
+def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
     """What modules take and give in one pass."""
     found: Passed = {}
 
     def see(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         taken = args[0] if args else kwargs.get("hidden_states")
-        found.setdefault(module, []).append((taken, first(output)))
+        found.setdefault(module, []).append((taken, hidden_states_of(output)))
 
     hooks = [module.register_forward_hook(see, with_kwargs=True) for module in modules]
     try:
-        run(model)
+        probe_pass(model)
     finally:
         for hook in hooks:
             hook.remove()
     return found
 
 
-def is_chain(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
+def pass_states_on(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
     """Whether layers hand on states of so many tokens, one to the next."""
     if any(len(passed.get(m, ())) != layers.count(m) for m in layers):
         return False
@@ -105,7 +105,7 @@ def _is_state(states: Any, length: int) -> bool:
     return fits and tuple(states.shape[:2]) == (1, length)
 
 
-def first(output: Any) -> torch.Tensor:
+def hidden_states_of(output: Any) -> torch.Tensor:
     """The hidden states in what a layer returns, alone or first of a tuple."""
     found: torch.Tensor = output if isinstance(output, torch.Tensor) else output[0]
     return found

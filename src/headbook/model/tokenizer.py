@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from headbook.errors import ConfigError, InputError, ModelError
 from headbook.inputs import Sentence, Word
 from headbook.model.load import Model, text_config
-from headbook.model.probe import own_code
+from headbook.model.probe import model_errors
 from headbook.schema import Side
 from headbook.text.annotate import Annotator, WordFrequencies
 from headbook.text.tokens import (
     NO_WORD,
     TokenizedSentence,
     TokenizedText,
-    align,
+    align_to_words,
     is_punctuation,
-    spell,
-    trim,
+    token_strings,
+    trim_span,
 )
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
@@ -155,7 +155,7 @@ class SentenceTokenizer:
             ids[row, : len(tokens)] = torch.from_numpy(tokens.ids)
             mask[row, : len(tokens)] = 1
         network, device = self.model.network, self.model.device
-        with own_code(self.model), torch.inference_mode():
+        with model_errors(self.model), torch.inference_mode():
             written = network.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
@@ -218,16 +218,16 @@ class SentenceTokenizer:
         # Python's sets and lists throughout: NumPy takes longer to begin than a text has tokens.
         special = [token in self._special for token in ids]
         trimmed = [
-            (0, 0) if is_special else trim(text, start, end)
+            (0, 0) if is_special else trim_span(text, start, end)
             for (start, end), is_special in zip(spans, special, strict=True)
         ]
         # Only tokens without letters need their names.
         name = self.model.tokenizer.convert_ids_to_tokens
         names = [name(token) if s == e else "" for token, (s, e) in zip(ids, trimmed, strict=True)]
-        word = align(text, trimmed, words)
+        word = align_to_words(text, trimmed, words)
         return TokenizedText(
             text=text,
-            pieces=spell(text, trimmed, names),
+            pieces=token_strings(text, trimmed, names),
             ids=np.asarray(ids, dtype=np.int64),
             spans=np.asarray(trimmed, dtype=np.int64).reshape(-1, 2),
             special=np.array(special, dtype=bool),
@@ -276,7 +276,7 @@ def sequence_limit(model: Model, wanted: int | None) -> int:
     return wanted
 
 
-def shortened(text: str, tokenizer: Any, limit: int) -> str:
+def shorten_text(text: str, tokenizer: Any, limit: int) -> str:
     """Cut a very long text to about what the model takes, before it is tokenized.
 
     The first ``limit`` tokens are those of the whole text: it is cut at a space, and `SPARE` tokens
@@ -380,7 +380,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
         yield TokenizedSentence(Sentence(index, id="", text=""), tokens)
 
 
-def probes(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
+def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """Random texts of several lengths, the last three of one length, on both sides of a pair."""
     draw = np.random.default_rng(0)
     ordinary, before, after = _around(encoder.model)

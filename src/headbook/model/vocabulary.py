@@ -46,7 +46,9 @@ class VocabularyComparison(NamedTuple):
         return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
 
 
-def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> VocabularyComparison:
+def compare_with_vocabulary(
+    scores: torch.Tensor, own: torch.Tensor, k: int
+) -> VocabularyComparison:
     """Find the rank of each row's own entry and the row's k nearest entries.
 
     Args:
@@ -144,7 +146,7 @@ class VocabularyEmbeddings:
             # What is kept has its place before there are scores, which then leave no gaps behind.
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
-                near = compared(self._scores(rows[part], position), own[part], k)
+                near = compare_with_vocabulary(self._scores(rows[part], position), own[part], k)
                 for whole, some in zip(room, near, strict=True):
                     whole[0, 0, part] = some
                 del near

@@ -137,7 +137,7 @@ def _shapes(file: Path, name: str) -> Iterator[list[int]]:
         ) from error
 
 
-def with_head(
+def load_with_lm_head(
     folder: Path,
     config: Any,
     dtype: torch.dtype,

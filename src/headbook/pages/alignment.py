@@ -11,20 +11,20 @@ import numpy as np
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import images
-from headbook.charts.theme import ink
+from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page, across
+from headbook.pages.parts.page import Page, page_if
 from headbook.pages.parts.rollout import TokenLabel
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.alignment import NO_SOURCE, Alignments, Links, alignments, f1, links
 from headbook.report.findings.finding import head_link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     VIEWS,
-    counted,
+    count_text,
     head_name,
     head_page,
-    interval,
+    interval_text,
     number,
     sentence_page,
     shortened,
@@ -126,8 +126,8 @@ def aligned_sentence(
             ("Target", *map(head_name, heads)),
             tuple(
                 Row(
-                    words(name, foreign=True),
-                    tuple(words(_label(made, h, row, sources), foreign=True) for h in heads),
+                    words_cell(name, foreign=True),
+                    tuple(words_cell(_label(made, h, row, sources), foreign=True) for h in heads),
                 )
                 for row, name in enumerate(targets)
             ),
@@ -181,7 +181,9 @@ def _drawn(
         sources=labels[0],
         targets=labels[1],
         strokes=tuple(_strokes(made, head, sources, targets)),
-        image=images.preview((cells / most * (COLOURS - 1)).astype(np.uint8), ink(COLOURS)),
+        image=images.map_preview(
+            (cells / most * (COLOURS - 1)).astype(np.uint8), rgba_ramp(COLOURS)
+        ),
         width=min(LINE, PIXELS // len(columns)) * len(columns),
         tall=LINE * len(rows),
         most=stored_weight(most),
@@ -256,7 +258,7 @@ def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignm
     return None if crossing is None or found is None else (crossing, found)
 
 
-@across("alignment.html", lambda results: _crossing(results) is not None)
+@page_if("alignment.html", lambda results: _crossing(results) is not None)
 def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
     """The page of cross-attention."""
     known = _crossing(results)
@@ -272,7 +274,7 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
         title="Cross-attention",
         description=f"Source tokens with the largest weights from the target tokens of {model}, "
         "head by head, and how monotone these alignments are.",
-        behind=counted(found.sentences, "sentence"),
+        behind=count_text(found.sentences, "sentence"),
         gold=int(found.error.sentences.max()) if found.error else 0,
         table=_table(crossing, found, order),
         sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
@@ -314,7 +316,9 @@ def _peaked(results: StackResults) -> Iterator[tuple[str, SinkView]]:
 
 def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> PageTable:
     peaked = (
-        words(metric_link(name, all_metrics()[name].title), " ", MarkedText(VIEWS[view], "small"))
+        words_cell(
+            metric_link(name, all_metrics()[name].title), " ", MarkedText(VIEWS[view], "small")
+        )
         for name, view in _peaked(results)
     )
     columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
@@ -357,7 +361,7 @@ def _cell(value: Estimate, *, share: bool = True) -> NumberCell:
     unit = "observations" if share else "sentences with a correlation"
     return NumberCell(
         number(value.value, share=share),
-        interval(value.low, value.high, share=share),
+        interval_text(value.low, value.high, share=share),
         f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
         thin=share and 0 < value.effective < MIN_EFFECTIVE,
     )

@@ -11,7 +11,7 @@ from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION
 from headbook.analysis.arrays import divide
 from headbook.charts import Figure, layer_curve
 from headbook.metrics.outputs.segmentation import MEASURES
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, across, gap_text
+from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text, page_if
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -20,7 +20,7 @@ from headbook.pages.parts.table import (
     Row,
     WordsCell,
     layer_table,
-    words,
+    words_cell,
 )
 from headbook.report.findings.finding import head_link, metric, metric_link
 from headbook.report.findings.states import (
@@ -36,7 +36,7 @@ from headbook.report.findings.states import (
     anchor_layers,
     summary,
 )
-from headbook.report.results import StackResults, descending, study_of
+from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import MISSING, STACKS, VIEWS, is_share, label_name, number, unbroken
 from headbook.schema import HEAD_RULES, SEGMENTATION_RULES, SinkView
 from headbook.study.manifest import MissingPart
@@ -68,7 +68,7 @@ def anchors_by_layer(results: StackResults) -> PageTable | None:
 def _number(n_heads: int, own: int, mixed: int, heads: int) -> WordsCell:
     some = f" ({heads} heads)" if heads < n_heads else ""
     counted = (f"{own} ", MarkedText(f"shuffled {mixed}{some}", "small")) if heads else (MISSING,)
-    return words(*counted, style="number")
+    return words_cell(*counted, style="number")
 
 
 def anchors_by_head(results: StackResults) -> PageTable | None:
@@ -95,7 +95,7 @@ def _anchor(anchors: Anchors, best: TopAnchor, cell: tuple[int, int]) -> WordsCe
     if not best.total[cell]:
         return DASH
     share = number(best.ends[cell] / best.total[cell], share=True)
-    return words(
+    return words_cell(
         MarkedText(anchors.names[str(best.token[cell])], "bdi"), " ", MarkedText(share, "small")
     )
 
@@ -205,7 +205,7 @@ def _there(results: Mapping[str, StackResults]) -> bool:
     return any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values())
 
 
-@across("context.html", _there)
+@page_if("context.html", _there)
 def context_page(results: Mapping[str, StackResults]) -> ContextPage:
     """The page of what heads write, and of sentence ends."""
     manifest = study_of(results).manifest
@@ -284,7 +284,7 @@ def _repeating(results: StackResults) -> Iterator[Row]:
     if REPETITION not in results.by_id:
         return
     chosen = results.half(SELECTION, REPETITION, SinkView.RAW, TOP)
-    for layer, head in descending(chosen.trusted)[:REPEATING]:
+    for layer, head in heads_by_value(chosen.trusted)[:REPEATING]:
         name = HeadName(results.stack.name, layer, head)
         lift = results.half(HELD_OUT, REPETITION, SinkView.RAW, TOP).at(layer, head)
         cells = NumberCell.of(lift, metric(REPETITION)), _distance(results, layer, head)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
-from headbook.report.wording import written
+from headbook.report.wording import size_text
 from headbook.study import tables
 
 
@@ -49,7 +49,7 @@ def data_page(
         title="Data",
         description="Every number of this site as a file, with the meaning of each column.",
         files=tuple(
-            DataFile(f"data/{name}", table.what, tuple(table.columns.items()), written(size))
+            DataFile(f"data/{name}", table.what, tuple(table.columns.items()), size_text(size))
             for name, table in files.items()
             if (data / name).exists()
             for size in [(data / name).stat().st_size]

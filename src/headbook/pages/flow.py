@@ -12,7 +12,7 @@ from headbook.analysis.arrays import effective_number
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.metrics import all_metrics, ids
 from headbook.pages.metric import study_metrics
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, across, gap_text
+from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text, page_if
 from headbook.pages.parts.table import (
     DASH,
     Content,
@@ -22,19 +22,19 @@ from headbook.pages.parts.table import (
     domain,
     layer_frame,
     layer_table,
-    words,
+    words_cell,
 )
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     STACKS,
     TOKEN_CLASSES,
-    counted,
+    count_text,
     head_name,
+    highest_text,
     number,
+    number_word,
     percent,
-    quoted,
-    small,
     tie_note,
     tied_places,
 )
@@ -101,7 +101,7 @@ def _extreme(
     name = HeadName(results.stack.name, layer, first)
     note = tie_note([head_name(name._replace(head=other)) for (other,) in others])
     share = NumberCell.of(results.heads(OUTPUT, VIEW).at(layer, first), all_metrics()[OUTPUT])
-    return words(head_link(name), note) if note else head_link(name), share
+    return words_cell(head_link(name), note) if note else head_link(name), share
 
 
 def _output_sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _output_sentences(results: StackResults, numbers: Estimates) -> Iterator[str
     if np.isnan(counts).all() or stack.n_heads < 2:
         return
     fewest, most = (
-        quoted(counts, number, lambda layer: f"layer {layer}", lowest=lowest)
+        highest_text(counts, number, lambda layer: f"layer {layer}", lowest=lowest)
         for lowest in (True, False)
     )
     yield f"Effective heads: fewest in {fewest}; most in {most}; {stack.n_heads} heads per layer."
@@ -118,7 +118,9 @@ def _output_sentences(results: StackResults, numbers: Estimates) -> Iterator[str
     def head(layer: int, head: int) -> str:
         return head_name(HeadName(stack.name, layer, head))
 
-    largest, smallest = (quoted(numbers.value, percent, head, lowest=low) for low in (False, True))
+    largest, smallest = (
+        highest_text(numbers.value, percent, head, lowest=low) for low in (False, True)
+    )
     yield (
         f"Largest share of a layer's output norm: {largest}; smallest: {smallest}; equal heads: "
         f"{percent(1 / stack.n_heads)} each."
@@ -192,7 +194,7 @@ def _sections(results: Mapping[str, StackResults]) -> tuple[FlowSection, ...]:
     return tuple(section for r in results.values() if (section := r.once(_section)))
 
 
-@across("flow.html", lambda results: bool(_sections(results)))
+@page_if("flow.html", lambda results: bool(_sections(results)))
 def flow_page(results: Mapping[str, StackResults]) -> FlowPage:
     """The page of flow."""
     manifest = study_of(results).manifest
@@ -254,9 +256,9 @@ def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]
     more = [int(i) for i in apart if function.value[i] > content.value[i]]
     if len(apart):
         layers = results.stack.n_layers
-        where = f"{small(len(more))} of {layers} layers and less in {small(len(apart) - len(more))}"
+        where = f"{number_word(len(more))} of {layers} layers and less in {number_word(len(apart) - len(more))}"
         if len(more) == layers:
-            where = f"all {counted(layers, 'layer')}"
+            where = f"all {count_text(layers, 'layer')}"
         yield (
             f"Function words mix in more context than content words in {where} "
             "(95 % intervals apart)."

@@ -11,12 +11,20 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.state_vectors import MINIBATCH, NAMED
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import ANALYSES, Page, across
-from headbook.pages.parts.table import DASH, MarkedText, NumberCell, PageTable, Part, Row, words
+from headbook.pages.parts.page import ANALYSES, Page, page_if
+from headbook.pages.parts.table import (
+    DASH,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Part,
+    Row,
+    words_cell,
+)
 from headbook.report.findings.finding import metric_link
 from headbook.report.findings.states import geometry_sentences
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import MISSING, STACKS, counted, number, percent
+from headbook.report.wording import MISSING, STACKS, count_text, number, percent
 from headbook.study.state_geometry import (
     CKA,
     OUTLIERS,
@@ -64,7 +72,7 @@ TREATED = tuple(
 def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
     """All figures of one stack that have something to show."""
     stack = results.stack.name
-    behind = f"{counted(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
+    behind = f"{count_text(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
     ranked = StateColumn(ids.EFFECTIVE_RANK, "") in sums.columns and sums.minibatches
     rank = " Right: effective rank." if ranked else ""
     captions = {
@@ -122,7 +130,7 @@ def _matrix(name: str, sums: GeometrySums) -> Figure:
     ]
     caption = (
         "Similarity of every two layers by linear CKA, unbiased (1: the same up to rotation and "
-        f"scale), over {counted(sums.minibatches, 'minibatch', 'minibatches')} of "
+        f"scale), over {count_text(sums.minibatches, 'minibatch', 'minibatches')} of "
         f"{MINIBATCH} tokens."
     )
     return state_matrix(name, caption, pd.DataFrame(rows), states=states, title="CKA")
@@ -190,7 +198,7 @@ class GeometryPage(Page):
     minibatch: int
 
 
-@across("geometry.html", lambda results: bool(study_of(results).corpus_sums.geometry))
+@page_if("geometry.html", lambda results: bool(study_of(results).corpus_sums.geometry))
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
     """The page of the geometry of states."""
     study = study_of(results)
@@ -224,7 +232,7 @@ def _section(results: StackResults, sums: GeometrySums) -> GeometrySection:
     return GeometrySection(
         stack=stack,
         title="states of the " + ("layers" if stack == "self" else stack),
-        sample=f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}",
+        sample=f"{count_text(sums.tokens, 'token')} of {count_text(sums.sentences, 'sentence')}",
         summary=tuple(geometry_sentences(sums)),
         remarks=tuple(_remarks(sums)),
         figures=tuple(figures(results, sums)),
@@ -313,5 +321,5 @@ def _outliers(sums: GeometrySums) -> PageTable | None:
             share = percent(part / total) if total > LEAST else number(part)
             dimensions += [", "] * bool(dimensions)
             dimensions += [MarkedText(str(dimension), "b"), f"\N{NO-BREAK SPACE}{share}"]
-        rows.append(Row(name, (wholes[row], words(*dimensions) if dimensions else DASH, cell)))
+        rows.append(Row(name, (wholes[row], words_cell(*dimensions) if dimensions else DASH, cell)))
     return PageTable(("State", "all dimensions", "the largest", "together"), tuple(rows))

@@ -19,7 +19,7 @@ from headbook.pages.parts.groups import (
     pair_cells,
     stack_headlines,
 )
-from headbook.pages.parts.page import Page, StackSection, across, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text, page_if
 from headbook.pages.parts.table import (
     Content,
     MarkedText,
@@ -27,11 +27,11 @@ from headbook.pages.parts.table import (
     PageTable,
     Row,
     layer_frame,
-    words,
+    words_cell,
 )
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, VIEWS, counted, is_share, label_name, p_text, visible
+from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, p_text, visible
 from headbook.study.contrasts import PairDifferences, contrast
 from headbook.study.groups import GroupSums
 from headbook.study.manifest import Manifest, MissingPart
@@ -117,10 +117,10 @@ def _contrast(results: StackResults, found: _Found, family: int, *, named: bool)
     uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
     values: list[Content] = []
     for group in found.groups:
-        values += [words(MarkedText(group.value, "bdi"))] if named else []
+        values += [words_cell(MarkedText(group.value, "bdi"))] if named else []
         values.append(NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric))
     cells = (
-        words(headline.link, style="what"),
+        words_cell(headline.link, style="what"),
         *values,
         difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
         difference_cell(uniform, share=share, behind="").text,
@@ -129,12 +129,12 @@ def _contrast(results: StackResults, found: _Found, family: int, *, named: bool)
     return Row(head_link(name), cells)
 
 
-def pair_section(results: StackResults, found: PairDifferences) -> MinimalPairsSection:
+def minimal_pairs_section(results: StackResults, found: PairDifferences) -> MinimalPairsSection:
     """Heads and numbers with the smallest p; of equal ones the largest in standard errors."""
     places = [*zip(*np.nonzero(~np.isnan(found.p)), strict=True)]
     places.sort(key=lambda place: (found.p[place], -_size(found, place)))
     return MinimalPairsSection(
-        pairs=counted(found.pairs, "pair"),
+        pairs=count_text(found.pairs, "pair"),
         left_out=found.left_out,
         member_column=found.member_column,
         members=found.members,
@@ -220,7 +220,7 @@ def _there(results: Mapping[str, StackResults]) -> bool:
     return any(groups_of(r) for r in results.values()) or bool(pairs)
 
 
-@across("groups.html", _there)
+@page_if("groups.html", _there)
 def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
     """The page of groups and of pairs."""
     each = [*results.values()]
@@ -252,7 +252,9 @@ def _section(results: StackResults, room: int) -> GroupsSection:
             _column(results, number, [*groups], room)
             for number, (_, groups) in enumerate(by_column)
         ),
-        pairs=pair_section(results, pair_differences) if pair_differences is not None else None,
+        pairs=minimal_pairs_section(results, pair_differences)
+        if pair_differences is not None
+        else None,
     )
 
 
@@ -275,7 +277,7 @@ def _column(
 
 
 def _row(group: GroupSums) -> Row:
-    return Row(words(group.value, foreign=True), (f"{group.sentences:,}",))
+    return Row(words_cell(group.value, foreign=True), (f"{group.sentences:,}",))
 
 
 def _figure(

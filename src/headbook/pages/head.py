@@ -14,15 +14,20 @@ from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing, OffsetBar, images, offset_profile
 from headbook.charts.heads import RangeStrip
-from headbook.charts.theme import DIVERGING, STOPS, ink
+from headbook.charts.theme import DIVERGING, STOPS, rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import mean_maps
-from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title, beside, measured
+from headbook.pages.parts.baselines import (
+    ShareWithBaseline,
+    baseline_text,
+    baseline_title,
+    share_with_baseline,
+)
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
-from headbook.pages.parts.nearest_heads import Neighbours, neighbours
+from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.parts.page import EVERY, Page, gap_texts
 from headbook.pages.parts.table import (
     MarkedText,
@@ -31,7 +36,7 @@ from headbook.pages.parts.table import (
     Row,
     WordsCell,
     percentiles,
-    words,
+    words_cell,
 )
 from headbook.report.ablation import (
     COSINES,
@@ -42,38 +47,38 @@ from headbook.report.ablation import (
     _by_head,
     _change,
     _verdict,
-    judged_by,
+    main_target,
     margin_text,
-    primary,
-    scale,
     unit,
+    unit_factor,
+    verdict_target_text,
 )
 from headbook.report.findings.finding import metric_link
-from headbook.report.head_types import TAG_VIEW, share, sink_remark, style_of
+from headbook.report.head_types import TAG_VIEW, share_of_head, sink_remark, style_of
 from headbook.report.relation_counts import VIEW
-from headbook.report.relation_tests import RelationTests, tests_of
+from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import TAG_NAMES, relation_words
 from headbook.report.results import StackResults
-from headbook.report.roles import Role, estimate, roles_of, sink_words
+from headbook.report.roles import Role, estimate, roles_by_head, sink_words
 from headbook.report.wording import (
     MISSING,
     STACKS,
     VIEWS,
     capital,
-    counted,
+    count_text,
     head_file,
     head_name,
     head_page,
-    interval,
+    interval_text,
     is_share,
     label_name,
     number,
+    number_word,
     ordinal,
+    p_family_wise_text,
     percent,
     rule_phrase,
     sentence_page,
-    small,
-    tested,
     unbroken,
     visible,
 )
@@ -88,7 +93,7 @@ from headbook.study.token_sums import (
     QUERY,
     Affinities,
     FavouredTokens,
-    favoured,
+    favoured_tokens,
 )
 
 LISTED = 5  # tokens, and the one in the middle
@@ -140,14 +145,14 @@ class AblationSection:
     scores: str
 
 
-def ablated(results: StackResults, head: HeadName) -> AblationSection | None:
+def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
     """None where no head was replaced."""
     study = results.study
     removals = study.corpus_sums.removals
     if removals is None:
         return None
     rows = results.once(_by_head).get(head, {})
-    target = AblationTarget(primary(removals))
+    target = AblationTarget(main_target(removals))
     columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
     tokens = results.once(_tokens).get(head, ())
     backed = results.once(_backed_up).get(head)
@@ -155,7 +160,7 @@ def ablated(results: StackResults, head: HeadName) -> AblationSection | None:
         short=_short(removals, rows),
         what=NAMES[target],
         margin=margin_text(removals),
-        judged=judged_by(removals),
+        judged=verdict_target_text(removals),
         instead=PageTable(columns, tuple(_instead(removals, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
@@ -166,9 +171,9 @@ def ablated(results: StackResults, head: HeadName) -> AblationSection | None:
 
 
 def _cell(removals: AblationResults, row: Mapping[str, Any]) -> NumberCell:
-    by = scale(removals)
+    by = unit_factor(removals)
     about = "" if row["kind"] == EXACT else "≈\u2009"
-    ends = interval(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
+    ends = interval_text(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
     return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", thin=False)
 
 
@@ -181,9 +186,11 @@ def _short(removals: AblationResults, rows: Rows) -> str:
     ends = f" {cell.interval}" if cell.interval else ""
     verdict = _verdict(removals, rows, Replacement.MEAN)
     conclusion = f"; verdict: {verdict}" if row["kind"] == EXACT else " (estimated)"
-    if primary(removals) in COSINES:
+    if main_target(removals) in COSINES:
         what = (
-            "sentence vectors" if primary(removals) == AblationTarget.EMBEDDING else "last states"
+            "sentence vectors"
+            if main_target(removals) == AblationTarget.EMBEDDING
+            else "last states"
         )
         value = f"{cell.text}\u00a0{unit(removals)}{ends}"
         return f"{what} change by {value} (1\u202f−\u202fcosine){conclusion}"
@@ -196,7 +203,7 @@ def _instead(removals: AblationResults, rows: Rows) -> Iterator[Row]:
         if row is not None:
             verdict = _verdict(removals, rows, replacement)
             outcome = verdict if row["kind"] == EXACT else "estimated"
-            yield Row(what, (_cell(removals, row), words(outcome)))
+            yield Row(what, (_cell(removals, row), words_cell(outcome)))
 
 
 def _repaired(rows: Rows) -> Iterator[str]:
@@ -206,7 +213,7 @@ def _repaired(rows: Rows) -> Iterator[str]:
     if direct and total:
         made_up = ""
         if repair and not math.isnan(repair["value"]):
-            ends = interval(repair["low"], repair["high"], share=True)
+            ends = interval_text(repair["low"], repair["high"], share=True)
             made_up = f"; later layers make up for {percent(repair['value'])} {ends}".rstrip()
         yield (
             f"Logit of the true token: {_with_ends(direct)} by the residual path alone, "
@@ -215,13 +222,13 @@ def _repaired(rows: Rows) -> Iterator[str]:
 
 
 def _with_ends(row: Mapping[str, Any]) -> str:
-    return f"{number(row['value'])} {interval(row['low'], row['high'])}".rstrip()
+    return f"{number(row['value'])} {interval_text(row['low'], row['high'])}".rstrip()
 
 
 def _after(removals: AblationResults, missed: MissedToken, probability: float) -> str:
-    if primary(removals) in removals.full:
+    if main_target(removals) in removals.full:
         return number(probability)
-    return f"{number(missed.change * scale(removals))}\u00a0{unit(removals)}"
+    return f"{number(missed.change * unit_factor(removals))}\u00a0{unit(removals)}"
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
@@ -251,11 +258,11 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
 OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SHARE
 
 
-def contributions(results: StackResults, head: HeadName) -> Iterator[ShareWithBaseline]:
+def output_shares(results: StackResults, head: HeadName) -> Iterator[ShareWithBaseline]:
     """Shares of the output norm beside what equal parts would be, and beside attention."""
     cell = head.layer, head.head
     whole, given, brought = (
-        share(results, x, SinkView.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
+        share_of_head(results, x, SinkView.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
     )
     if not math.isnan(whole.value):
         equal, layer = 1 / results.stack.n_heads, f"the output norm of layer {head.layer}"
@@ -266,7 +273,7 @@ def contributions(results: StackResults, head: HeadName) -> Iterator[ShareWithBa
     what = sink_words(results)
     yield _beside(f"attention to {what}", f"uniform attention: {percent(even)}", given, even)
     if not math.isnan(brought.value):
-        yield measured(
+        yield share_with_baseline(
             f"share of its own output norm from {what} (‖αvW_O‖)",
             f"their share of its attention: {percent(given.value)}",
             brought,
@@ -278,7 +285,7 @@ def contributions(results: StackResults, head: HeadName) -> Iterator[ShareWithBa
 def _beside(text: str, baseline: str, value: Estimate, other: float) -> ShareWithBaseline:
     """A share beside a baseline without an interval, which its own should leave out."""
     supported = value.low > other or value.high < other
-    return measured(text, baseline, value, other, supported=supported)
+    return share_with_baseline(text, baseline, value, other, supported=supported)
 
 
 COLOURS = 32  # a picture carries its palette
@@ -332,7 +339,7 @@ def exemplar_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps:
     return ExemplarMaps(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
 
 
-def alike(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
+def token_similarity_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
     """What a head writes for every two tokens of its strongest exemplar, and how they look.
 
     None where values are not available.
@@ -353,8 +360,8 @@ def alike(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:
     """A map; ``signed`` ones run from -1 to 1."""
-    palette = ink(COLOURS, DIVERGING if signed else STOPS)
-    return Panel(title, note, images.preview(cells // (256 // COLOURS), palette))
+    palette = rgba_ramp(COLOURS, DIVERGING if signed else STOPS)
+    return Panel(title, note, images.map_preview(cells // (256 // COLOURS), palette))
 
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
@@ -436,7 +443,9 @@ def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool)
         metric=metric,
         label=label,
         first=first,
-        title=words(metric_link(metric.id, metric.title) if first else metric.title, about, *unit),
+        title=words_cell(
+            metric_link(metric.id, metric.title) if first else metric.title, about, *unit
+        ),
         numbers=tuple(
             results.heads(metric.id, v, label) if v in metric.views else None for v in SinkView
         ),
@@ -451,7 +460,7 @@ def _metric_row(results: StackResults, cell: tuple[int, int], line: _Line) -> Ro
     cells = (
         *(None if each is None else NumberCell.of(each.at(*cell), metric) for each in line.numbers),
         number(float(line.even[cell[0]]), share=is_share(metric)),
-        *(beside(results, control, metric, line.label, cell) for control in results.twins),
+        *(baseline_text(results, control, metric, line.label, cell) for control in results.twins),
         MISSING if math.isnan(share) else str(round(100 * share)),
     )
     return Row(line.title, cells)
@@ -650,7 +659,7 @@ def _place(asked: _Asked, own: float) -> str:
     rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
     place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {above + below + equal:,}"
     others = equal - 1
-    note = f" (tied with {small(others)} other{'s' * (others > 1)})" if others else ""
+    note = f" (tied with {number_word(others)} other{'s' * (others > 1)})" if others else ""
     return place + note
 
 
@@ -692,7 +701,7 @@ def has_offsets(results: StackResults) -> bool:
     return results.has(OFFSET_METRIC, results.stack.default_view, "0")
 
 
-def offsets(results: StackResults, head: HeadName) -> Offsets | None:
+def offset_section(results: StackResults, head: HeadName) -> Offsets | None:
     """Attention by offset in the stack's default view; None where it was not measured."""
     if not has_offsets(results):
         return None
@@ -704,7 +713,7 @@ def offsets(results: StackResults, head: HeadName) -> Offsets | None:
         bars.append(OffsetBar(offset, estimate.value, estimate.low, estimate.high, even.value))
     caption = (
         f"Share of the attention of head {head_name(head)} by distance from query to key, "
-        f"{VIEWS[view]}, {counted(estimate.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
+        f"{VIEWS[view]}, {count_text(estimate.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
         "dashed: uniform attention."
     )
     drawing = offset_profile(profile_name(head), caption, bars)
@@ -728,7 +737,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBas
             even = results.uniform(RELATION_METRIC, VIEW, label).at(head.layer).value
             rows.append((accuracy.value - even, label, accuracy))
     rows.sort(key=lambda row: -row[0])
-    tests = results.once(tests_of) if rows else None
+    tests = results.once(tests_of_stack) if rows else None
     return tuple(
         _relation(label, accuracy, _test(tests, head, label), tests)
         for _, label, accuracy in rows[:MOST]
@@ -758,11 +767,11 @@ def _relation(
         baseline += "another head was tested" if baseline else "not tested"
     else:
         accuracy, supported = tests.accuracy.at(n), bool(tests.claimed[n])
-        baseline += tested(float(tests.p[n]))
+        baseline += p_family_wise_text(float(tests.p[n]))
         if tests.above_rule[n] and not supported:
             baseline += ", but no more than a preference for a class of words"
     behind = f"{accuracy.events:,.0f} words"
-    return measured(words, baseline, accuracy, share, behind=behind, supported=supported)
+    return share_with_baseline(words, baseline, accuracy, share, behind=behind, supported=supported)
 
 
 MOST_ROWS = 8
@@ -817,7 +826,7 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
 def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
     sums = results.study.corpus_sums.affinities[results.stack.name]
     layers = results.stack.attention_layers
-    return {layer: {what: favoured(sums, layer, what) for what in KINDS} for layer in layers}
+    return {layer: {what: favoured_tokens(sums, layer, what) for what in KINDS} for layer in layers}
 
 
 def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -> Row:
@@ -827,13 +836,13 @@ def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
     mean, low, high = (float(part[at]) for part in (found.mean, found.low, found.high))
     arrow = " → " if query and key else ""
-    ends = interval(low, high, share=True)
+    ends = interval_text(low, high, share=True)
     return Row(
-        words(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
+        words_cell(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
         (
             f"{number(float(found.ratio[at]))}×",
             f"{number(float(found.mean_head_ratio[at]))}×",
-            words(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
+            words_cell(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
             f"{int(found.count[at]):,}",
             f"{int(found.sentences[at]):,}",
         ),
@@ -850,7 +859,7 @@ def _about(results: StackResults, sums: Affinities) -> str:
         if sums.floor > DISTINCT
         else ""
     )
-    return f"{counted(sums.looked, 'sentence')}{of}{kept}"
+    return f"{count_text(sums.looked, 'sentence')}{of}{kept}"
 
 
 STYLE = "numbers all"  # of the tables of all numbers
@@ -976,7 +985,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     for exemplar in results.study.sentence_data.exemplars:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
-    alike = results.once(neighbours)
+    alike = results.once(nearest_heads)
     for position, name in [*enumerate(names)][share]:
         before = names[position - 1] if position else None
         after = names[position + 1] if position + 1 < len(names) else None
@@ -1003,9 +1012,9 @@ def _page(
         path=head_page(head),
         title=f"Head {name}",
         description=f"What head {name} of {study.manifest.model.name} attends to in "
-        f"{counted(listed, 'sentence')}: numbers with intervals, and exemplar sentences.",
+        f"{count_text(listed, 'sentence')}: numbers with intervals, and exemplar sentences.",
         name=name,
-        lead=_lead(results, head, roles_of(results)[head]),
+        lead=_lead(results, head, roles_by_head(results)[head]),
         stack_title=STACKS[stack.name],
         place=f"layer {head.layer} of {stack.n_layers}, head {head.head} of {stack.n_heads}, "
         "both counted from 0",
@@ -1016,11 +1025,11 @@ def _page(
         numbers=PageTable(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
         more=PageTable(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
         mean=MeanMap(maps.picture((head.layer, head.head)), maps.over),
-        offsets=offsets(results, head),
+        offsets=offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
-        contributions=tuple(contributions(results, head)),
-        ablated=ablated(results, head),
+        contributions=tuple(output_shares(results, head)),
+        ablated=ablation_section(results, head),
         tags=tuple(tag_rows(results, head)),
         tags_sink=sink_remark(results, (head.layer, head.head)),
         top=top_tokens(results, head),
@@ -1028,7 +1037,7 @@ def _page(
         by_group=group_table(results, head.layer, head.head),
         in_pairs=pair_table(results, head.layer, head.head),
         exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
-        alike_tokens=alike(results, strongest) if strongest else None,
+        alike_tokens=token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
     )

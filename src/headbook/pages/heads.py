@@ -17,8 +17,8 @@ from headbook.charts import Figure
 from headbook.charts.heads import head_scatter
 from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import HeadMetric
-from headbook.pages.parts.grid import FIRST, key, offered_labels
-from headbook.pages.parts.page import Page, across
+from headbook.pages.parts.grid import FIRST, number_key, offered_labels
+from headbook.pages.parts.page import Page, page_if
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -26,26 +26,26 @@ from headbook.pages.parts.table import (
     PageTable,
     Row,
     WordsCell,
-    words,
+    words_cell,
 )
 from headbook.report.ablation import head_changes, unit
 from headbook.report.findings import Link
-from headbook.report.findings.finding import chosen, head_link, uniform
+from headbook.report.findings.finding import choose_head, head_link, uniform_estimate
 from headbook.report.head_facts import Fact, HeadFacts, head_facts
-from headbook.report.relation_tests import tests_of
-from headbook.report.relations import place_of, relation_words
+from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink_words, value_and_interval
 from headbook.report.wording import (
     STACKS,
     VIEWS,
     capital,
-    counted,
+    count_text,
     is_share,
     label_name,
+    p_family_wise_text,
     percent,
     rule_phrase,
-    tested,
 )
 from headbook.schema import SinkView
 from headbook.study.ablation import AblationResults
@@ -73,7 +73,7 @@ class Column:
     @property
     def key(self) -> str:
         """How addresses and scripts call it."""
-        return key(self.metric, self.label)
+        return number_key(self.metric, self.label)
 
     @property
     def title(self) -> str:
@@ -98,7 +98,7 @@ class Column:
         return results.heads(self.metric.id, self.views[results.stack.name], self.label)
 
 
-def columns(results: Results) -> tuple[Column, ...]:
+def number_columns(results: Results) -> tuple[Column, ...]:
     """All columns that some stack has numbers for, in the order of metrics."""
     there = {metric.id for r in results.values() for metric in r.metrics}
     order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
@@ -117,7 +117,7 @@ def first_columns(offered: Sequence[Column]) -> tuple[Column, ...]:
     return _columns_of(offered, FIRST) or tuple(offered[:1])
 
 
-def axes(offered: Sequence[Column]) -> tuple[Column, ...]:
+def first_axes(offered: Sequence[Column]) -> tuple[Column, ...]:
     """The two columns that the picture shows first; the first two where a study lacks them."""
     named = _columns_of(offered, AXES)
     if len(named) == len(AXES):
@@ -133,13 +133,13 @@ def _columns_of(offered: Sequence[Column], metrics: Sequence[str]) -> tuple[Colu
 
 def list_data(results: Results) -> dict[str, Any]:
     """What the script of the list needs at once: heads in order, and which numbers there are."""
-    offered = columns(results)
+    offered = number_columns(results)
     return {
         "stacks": [[name, STACKS[name]] for name in results],
         "heads": [_data_row(facts) for r in results.values() for facts in head_facts(r)],
         "metrics": [*_metrics(offered)],
         "columns": [column.key for column in first_columns(offered)],
-        "axes": [column.key for column in axes(offered)],
+        "axes": [column.key for column in first_axes(offered)],
     }
 
 
@@ -169,7 +169,7 @@ def values_data(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
     Values are 64-bit floats, ends of intervals 32-bit ones, little-endian, as bytes; NaN where
     there is no number. ``thin`` has a 1 where few observations stand behind the value.
     """
-    for metric, own in groupby(columns(results), key=lambda column: column.metric):
+    for metric, own in groupby(number_columns(results), key=lambda column: column.metric):
         yield metric.id, {column.key: _packed(results, column) for column in own}
 
 
@@ -200,7 +200,7 @@ TITLE = "Change without the head"
 
 def effect_choice(results: Results) -> dict[str, Any] | None:
     """What the list's script needs to offer the column; None where no head was replaced."""
-    removals = _removals(results)
+    removals = _ablation_of(results)
     if removals is None:
         return None
     labels = [[KEY, TITLE, f"{unit(removals)}, mean output in its place"]]
@@ -212,7 +212,7 @@ def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
 
     ``guess`` has a 1 where the value is an estimate, which has no interval.
     """
-    removals = _removals(results)
+    removals = _ablation_of(results)
     if removals is None:
         return None
     heads = [head for r in results.values() for head in heads_of(r.stack)]
@@ -231,7 +231,7 @@ def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
     }
 
 
-def _removals(results: Results) -> AblationResults | None:
+def _ablation_of(results: Results) -> AblationResults | None:
     study = next(iter(results.values())).study
     return study.corpus_sums.removals
 
@@ -333,10 +333,10 @@ def _heads(results: Results, column: Column, *, lowest: bool) -> Iterator[Answer
 def _described(results: StackResults, column: Column, *, lowest: bool) -> AnsweringHead | None:
     """The best head beside uniform attention, which its interval should leave out."""
     metric, view = column.metric, column.views[results.stack.name]
-    best = chosen(results, metric.id, view, column.label, lowest=lowest)
+    best = choose_head(results, metric.id, view, column.label, lowest=lowest)
     if best is None:
         return None
-    even = uniform(results, metric.id, view, column.label, best.head.layer)
+    even = uniform_estimate(results, metric.id, view, column.label, best.head.layer)
     share, value = is_share(metric), best.value
     unit = f" {metric.unit}" if metric.unit and not share else ""
     value_text, ends = value_and_interval(value, share=share)
@@ -350,14 +350,14 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
 
 def _tested(results: StackResults, label: str) -> AnsweringHead | None:
     """The best head for a relation beside the best surface rule on the same words."""
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     if tests is None or label not in tests.labels:
         return None
     n = tests.labels.index(label)
     other = percent(float(tests.at_rule.value[n]))
     rule = rule_phrase(tests.rule[n])
     if tests.claimed[n]:
-        behind = f"best surface rule ({rule}): {other}, {tested(float(tests.p[n]))}"
+        behind = f"best surface rule ({rule}): {other}, {p_family_wise_text(float(tests.p[n]))}"
     elif tests.above_rule[n]:
         behind = (
             f"above the best surface rule ({rule}), {other}, but no more than a preference for a "
@@ -365,7 +365,7 @@ def _tested(results: StackResults, label: str) -> AnsweringHead | None:
         )
     else:
         behind = f"not clearly above the best surface rule ({rule}), {other}"
-    head = head_link(place_of(tests, n, results.stack.name))
+    head = head_link(best_head_of_relation(tests, n, results.stack.name))
     value, ends = value_and_interval(tests.accuracy.at(n))
     return AnsweringHead(head, value, ends, behind, supported=bool(tests.claimed[n]))
 
@@ -397,26 +397,30 @@ class HeadsPage(Page):
     values: str = "data/values/"
 
 
-@across("heads.html", lambda results: bool(columns(results)))
+@page_if("heads.html", lambda results: bool(number_columns(results)))
 def heads_page(results: Results) -> HeadsPage:
     """The list of heads."""
-    offered = columns(results)
+    offered = number_columns(results)
     first = first_columns(offered)
     heads = [*chain.from_iterable(head_facts(r) for r in results.values())]
     model = study_of(results).manifest.model.name
     return HeadsPage(
         path="heads.html",
         title="Heads",
-        description=f"All {counted(len(heads), 'head')} of {model}: type, attention, "
+        description=f"All {count_text(len(heads), 'head')} of {model}: type, attention, "
         "relations and all metrics, to sort and filter.",
         questions=tuple(questions(results, offered, first)),
         table=PageTable(
-            ("Head", *(words(c.title, " ", MarkedText(c.unit, "small")) for c in first), *FACTS),
+            (
+                "Head",
+                *(words_cell(c.title, " ", MarkedText(c.unit, "small")) for c in first),
+                *FACTS,
+            ),
             tuple(_table_row(results, facts, first) for facts in heads[:MOST_ROWS]),
             style="numbers finding",
         ),
         total=len(heads),
-        figures=tuple(_figures(results, axes(offered))),
+        figures=tuple(_figures(results, first_axes(offered))),
     )
 
 
@@ -428,7 +432,7 @@ def _table_row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> R
 
 def _fact(fact: Fact) -> WordsCell:
     behind = (" ", MarkedText(fact.behind, "small")) if fact.behind else ()
-    return words(fact.word, *behind) if fact.word else DASH
+    return words_cell(fact.word, *behind) if fact.word else DASH
 
 
 def _figures(results: Results, pair: Sequence[Column]) -> Iterator[Figure]:

@@ -9,26 +9,26 @@ import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.ablation import RANDOM, compared_effects, effect_map, pruning_curves
-from headbook.pages.parts.ablation import effect_cell, layers_table, removed_table
-from headbook.pages.parts.page import ANALYSES, Page, across
-from headbook.pages.parts.table import PageTable, Row, words
+from headbook.pages.parts.ablation import ablation_by_layer, effect_cell, removed_table
+from headbook.pages.parts.page import ANALYSES, Page, page_if
+from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.ablation import (
     NAMES,
     choice_text,
     drawn_unit,
     head_changes,
-    judged_by,
+    main_target,
     margin_text,
-    primary,
-    scale,
     short_verdict,
     unit,
+    unit_factor,
+    verdict_target_text,
 )
 from headbook.report.findings import Finding
-from headbook.report.findings.ablation import message
+from headbook.report.findings.ablation import ablation_findings
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, counted, head_name
+from headbook.report.wording import STACKS, count_text, head_name
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationReason, AblationResults
@@ -96,7 +96,7 @@ class ImportancePage(Page):
     others: PageTable | None
 
 
-@across("importance.html", lambda results: study_of(results).corpus_sums.removals is not None)
+@page_if("importance.html", lambda results: study_of(results).corpus_sums.removals is not None)
 def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
     """The page of importance, where heads were replaced."""
     study = study_of(results)
@@ -111,20 +111,20 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         title=ANALYSES["importance.html"],
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
-        target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]
-        each="sentence" if primary(removals) == AblationTarget.EMBEDDING else "scored token",
+        target=NAMES.get(main_target(removals), main_target(removals)),  # type: ignore[call-overload]
+        each="sentence" if main_target(removals) == AblationTarget.EMBEDDING else "scored token",
         unit=unit(removals),
         margin=margin_text(removals),
-        judged=judged_by(removals),
+        judged=verdict_target_text(removals),
         chosen=choice_text(removals, np.flatnonzero(removals.chosen)),
-        sample=counted(len(removals.content_hash), "sentence"),
-        findings=tuple(message(removals, study.head_groups, study.pruning)),
+        sample=count_text(len(removals.content_hash), "sentence"),
+        findings=tuple(ablation_findings(removals, study.head_groups, study.pruning)),
         maps=tuple(_maps(results, removals)),
         estimates=tuple(_estimates(removals)),
         pruned=tuple(_pruned(removals, study.pruning)),
         direct=tuple(_direct(table)),
         groups=groups,
-        layers=layers_table(removals, study.head_groups),
+        layers=ablation_by_layer(removals, study.head_groups),
         sink=groups is not None and any("sink" in row.name for row in groups.rows),
         heads=PageTable(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
         others=PageTable(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
@@ -153,9 +153,9 @@ def _maps(results: Mapping[str, StackResults], removals: AblationResults) -> Ite
 
 
 def _estimates(removals: AblationResults) -> Iterator[Figure]:
-    target, by = primary(removals), scale(removals)
+    target, by = main_target(removals), unit_factor(removals)
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
-    guess = ablation_tests.estimated(removals, target, Replacement.MEAN)[effects.head]
+    guess = ablation_tests.estimated_effects(removals, target, Replacement.MEAN)[effects.head]
     why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
@@ -191,7 +191,7 @@ def _direct(table: pd.DataFrame) -> Iterator[Figure]:
 
 
 def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure]:
-    steps = pruning[pruning["target"] == primary(removals)]
+    steps = pruning[pruning["target"] == main_target(removals)]
     if steps.empty:
         return
     chance = steps["order"].str.startswith("random")
@@ -200,7 +200,7 @@ def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure
     rows = steps[~chance].assign(order=lambda each: each["order"].map(ORDERS))
     rows = pd.concat([rows, band.reset_index().assign(order=RANDOM)], ignore_index=True)
     rows = rows[["order", "share", "value", "low", "high"]]
-    rows[["value", "low", "high"]] *= scale(removals)
+    rows[["value", "low", "high"]] *= unit_factor(removals)
     caption = (
         "Change as ever more heads are replaced by their mean output. Orders from one half of the "
         "sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
@@ -215,4 +215,4 @@ def _heads(removals: AblationResults) -> Iterator[Row]:
     rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
     for each in rows.to_dict("records"):
         head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
-        yield Row(head_link(head), (effect_cell(each), words(short_verdict(each["verdict"]))))
+        yield Row(head_link(head), (effect_cell(each), words_cell(short_verdict(each["verdict"]))))

@@ -15,19 +15,26 @@ from headbook.charts.layers import Curve, layer_lines
 from headbook.metrics import ids
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.atlas import Atlas, atlas, many_heads
-from headbook.pages.parts.baselines import ShareWithBaseline, measured
+from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
 from headbook.pages.parts.grid import Grids, grids
 from headbook.pages.parts.head_card import FirstCard, notable
 from headbook.pages.parts.page import Page, coverage, input_rows
-from headbook.report.findings import Finding, find
-from headbook.report.findings.ablation import needed
-from headbook.report.findings.finding import Parts, chosen, uniform
-from headbook.report.findings.overview import lead
-from headbook.report.relation_tests import tests_of
-from headbook.report.relations import place_of, relation_words
+from headbook.report.findings import Finding, findings_of
+from headbook.report.findings.ablation import ablation_summary
+from headbook.report.findings.finding import Parts, choose_head, uniform_estimate
+from headbook.report.findings.overview import overview_lead
+from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink_words
-from headbook.report.wording import STACKS, counted, percent, rule_phrase, small, tested
+from headbook.report.wording import (
+    STACKS,
+    count_text,
+    number_word,
+    p_family_wise_text,
+    percent,
+    rule_phrase,
+)
 from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side, SinkView
 from headbook.study.manifest import Manifest
 
@@ -54,20 +61,20 @@ def functions(results: StackResults) -> tuple[ShareWithBaseline, ...]:
 
 def _relations(results: StackResults) -> Iterator[ShareWithBaseline]:
     """Relations and directions by margin over the best surface rule on the choice half."""
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     if tests is None:
         return
     order = np.argsort(-tests.choice.margin.value, kind="stable")
     for n in order[:MOST_RELATIONS]:
         p, rule = float(tests.p[n]), rule_phrase(tests.rule[n])
         value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])
-        yield measured(
+        yield share_with_baseline(
             relation_words(tests.labels[n]),
             f"best surface rule ({rule}): {percent(other)}, "
-            + ("not tested" if np.isnan(p) else tested(p)),
+            + ("not tested" if np.isnan(p) else p_family_wise_text(p)),
             value,
             other,
-            behind=place_of(tests, int(n), results.stack.name),
+            behind=best_head_of_relation(tests, int(n), results.stack.name),
             supported=bool(tests.claimed[n]),
         )
 
@@ -79,11 +86,11 @@ def _shares(results: StackResults) -> Iterator[ShareWithBaseline]:
         if known is None:
             continue
         view = results.view(known, label)
-        best = chosen(results, metric, view, label)
+        best = choose_head(results, metric, view, label)
         if best is None:
             continue
-        even = uniform(results, metric, view, label, best.head.layer).value
-        yield measured(
+        even = uniform_estimate(results, metric, view, label, best.head.layer).value
+        yield share_with_baseline(
             text.format(sink=sink_words(results)),
             f"uniform attention: {percent(float(even))}{best.tied}",
             best.value,
@@ -347,9 +354,10 @@ def overview_page(
     study = study_of(results)
     manifest = study.manifest
     finding_groups = [
-        FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()
+        FindingGroup(STACKS[name], tuple(findings_of(r, r.once(tests_of_stack))))
+        for name, r in results.items()
     ]
-    finding_groups.append(FindingGroup("importance of heads", tuple(needed(study))))
+    finding_groups.append(FindingGroup("importance of heads", tuple(ablation_summary(study))))
     measured = {name: r for name, r in results.items() if r.metrics}
     drawn = {f.name for p in metric_pages for s in p.sections for f in s.figures}
     return OverviewPage(
@@ -357,7 +365,7 @@ def overview_page(
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
         f"{coverage(manifest)}: numbers, charts and exemplars.",
-        lead=(lead(measured) if measured else ()) or (_coverage(manifest),),
+        lead=(overview_lead(measured) if measured else ()) or (_coverage(manifest),),
         atlases=tuple(atlas(r) for r in results.values()),
         inspected=notable(results),
         stacks=tuple(
@@ -409,7 +417,7 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     yield from input_rows(manifest)
     if manifest.options.get("pack"):
-        joined = counted(manifest.counts["sentences"], "passage")
+        joined = count_text(manifest.counts["sentences"], "passage")
         most = f"at most {manifest.options['pack']:,} tokens each"
         yield "Passages", f"{joined}, {most}; where pages say sentences, they mean these"
     for side in Side:
@@ -443,23 +451,25 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
         cut = manifest.count(side, "cut_sentences")
         if cut:
             lost, left_out = manifest.count(side, "cut_tokens"), manifest.count(side, "left_out")
-            more = f" and {counted(left_out, 'character')} after them" if left_out else ""
+            more = f" and {count_text(left_out, 'character')} after them" if left_out else ""
             yield (
-                f"{counted(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
-                f"end, {counted(lost, 'token')}{more} lost. Their pages say so."
+                f"{count_text(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
+                f"end, {count_text(lost, 'token')}{more} lost. Their pages say so."
             )
     unread = manifest.counts.get("unread_targets", 0)
     if unread:
         yield (
-            f"{counted(unread, 'target')} of source-target pairs not read: {model.name} takes one "
+            f"{count_text(unread, 'target')} of source-target pairs not read: {model.name} takes "
+            "one "
             "text. They are kept as metadata."
         )
     written = manifest.count(Side.TARGET, "generated")
     if written:
-        yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
+        yield f"{count_text(written, 'target text')} written by the model itself (greedy decoding)."
     if model.bits:
         yield (
-            f"Weights are dequantised from {small(model.bits)} bits ({model.stored}): numbers "
+            f"Weights are dequantised from {number_word(model.bits)} bits ({model.stored}): "
+            "numbers "
             "are those of the quantised model, not of the original."
         )
     if model.unexpected:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
 from headbook.pages.parts.page import Page, gap_texts
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -17,8 +17,8 @@ from headbook.report.wording import (
     SPACES,
     STACKS,
     VIEWS,
-    counted,
-    interval,
+    count_text,
+    interval_text,
     label_name,
     percent,
     unbroken,
@@ -111,7 +111,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
-        set_aside=tuple(_set_aside(manifest)),
+        set_aside=tuple(_not_measured(manifest)),
         fallbacks=manifest.fallbacks,
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
@@ -143,7 +143,7 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Longest text", f"{model.limit:,} tokens"
 
 
-def _set_aside(manifest: Manifest) -> Iterator[str]:
+def _not_measured(manifest: Manifest) -> Iterator[str]:
     for each in manifest.set_aside:
         ids, more = each.sentences[:LISTED], len(each.sentences) - LISTED
         beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
@@ -169,7 +169,9 @@ def _option(value: Any) -> str:
 def _check(check: Check) -> Row:
     where = STACKS[check.stack] if check.stack else "whole model"
     numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
-    return Row(check.name, (words(where), *numbers, words("yes" if check.passed else "NO")))
+    return Row(
+        check.name, (words_cell(where), *numbers, words_cell("yes" if check.passed else "NO"))
+    )
 
 
 def published_figures(results: Mapping[str, StackResults]) -> Iterator[PublishedFigures]:
@@ -191,14 +193,19 @@ def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
             continue
         own = NumberCell(
             quantity.written(estimate.value),
-            interval(estimate.low, estimate.high, share=quantity.share),
-            counted(estimate.sentences, "sentence"),
+            interval_text(estimate.low, estimate.high, share=quantity.share),
+            count_text(estimate.sentences, "sentence"),
             thin=False,
         )
         differs = unbroken(figure.differs)
         yield Row(
-            words(figure.what, differs and " ", MarkedText(differs, "small")),
-            (figure.value, own, words(*computed_from(figure, measured)), words(figure.where)),
+            words_cell(figure.what, differs and " ", MarkedText(differs, "small")),
+            (
+                figure.value,
+                own,
+                words_cell(*computed_from(figure, measured)),
+                words_cell(figure.where),
+            ),
         )
 
 

@@ -34,10 +34,10 @@ from headbook.pages.parts.table import (
     domain,
     layer_frame,
     layer_table,
-    words,
+    words_cell,
 )
 from headbook.report.findings.finding import Link, head_link, sample_size
-from headbook.report.results import StackResults, descending, study_of
+from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import (
     SPACES,
     STACKS,
@@ -45,7 +45,7 @@ from headbook.report.wording import (
     TOKEN_CLASSES,
     VIEWS,
     choice_file,
-    counted,
+    count_text,
     head_name,
     is_share,
     label_name,
@@ -159,7 +159,7 @@ def _heads(
 ) -> list[tuple[Link, NumberCell]]:
     """All heads that have a number, the highest first."""
     numbers = results.heads(metric.id, view, label)
-    return [_head(results, metric, numbers, *cell) for cell in descending(numbers.value)]
+    return [_head(results, metric, numbers, *cell) for cell in heads_by_value(numbers.value)]
 
 
 def _head(
@@ -180,7 +180,7 @@ def _labels(
             link, best = _head(results, metric, numbers, layer, head)
             note = tie_note([head_name(HeadName(results.stack.name, *each)) for each in others])
             even = NumberCell.of(results.uniform(metric.id, view, label).at(layer), metric)
-            cells = (words(link, note) if note else link, best, even)
+            cells = (words_cell(link, note) if note else link, best, even)
             rows.append(Row(unbroken(label_name(label)), cells))
     caption = "The head with the highest value for each label, and uniform attention in its layer."
     return PageTable(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
@@ -281,7 +281,7 @@ def _behind(results: StackResults, metric: HeadMetric, view: SinkView, label: st
     """What numbers rest on, where that is not every sentence of the study."""
     found = int(results.heads(metric.id, view, label).sentences.max())
     if metric.source is Source.RANDOM:
-        return f", on {counted(found, 'random sequence')}"
+        return f", on {count_text(found, 'random sequence')}"
     return results.some(found, ", on")
 
 
@@ -446,7 +446,7 @@ def _taken_on(metric: Metric, results: StackResults) -> str:
         return ""
     if metric.source is Source.RANDOM:
         return metric.source
-    count = counted(results.study.manifest.counts["sentences"], "sentence")
+    count = count_text(results.study.manifest.counts["sentences"], "sentence")
     if metric.source is Source.ALL:
         return count
     return f"{sample_size(results):,} of {count}, chosen by a hash of their content"

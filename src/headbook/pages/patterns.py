@@ -10,11 +10,11 @@ import pandas as pd
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, images, mixture_bars
 from headbook.charts.heads import PARTS
-from headbook.charts.theme import ink
+from headbook.charts.theme import rgba_ramp
 from headbook.metrics import ids
 from headbook.pages.parts.ablation import TYPES, removed_table
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, across
-from headbook.pages.parts.table import PageTable, Row, words
+from headbook.pages.parts.page import ANALYSES, Page, StackSection, page_if
+from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.ablation import margin_text
 from headbook.report.findings import Finding
 from headbook.report.findings.ablation import answer
@@ -27,11 +27,11 @@ from headbook.report.head_types import (
     Place,
     Types,
     head_types,
-    share,
+    share_of_head,
 )
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import sink
-from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
+from headbook.report.roles import sink_claim
+from headbook.report.wording import STACKS, count_text, head_name, head_page, label_name, number
 from headbook.schema import SinkView
 from headbook.study.sampled_metrics import ABOUT
 from headbook.study.sentence_data import HeadName
@@ -84,7 +84,7 @@ METRIC = ids.VARIABILITY  # keeps the weights between the first tokens of each s
 COLOURS = 16  # a picture carries its palette
 
 
-def mean_maps(results: StackResults) -> dict[Place, Floats]:
+def mean_maps_of_sample(results: StackResults) -> dict[Place, Floats]:
     """The mean weight between the first positions, by layer and head; empty where not kept.
 
     *Shape:* ``(query, key)`` each. Positions that never look, or are never seen, are left out:
@@ -112,14 +112,14 @@ def mean_maps(results: StackResults) -> dict[Place, Floats]:
     return {cell: each for cell, each in found.items() if each.size}
 
 
-def pictures(results: StackResults) -> Mapping[Place, str]:
+def mean_map_pictures(results: StackResults) -> Mapping[Place, str]:
     """The same as addresses of images; colours run with the square root of the weight."""
-    palette = ink(COLOURS)
+    palette = rgba_ramp(COLOURS)
     return {
-        cell: images.preview(
+        cell: images.map_preview(
             np.rint(np.sqrt(mean_map.clip(0, 1)) * (COLOURS - 1)).astype(np.uint8), palette
         )
-        for cell, mean_map in mean_maps(results).items()
+        for cell, mean_map in mean_maps_of_sample(results).items()
     }
 
 
@@ -217,7 +217,7 @@ def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
     return [name for name, r in results.items() if r.has(PATTERN, SinkView.RAW, "spread")]
 
 
-@across("patterns.html", lambda results: bool(_with_patterns(results)))
+@page_if("patterns.html", lambda results: bool(_with_patterns(results)))
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
     """The page of patterns."""
     there = _with_patterns(results)
@@ -240,10 +240,10 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
     rows = tuple(_rows(results, types))
     most = MOST_ROWS // n_stacks
     even = tuple(_even(results, label, stack.attention_layers[0]) for label in SHARES)
-    first = Row("uniform attention", (words(), *even, words()))
+    first = Row("uniform attention", (words_cell(), *even, words_cell()))
     return PatternSection(
         stack=stack.name,
-        behind=counted(sentences, "sentence"),
+        behind=count_text(sentences, "sentence"),
         without=without_them(results, types),
         discussions=tuple(discussions(results, types)),
         groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
@@ -267,7 +267,7 @@ def _name(results: StackResults, place: Place) -> tuple[str, str]:
 
 def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGroup]:
     """Types in order of size; where there are too many heads, all lose the same share."""
-    pictured = pictures(results)
+    pictured = mean_map_pictures(results)
     members: dict[str, list[tuple[Place, HeadType]]] = {}
     for cell, each in types.items():
         if each is not None:
@@ -295,14 +295,14 @@ def _rows(results: StackResults, types: Types) -> Iterator[Row]:
     for cell, kind in types.items():
         if kind is not None:
             shares = (number(_fit(results, x, cell), share=x in PARTS) for x in SHARES)
-            of_sink_text = " ".join(claim.text for claim in sink(results, cell, kind))
-            named, of_sink = words(kind.name), words(of_sink_text, style="summary")
+            of_sink_text = " ".join(claim.text for claim in sink_claim(results, cell, kind))
+            named, of_sink = words_cell(kind.name), words_cell(of_sink_text, style="summary")
             yield Row(head_link(HeadName(results.stack.name, *cell)), (named, *shares, of_sink))
 
 
 def _fit(results: StackResults, label: str, place: Place) -> float:
     """One of the numbers of the fits; NaN where there is none."""
-    return share(results, PATTERN, SinkView.RAW, label, place).value
+    return share_of_head(results, PATTERN, SinkView.RAW, label, place).value
 
 
 def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:

@@ -15,19 +15,19 @@ from headbook.pages.parts.exemplars import GROUPS
 from headbook.pages.parts.page import EVERY, Page
 from headbook.pages.parts.passages import ProposedEnds, proposals
 from headbook.pages.parts.rollout import Sources, sources
-from headbook.pages.parts.sentence_maps import exact, neuron_files, reason, weight_picture
-from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words
+from headbook.pages.parts.sentence_maps import has_exact_maps, neuron_files, reason, weight_picture
+from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import roles_of
+from headbook.report.roles import roles_by_head
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
     MISSING,
     SPACES,
     STACKS,
     STATES,
-    counted,
+    count_text,
     head_name,
     head_page,
     number,
@@ -42,7 +42,7 @@ from headbook.schema import (
     EmbeddingSpace,
     ResidualPoint,
     RolloutKind,
-    known_relation,
+    universal_relation,
 )
 from headbook.study.sentence_data import (
     LOGITS,
@@ -52,7 +52,7 @@ from headbook.study.sentence_data import (
     Ranking,
     StoredSentence,
     StoredText,
-    rows_of,
+    rows_by_sentence,
 )
 from headbook.study.study import Study
 
@@ -186,7 +186,7 @@ def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) ->
     turned = _right_to_left(text.text)
     place = [n - 1 - word if turned else word for word in range(n)]
     arcs = [
-        Arc(place[head], place[word], label=known_relation(relation))
+        Arc(place[head], place[word], label=universal_relation(relation))
         for word, (head, relation) in enumerate(zip(text.heads[:n], text.relations, strict=False))
         if 0 <= head < n and head != word
     ]
@@ -205,11 +205,11 @@ def _rows(text: StoredText, names: tuple[str, ...]) -> Iterator[Row]:
         head = text.heads[word]
         inside = 0 <= head < n_words(text) and head != word
         yield Row(
-            words(f"{word + 1} ", MarkedText(name or MISSING, "bdi")),
+            words_cell(f"{word + 1} ", MarkedText(name or MISSING, "bdi")),
             (
-                words(tags.get(word, "") or MISSING),
-                words(text.relations[word] or MISSING),
-                words(
+                words_cell(tags.get(word, "") or MISSING),
+                words_cell(text.relations[word] or MISSING),
+                words_cell(
                     MarkedText(f"{head + 1} {word_names(text)[head]}" if inside else MISSING, "bdi")
                 ),
             ),
@@ -306,7 +306,7 @@ def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
     return found
 
 
-def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
+def cited_map_rows(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
     """The same for pages."""
     for head, exemplars in found.items():
         ranks = (f"{_ranking(exemplar.ranking)}, rank {exemplar.rank}" for exemplar in exemplars)
@@ -359,7 +359,7 @@ def _start(
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
-    summary = roles_of(results)[head].short
+    summary = roles_by_head(results)[head].short
     return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
@@ -486,11 +486,11 @@ def stack_of(
         sheet="" if some else sheet_file(sentence, stack),
         width=width,
         height=height,
-        cited=tuple(cited(found)) if some else (),
+        cited=tuple(cited_map_rows(found)) if some else (),
         uncited=citing(results, sentence) - len(found) if some else 0,
         few=few_shades(stack, maps),
-        exact=bool(found) if some else exact(maps),
-        start=begun if some or exact(maps) else None,
+        exact=bool(found) if some else has_exact_maps(maps),
+        start=begun if some or has_exact_maps(maps) else None,
         carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
         if some
         else place in norms,
@@ -516,7 +516,7 @@ def pitch(stack: AttentionStack) -> int:
 
 def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
     """Whether scripts draw all maps of a sentence anew: they know them, and no map is shrunk."""
-    return maps is not None and exact(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
+    return maps is not None and has_exact_maps(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
 def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
@@ -602,7 +602,7 @@ def sentence_pages(
     """
     study = study_of(results)
     chosen = study.sentence_data.paged
-    tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
+    tokens, nearest = rows_by_sentence(study.tokens), rows_by_sentence(study.nearest)
     for position, sentence in [*enumerate(chosen)][share]:
         before = chosen[position - 1].number if position else None
         after = chosen[position + 1].number if position + 1 < len(chosen) else None
@@ -638,10 +638,12 @@ def _texts(sentence: StoredSentence) -> Iterator[TextOfSentence]:
         remarks = []
         if text.lost:
             behind = (
-                f", and {counted(text.left_out, 'character')} after them" if text.left_out else ""
+                f", and {count_text(text.left_out, 'character')} after them"
+                if text.left_out
+                else ""
             )
             remarks.append(
-                f"Longer than the model takes: {counted(text.lost, 'token')} at the end{behind} "
+                f"Longer than the model takes: {count_text(text.lost, 'token')} at the end{behind} "
                 "were cut."
             )
         if text.generated:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
-from headbook.report.wording import counted, sentence_page
+from headbook.report.wording import count_text, sentence_page
 from headbook.schema import Side
 from headbook.study.study import Study
 
@@ -36,7 +36,7 @@ class SentencesPage(Page):
 
 def _described(paged: int, whole: int, total: int) -> str:
     have = "has" if paged == 1 else "have"
-    text = f"Of {counted(total, 'sentence')}, {paged:,} {have} a page"
+    text = f"Of {count_text(total, 'sentence')}, {paged:,} {have} a page"
     if paged == total > 1:
         text = f"All {total:,} sentences have a page"
     if whole == paged:

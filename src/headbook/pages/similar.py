@@ -9,14 +9,14 @@ import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
 from headbook.charts import Figure, head_points, images
-from headbook.charts.theme import ink
-from headbook.pages.parts.nearest_heads import NEAREST, distances, nats
-from headbook.pages.parts.page import Page, StackSection, across
-from headbook.pages.parts.table import DASH, PageTable, Part, Row, WordsCell, words
+from headbook.charts.theme import rgba_ramp
+from headbook.pages.parts.nearest_heads import NEAREST, distances, nats_text
+from headbook.pages.parts.page import Page, StackSection, page_if
+from headbook.pages.parts.table import DASH, PageTable, Part, Row, WordsCell, words_cell
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
-from headbook.report.similar_heads import HeadDistanceMatrix, likeness, turned
-from headbook.report.wording import VIEWS, counted, head_name, head_page, number, percent
+from headbook.report.similar_heads import HeadDistanceMatrix, head_distances, procrustes_aligned
+from headbook.report.wording import VIEWS, count_text, head_name, head_page, number, percent
 from headbook.schema import SinkView
 
 SIDE = 460  # pixels of a matrix
@@ -105,12 +105,12 @@ def _marks(layers: Sequence[int], cell: float) -> str:
 
 def matrix_pictures(results: StackResults) -> Iterator[tuple[str, bytes]]:
     """File names and PNGs of a stack's matrices."""
-    found = results.once(likeness)
+    found = results.once(head_distances)
     largest = most(found) if found else 1.0
     for file, _, view, order in _orders(found):
         value = found[view].apart[np.ix_(order, order)]
         cells = np.rint(np.nan_to_num(value) / (largest or 1) * (STEPS - 1)).astype(np.uint8)
-        picture = images.inked(cells, ink(STEPS))
+        picture = images.inked(cells, rgba_ramp(STEPS))
         yield f"{results.stack.name}-{file}.png", picture
 
 
@@ -164,10 +164,10 @@ class SimilarPage(Page):
 def _compared(
     results: Mapping[str, StackResults],
 ) -> dict[str, Mapping[SinkView, HeadDistanceMatrix]]:
-    return {name: each for name, r in results.items() if (each := r.once(likeness))}
+    return {name: each for name, r in results.items() if (each := r.once(head_distances))}
 
 
-@across("similar.html", lambda results: bool(_compared(results)))
+@page_if("similar.html", lambda results: bool(_compared(results)))
 def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
     """The page of similar heads."""
     found = _compared(results)
@@ -218,8 +218,9 @@ def _summary(found: Mapping[SinkView, HeadDistanceMatrix]) -> Iterator[str]:
     for view, apart in values.items():
         if same.any() and not same.all():
             yield (
-                f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())}{unit} within a layer, "
-                f"{nats(apart[~same].mean())} between layers."
+                f"Mean divergence, {VIEWS[view]}: {nats_text(apart[same].mean())}{unit} within a "
+                "layer, "
+                f"{nats_text(apart[~same].mean())} between layers."
             )
     if {SinkView.RAW, SinkView.RENORM} <= values.keys() and there.sum() > 1:
         yield _without_sink(values[SinkView.RAW], values[SinkView.RENORM], unit)
@@ -254,9 +255,11 @@ def _without_sink(raw: Floats, renorm: Floats, unit: str) -> str:
         else "not due to the sink"
     )
     return (
-        f"Most similar {counted(amount, 'pair')} of {len(raw):,}, all keys: "
-        f"{nats(raw[near].mean())}{unit}, {percent(before)} of the mean of all pairs. Sink masked "
-        f"and renormalised: {nats(renorm[near].mean())}{unit}, {percent(after)} of the mean; their "
+        f"Most similar {count_text(amount, 'pair')} of {len(raw):,}, all keys: "
+        f"{nats_text(raw[near].mean())}{unit}, {percent(before)} of the mean of all pairs. Sink "
+        "masked "
+        f"and renormalised: {nats_text(renorm[near].mean())}{unit}, {percent(after)} of the mean; "
+        "their "
         f"similarity is {verdict}."
     )
 
@@ -266,7 +269,7 @@ def _map(results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix]) ->
     first = next(iter(found.values()))
     frames = []
     for view, each in found.items():
-        points = turned(each.plane, first.plane)
+        points = procrustes_aligned(each.plane, first.plane)
         heads = [each.heads[head] for head in each.plane.heads]
         frame = pd.DataFrame({"head": map(head_name, heads), "layer": [h.layer for h in heads]})
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
@@ -298,8 +301,8 @@ def _near(found: HeadDistanceMatrix, index: int) -> WordsCell:
     parts: list[Part] = []
     for other in found.nearest(index, NEAREST):
         parts += [", "] * bool(parts)
-        parts += [head_link(found.heads[other]), f" {nats(found.value[index, other])}"]
-    return words(*parts) if parts else DASH
+        parts += [head_link(found.heads[other]), f" {nats_text(found.value[index, other])}"]
+    return words_cell(*parts) if parts else DASH
 
 
 def _closest(found: Mapping[SinkView, HeadDistanceMatrix], view: SinkView) -> PageTable:
@@ -307,7 +310,7 @@ def _closest(found: Mapping[SinkView, HeadDistanceMatrix], view: SinkView) -> Pa
     heads = found[view].heads
     rows = (
         Row(
-            words(head_link(heads[one]), " and ", head_link(heads[other])),
+            words_cell(head_link(heads[one]), " and ", head_link(heads[other])),
             distances(found, one, other),
         )
         for one, other in found[view].closest(CLOSEST)

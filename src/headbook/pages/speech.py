@@ -22,7 +22,7 @@ from headbook.pages.parts.table import (
     PageTable,
     Row,
     WordsCell,
-    words,
+    words_cell,
 )
 from headbook.report.findings import HELD_OUT, SELECTION
 from headbook.report.findings.finding import head_link
@@ -72,7 +72,7 @@ def side_of(results: StackResults, direction: Direction) -> Side:
 def tags_of(results: StackResults, direction: Direction) -> list[str]:
     """The tags of the corpus that have numbers, most frequent first."""
     tags = results.labels(METRICS[direction][0])
-    words = {tag: n_words(results, direction, tag) for tag in tags}
+    words = {tag: n_words_of_tag(results, direction, tag) for tag in tags}
     there = [
         tag
         for tag in tags
@@ -81,7 +81,7 @@ def tags_of(results: StackResults, direction: Direction) -> list[str]:
     return sorted(there, key=lambda tag: -words[tag])
 
 
-def share(direction: Direction, take: Take, tag: str) -> Estimates:
+def tag_share(direction: Direction, take: Take, tag: str) -> Estimates:
     """Share of the attention that goes to words of a tag, or comes from them."""
     return take(SHARE if direction is Direction.LOOKED_AT else GIVEN, VIEW[direction], tag)
 
@@ -107,7 +107,7 @@ def over_chance(direction: Direction, take: Take, even: Take, tag: str) -> Estim
     return given._replace(value=value, low=low, high=high)
 
 
-def n_words(results: StackResults, direction: Direction, tag: str) -> int:
+def n_words_of_tag(results: StackResults, direction: Direction, tag: str) -> int:
     """How many words of the corpus have the tag."""
     return results.study.manifest.count(side_of(results, direction), f"tag.{tag}")
 
@@ -127,7 +127,9 @@ def observations(results: StackResults, direction: Direction, tag: str) -> Float
 
     A layer's heads see the same words, which are no more for being seen by many heads.
     """
-    heads = cautious(share(direction, results.heads, tag), n_words(results, direction, tag))
+    heads = cautious(
+        tag_share(direction, results.heads, tag), n_words_of_tag(results, direction, tag)
+    )
     most: Floats = heads.events.max(-1)
     return most
 
@@ -142,7 +144,10 @@ def table(results: StackResults, direction: Direction, tag: str, name: str) -> p
         Columns as for `headbook.charts.tag_layers`; ``number`` is a head's place in its layer.
     """
     take: Take = getattr(results, name)
-    ratio, part = over_chance(direction, take, results.uniform, tag), share(direction, take, tag)
+    ratio, part = (
+        over_chance(direction, take, results.uniform, tag),
+        tag_share(direction, take, tag),
+    )
     cells = np.nonzero(~np.isnan(ratio.value))
     behind = observations(results, direction, tag)[cells[0]]
     columns: dict[str, Any] = dict(zip(("layer", "number"), cells, strict=False))
@@ -325,9 +330,11 @@ def _named(tag: str) -> str:
 
 
 def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[Row]:
-    total = sum(n_words(results, direction, tag) for tag in results.labels(METRICS[direction][0]))
+    total = sum(
+        n_words_of_tag(results, direction, tag) for tag in results.labels(METRICS[direction][0])
+    )
     for tag in tags:
-        count = n_words(results, direction, tag)
+        count = n_words_of_tag(results, direction, tag)
         share = number(count / total if total else np.nan, share=True)
         best, twice = _best(results, direction, tag), _twice(results, direction, tag)
         yield Row(_named(tag), (f"{count:,}", share, *best, twice))
@@ -341,7 +348,7 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
     """
     first, other = (partial(results.half, half) for half in (SELECTION, HELD_OUT))
     evens = [partial(half, of="uniform") for half in (first, other)]
-    count = n_words(results, direction, tag)
+    count = n_words_of_tag(results, direction, tag)
     ratios = cautious(over_chance(direction, first, evens[0], tag), count).trusted
     heads = [HeadName(results.stack.name, *place) for place in tied_places(ratios, number)]
     if not heads:
@@ -354,9 +361,9 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
         beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
     apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
     return (
-        words(head_link(head), note) if note else head_link(head),
+        words_cell(head_link(head), note) if note else head_link(head),
         NumberCell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
-        NumberCell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
+        NumberCell.of(tag_share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
         number(beside.value, share=True) + apart,
     )
 
@@ -364,7 +371,7 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
 def _twice(results: StackResults, direction: Direction, tag: str) -> str:
     """Heads whose interval lies above twice chance, among those with enough observations."""
     numbers = over_chance(direction, results.heads, results.uniform, tag)
-    numbers = cautious(numbers, n_words(results, direction, tag))
+    numbers = cautious(numbers, n_words_of_tag(results, direction, tag))
     enough = (numbers.events >= FEW_WORDS) & ~np.isnan(numbers.low)
     above = enough & (numbers.low > TWICE)
     return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
@@ -372,9 +379,9 @@ def _twice(results: StackResults, direction: Direction, tag: str) -> str:
 
 def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[WordsCell]:
     ratio = over_chance(direction, results.layers, results.uniform, tag).value
-    part = share(direction, results.layers, tag).value
+    part = tag_share(direction, results.layers, tag).value
     events = observations(results, direction, tag)
     for layer in results.stack.attention_layers:
         thin = " thin" if events[layer] < FEW_WORDS else ""
         given = MarkedText(number(float(part[layer]), share=True), "small")
-        yield words(number(float(ratio[layer])), " ", given, style=f"number{thin}")
+        yield words_cell(number(float(ratio[layer])), " ", given, style=f"number{thin}")

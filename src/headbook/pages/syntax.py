@@ -18,27 +18,27 @@ from headbook.pages.parts.table import DASH, NumberCell, PageTable, Row, layer_t
 from headbook.report.findings import HELD_OUT, SELECTION
 from headbook.report.findings.finding import head_link
 from headbook.report.relation_counts import VIEW
-from headbook.report.relation_tests import RelationTests, tests_of
-from headbook.report.relations import place_of
-from headbook.report.results import StackResults, descending, study_of
+from headbook.report.relation_tests import RelationTests, tests_of_stack
+from headbook.report.relations import best_head_of_relation
+from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.word_attention import (
     WordLink,
-    links,
     n_words,
     tree_words,
     word_attention,
+    word_links,
     word_names,
 )
 from headbook.report.wording import (
     DIRECTIONS,
     VIEWS,
-    counted,
+    count_text,
     head_name,
     head_page,
     number,
     sentence_page,
 )
-from headbook.schema import SinkView, known_relation, relation_of
+from headbook.schema import SinkView, relation_of, universal_relation
 from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, StoredSentence, StoredText
 
@@ -120,7 +120,7 @@ def best_head(
     results: StackResults, name: str, label: str, layer: int | None = None
 ) -> HeadName | None:
     """The head with the highest number on the choice half, of a layer or of all."""
-    every = descending(results.half(SELECTION, name, VIEW, label).trusted)
+    every = heads_by_value(results.half(SELECTION, name, VIEW, label).trusted)
     cells = (cell for cell in every if layer is None or cell[0] == layer)
     return next((HeadName(results.stack.name, *cell) for cell in cells), None)
 
@@ -164,7 +164,7 @@ def _piece_heads(results: StackResults, view: SinkView) -> Iterator[Row]:
     """Chosen on one half of the sentences, reported on the other."""
     first, other = (results.half(half, PIECES, view, REST) for half in (SELECTION, HELD_OUT))
     even = results.half(HELD_OUT, PIECES, view, REST, of="uniform").value
-    for layer, position in descending(first.trusted)[:TOP]:
+    for layer, position in heads_by_value(first.trusted)[:TOP]:
         value = NumberCell.of(other.at(layer, position), all_metrics()[PIECES])
         head = HeadName(results.stack.name, layer, position)
         yield Row(head_link(head), (value, number(float(even[layer]), share=True)))
@@ -241,7 +241,7 @@ def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | N
     clear = tests.claimed
     number = tests.first(clear if clear.any() else np.ones_like(clear))
     assert number is not None
-    label, head = tests.labels[number], place_of(tests, number, results.stack.name)
+    label, head = tests.labels[number], best_head_of_relation(tests, number, results.stack.name)
     seen = [(each, _links(each, head, label, results)) for each in listed]
     best, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
     which = " among those that are claimed" if clear.any() else ""
@@ -290,7 +290,7 @@ def _listed(results: StackResults) -> Iterator[_Listed]:
 
 def _links(best: _Listed, head: HeadName, label: str, results: StackResults) -> list[WordLink]:
     causal = results.stack.causal
-    return links(best.weights(head, causal=causal), best.text, label, causal=causal)
+    return word_links(best.weights(head, causal=causal), best.text, label, causal=causal)
 
 
 def _arcs(
@@ -300,7 +300,7 @@ def _arcs(
     words = word_names(best.text)
     pairs = {frozenset(link[:2]) for link in found}
     tree = [
-        Arc(above, word, None, frozenset((above, word)) in pairs, known_relation(relation))
+        Arc(above, word, None, frozenset((above, word)) in pairs, universal_relation(relation))
         for word, (above, relation) in enumerate(
             zip(best.text.heads[: len(words)], best.text.relations, strict=False)
         )
@@ -434,7 +434,7 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
 
 
 def _section(results: StackResults) -> SyntaxSection:
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     return SyntaxSection(
         stack=results.stack.name,
         relations=None if tests is None else _relations(results, tests),
@@ -448,7 +448,9 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
     assert sample is not None, "there are tests"
     second = int(sample.half.sum())
     first = len(sample.half) - second
-    behind = f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report"
+    behind = (
+        f"{count_text(first, 'sentence')} to choose, {count_text(second, 'sentence')} to report"
+    )
     return Relations(
         behind=behind,
         verdict=verdict(tests),

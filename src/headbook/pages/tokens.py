@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
-from headbook.pages.parts.page import Page, StackSection, across
-from headbook.pages.parts.table import PageTable, Row, words
+from headbook.pages.parts.page import Page, StackSection, page_if
+from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, first_of, number, sentence_page, visible
+from headbook.report.wording import STACKS, first_option, number, sentence_page, visible
 from headbook.schema import CONTENT, AttentionStack, EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
@@ -69,7 +69,7 @@ def compared_types(study: Study, stack: AttentionStack) -> tuple[ComparedType, .
     nearest = study.nearest[study.nearest["stack"] == stack.name]
     if nearest.empty:
         return ()
-    space = first_of(nearest["space"], EmbeddingSpace)
+    space = first_option(nearest["space"], EmbeddingSpace)
     chosen = nearest[(nearest["state"] == str(ResidualPoint.OUT)) & (nearest["space"] == space)]
     many = {p: group for p, group in _groups(study, stack, chosen).items() if len(group) > 1}
     by_cell = chosen.groupby(["sentence", "position"])
@@ -230,7 +230,7 @@ class TypesPage(Page):
     data: str
 
 
-@across("tokens.html", lambda results: bool(study_of(results).corpus_sums.types))
+@page_if("tokens.html", lambda results: bool(study_of(results).corpus_sums.types))
 def types_page(results: Mapping[str, StackResults]) -> TypesPage:
     """The page of token types."""
     study = study_of(results)
@@ -255,7 +255,7 @@ def _stack(results: StackResults, sums: TokenTypeSums) -> StackTypes:
         table=PageTable(
             ("Token", "occurrences", "sentences", *layers, "spread"),
             tuple(
-                Row(words(name, foreign=True), tuple(cells))
+                Row(words_cell(name, foreign=True), tuple(cells))
                 for name, *cells in _rows(sums, order, layers, state)
             ),
             "Cosine to the input embedding by layer.",

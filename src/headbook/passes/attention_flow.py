@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from headbook.attention.flow import (
     AttentionBlock,
     LayerFlow,
-    blocks,
+    attention_blocks,
     half_step,
-    lengths,
     measured_step,
-    ratio,
-    split,
+    mixing_ratio,
+    part_norms,
+    split_block_output,
 )
 from headbook.attention.views import ViewMasks
 from headbook.metrics.base import FlowMetric
@@ -29,7 +29,7 @@ from headbook.passes.observers import BatchObserver, PassResults
 from headbook.passes.trajectories import KeptTokens
 from headbook.schema import AttentionStack, ResidualPoint, RolloutKind
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sentence_data import TOKENS, SentenceData, to_steps
+from headbook.study.sentence_data import TOKENS, SentenceData, to_uint8
 from headbook.text.batch import Batch
 
 
@@ -51,7 +51,7 @@ class FlowTracker:
     @cached_property
     def blocks(self) -> Mapping[tuple[str, int], AttentionBlock]:
         """The attention blocks whose ends are known."""
-        return blocks(self.architecture)
+        return attention_blocks(self.architecture)
 
     def watch(self, batch: Batch) -> BatchObserver | None:
         """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
@@ -117,14 +117,14 @@ class _StackFlow:
             self._residual = vectors.to(self._texts.share)
         elif self._call is not None:
             block = self._tracker.blocks[self._stack.name, layer]
-            self._add(layer, lengths(split(self._call, self._residual, block)))
+            self._add(layer, part_norms(split_block_output(self._call, self._residual, block)))
             self._call = None
 
     def _add(self, layer: int, parts: torch.Tensor | None) -> None:
         """One layer further."""
         steps = {RolloutKind.HALF: half_step(self._attended)}
         if parts is not None:
-            steps[RolloutKind.MEASURED] = measured_step(self._attended, ratio(parts))
+            steps[RolloutKind.MEASURED] = measured_step(self._attended, mixing_ratio(parts))
         self._rollouts = {kind: steps[kind] @ rollout for kind, rollout in self._rollouts.items()}
         view = LayerFlow(parts, self._rollouts)
         for metric in self._tracker.metrics:
@@ -151,7 +151,7 @@ class _StackFlow:
         """What the last states are made of."""
         side, found = self._stack.queries, []
         for kind, shares in self._rollouts.items():
-            steps = to_steps(shares.float().cpu().numpy())
+            steps = to_uint8(shares.float().cpu().numpy())
             for row in np.unique(self._kept_tokens.rows):
                 item = self._batch.items[row]
                 n = len(item.tokens[side])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.attention import map_sums
-from headbook.attention.token_states import classes
+from headbook.attention.token_states import token_classes
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Ratio
 from headbook.model.load import TokenStrings
 from headbook.schema import (
@@ -312,7 +312,7 @@ class BucketAccumulator:
         )
 
 
-def sums_of(tables: Mapping[str, BucketAccumulator]) -> CorpusSums:
+def bucket_sums(tables: Mapping[str, BucketAccumulator]) -> CorpusSums:
     """What tables hold, by stack."""
     return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})
 
@@ -345,7 +345,7 @@ class TokenAccumulator:
         members: NDArray[np.bool_] | None = None,
     ) -> None:
         self._half, self._hashes = batch.half, batch.text_hash
-        self._classes = classes(batch.texts[stack.queries])
+        self._classes = token_classes(batch.texts[stack.queries])
         if members is not None:
             self._classes = (
                 self._classes * torch.from_numpy(members).to(self._classes)[:, None, None]

@@ -12,7 +12,7 @@ from headbook.errors import NonFiniteStateError
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.forward import forward, tapped
+from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model
 from headbook.passes.batch_sums import BucketAccumulator, TokenAccumulator, TokenTypeAccumulator
 from headbook.passes.head_sums import HeadAccumulator
@@ -60,7 +60,7 @@ class CorpusPass:
         def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             heads[place.stack].add(place.layer, attention, scopes)
             if stacks[place.stack].learned_sink:
-                learned.update(count_learned(stacks[place.stack], batch, attention))
+                learned.update(count_learned_sink(stacks[place.stack], batch, attention))
 
         def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             check_finite(batch, stacks[stack], layer, state, vectors)
@@ -75,14 +75,14 @@ class CorpusPass:
                 if metric.id == TYPE_METRIC and stack in types:
                     types[stack].add(layer, state, values)
 
-        with tapped(self.model, self.architecture, on_state):
-            forward(self.model, self.architecture, batch, on_attention)
+        with observe_states(self.model, self.architecture, on_state):
+            run_forward(self.model, self.architecture, batch, on_attention)
         return CorpusSums(
             heads={name: table.sums(self.exemplars) for name, table in heads.items()},
             tokens={name: table.sums() for name, table in tokens.items()},
             token_buckets={name: table.buckets() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},
-            counts=count(batch) + learned,
+            counts=count_batch(batch) + learned,
             texts=SentenceSet.of(batch.text_hash, batch.index) if self.buckets else None,
         )
 
@@ -117,7 +117,7 @@ def check_finite(
     raise NonFiniteStateError(found)
 
 
-def count_learned(
+def count_learned_sink(
     stack: AttentionStack, batch: Batch, attention: attention_hook.AttentionCall
 ) -> Counter[str]:
     """Rows of ordinary tokens, and what is missing in them, in millionths of a row."""
@@ -127,7 +127,7 @@ def count_learned(
     return Counter({stack.rows_counted: missing.numel(), stack.learned_counted: share})
 
 
-def count(batch: Batch) -> Counter[str]:
+def count_batch(batch: Batch) -> Counter[str]:
     """What there is in a batch, by side."""
     counts: Counter[str] = Counter(sentences=len(batch.items))
     alone = Side.TARGET not in batch.texts

@@ -11,13 +11,13 @@ from headbook.attention.head_outputs import HeadOutputs
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.token_pairs import thresholds
-from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_views
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
 from headbook.passes.batch_sums import BatchRatios, BucketAccumulator, head_columns
-from headbook.passes.head_sums import uniform
+from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadTable
@@ -169,8 +169,8 @@ class _HeadOutputTable:
         """
         if frame not in self._known:
             scopes = {view: ViewMask(frame, view) for view in SinkView}
-            views = layer_attentions(
-                scopes, AttentionMaps(scopes[SinkView.NOSINK], uniform(scopes))
+            views = layer_views(
+                scopes, AttentionMaps(scopes[SinkView.NOSINK], uniform_attention(scopes))
             )
             heads = {view: HeadOutputs(layer) for view, layer in views.items()}
             self._known[frame] = self._sums(heads, 1)[1]

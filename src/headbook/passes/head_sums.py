@@ -12,7 +12,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
 from headbook.attention.masks import QueryKeyPairs, ViewMask
 from headbook.attention.surface_rules import NOTHING, strongest_words
-from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_views
 from headbook.attention.word_pairs import asked_of_words
 from headbook.inputs import NO_HEAD
 from headbook.metrics import ids
@@ -26,10 +26,10 @@ from headbook.study.groups import (
     Facets,
     GroupSums,
     PairMembers,
-    headlines,
+    compared_keys,
+    merge_groups,
     pair_key,
-    positions,
-    together,
+    rows_by_value,
     value_of,
 )
 from headbook.study.word_samples import LONGEST, StrongestWords
@@ -234,13 +234,13 @@ class HeadAccumulator:
             *(_SentenceSubset(stack, len(self.columns), *group) for group in self._groups()),
         ]
         self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
-        self._places = headlines(self._metrics, self.columns, stack) if facets.paired else ()
+        self._places = compared_keys(self._metrics, self.columns, stack) if facets.paired else ()
         self._values = np.full((len(self._members), *cells, len(self._places)), np.nan, np.float32)
 
     def _groups(self) -> Iterator[tuple[str, str, list[int]]]:
         """The groups that are there in the batch."""
         for column in self._facets.columns if self._metrics else ():
-            for value, where in positions(self._of(column)).items():
+            for value, where in rows_by_value(self._of(column)).items():
                 yield column, value, where
 
     def _of(self, column: str) -> list[str]:
@@ -263,14 +263,14 @@ class HeadAccumulator:
         frame, scope = scopes[SinkView.RAW].frame, scopes[SinkView.NOSINK]
         asked = () if self._stack.crosses else self._metrics
         pairs = tuple(frame.once(metric.pairs) for metric in asked if metric.pairs is not None)
-        return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform(scopes))])
+        return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform_attention(scopes))])
 
     def _measure(self, waiting: _PendingLayers) -> None:
         """All metrics in all their views, for the layers that wait."""
         if not waiting.layers:
             return
         maps = ConcatenatedMaps(waiting.scopes[SinkView.NOSINK], waiting.maps, waiting.pairs)
-        views = layer_attentions(waiting.scopes, maps)
+        views = layer_views(waiting.scopes, maps)
         best = views[SinkView.NOSINK].strongest.weight.amax(-1).cpu().numpy()
         queries = views[SinkView.NOSINK].frame.n_queries.double().cpu().numpy()
         mass = divide(views[SinkView.NOSINK].total.double().cpu().numpy(), queries)
@@ -351,7 +351,7 @@ class HeadAccumulator:
             strongest_words=self._strongest_words.sums()
             if self._strongest_words is not None
             else None,
-            groups=together(selection.group() for selection in groups),
+            groups=merge_groups(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),
             massive=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
@@ -370,7 +370,7 @@ class HeadAccumulator:
         ).smallest()
 
 
-def uniform(scopes: Mapping[SinkView, ViewMask]) -> attention_hook.AttentionCall:
+def uniform_attention(scopes: Mapping[SinkView, ViewMask]) -> attention_hook.AttentionCall:
     """Attention that gives every key a query may see the same weight, for one head."""
     frame = scopes[SinkView.RAW].frame
     seen = frame.seen.to(frame.dtype)

@@ -20,10 +20,10 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.architecture import Architecture, AttentionPlace, examine
-from headbook.model.forward import check_shape, forward, inputs, returned
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
+from headbook.model.forward import check_shape, model_inputs, returned_attentions, run_forward
 from headbook.model.load import Model
-from headbook.model.probe import first, own_code
+from headbook.model.probe import hidden_states_of, model_errors
 from headbook.schema import Side
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
@@ -73,8 +73,10 @@ def _states(model: Model, items: Sequence[TokenizedSentence]) -> Iterator[torch.
     groups = [[item] for item in items] + [[*items]]
     for group in groups:
         batch = Batch.of(group, model.device)
-        with own_code(model), torch.inference_mode():
-            states = first(model.body(**inputs(batch))).to(PROCESSOR, torch.float64)
+        with model_errors(model), torch.inference_mode():
+            states = hidden_states_of(model.body(**model_inputs(batch))).to(
+                PROCESSOR, torch.float64
+            )
         side = Side.TARGET if Side.TARGET in batch.texts else Side.SOURCE
         for row, item in zip(states, group, strict=True):
             yield row[: len(item.tokens[side])]
@@ -87,7 +89,7 @@ Weights = dict[AttentionPlace, torch.Tensor]
 Seen = dict[AttentionPlace, attention_hook.AttentionCall]
 
 
-def settle(
+def verify_attention(
     model: Model, architecture: Architecture, items: Sequence[TokenizedSentence]
 ) -> Architecture:
     """The architecture with the way of reading that gives the model's own attention.
@@ -105,7 +107,7 @@ def settle(
     if architecture.hooked:
         why = _unlike(model, architecture, batches, alone)
         if why:
-            architecture = examine(model, instead=why)
+            architecture = probe_architecture(model, instead=why)
             alone = [_seen(model, architecture, batch) for batch in batches]
     learned = _learned(model, architecture, alone)
     architecture = replace(
@@ -131,7 +133,7 @@ def tolerance(model: Model) -> float:
     return CLOSE if wide else COARSE
 
 
-def apart(
+def differences_when_alone(
     architecture: Architecture, batch: Batch, seen: Seen, alone: Sequence[Seen]
 ) -> Iterator[tuple[AttentionPlace, float]]:
     """Largest difference of the weights of a batch from those of its texts alone, by place.
@@ -153,12 +155,12 @@ def apart(
         yield call, max(difference(a[:, :n, :m], b[:, :n, :m]) for a, b, n, m in pairs)
 
 
-def read(
+def read_attention(
     model: Model, architecture: Architecture, batch: Batch
 ) -> dict[AttentionPlace, attention_hook.AttentionCall]:
     """All attention of a batch, as a run reads it."""
     attentions: dict[AttentionPlace, attention_hook.AttentionCall] = {}
-    forward(model, architecture, batch, attentions.__setitem__)
+    run_forward(model, architecture, batch, attentions.__setitem__)
     return attentions
 
 
@@ -175,23 +177,23 @@ def eager(model: Model, architecture: Architecture) -> Iterator[None]:
             model.network.set_attn_implementation(attention_hook.NAME)
 
 
-def own(model: Model, architecture: Architecture, batch: Batch) -> Weights:
+def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> Weights:
     """What the model's own eager attention returns, for the layers where it returns something."""
     with eager(model, architecture), torch.inference_mode():
-        output = model.body(**inputs(batch), output_attentions=True)
+        output = model.body(**model_inputs(batch), output_attentions=True)
     found: Weights = {}
     for name in architecture.stacks:
         calls = [call for call in architecture.calls if call.stack == name]
-        given = returned(output, name)
+        given = returned_attentions(output, name)
         if len(given) == len(calls):
             found |= dict(zip(calls, given, strict=True))
     return found
 
 
 def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
-    """What `read` gives; a fault of the model's own code, or another size, becomes one line."""
-    with own_code(model):
-        attentions = read(model, architecture, batch)
+    """What `read_attention` gives; a fault of the model's own code, or another size, becomes one line."""
+    with model_errors(model):
+        attentions = read_attention(model, architecture, batch)
     for call, attention in attentions.items():
         check_shape(model, architecture.stacks[call.stack], call, attention.weights, batch)
     return attentions
@@ -202,8 +204,8 @@ def _unlike(
 ) -> str:
     """Why the hook does not serve, where the model itself returns other weights."""
     for batch, seen in zip(batches, alone, strict=True):
-        with own_code(model):
-            returned = own(model, architecture, batch)
+        with model_errors(model):
+            returned = eager_attention(model, architecture, batch)
         for call, weights in returned.items():
             if weights.shape != seen[call].weights.shape:
                 continue  # what it returns is no map, and what it applies is one
@@ -276,7 +278,9 @@ def _apart(
     batch = Batch.of(items, model.device)
     place = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
     seen = _seen(model, architecture, batch)
-    pairs = apart(architecture, batch, seen, [place[id(item)] for item in batch.items])
+    pairs = differences_when_alone(
+        architecture, batch, seen, [place[id(item)] for item in batch.items]
+    )
     for call, error in pairs:
         if not error <= tolerance(model):
             return (

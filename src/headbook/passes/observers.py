@@ -10,7 +10,7 @@ import torch
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.forward import OnState, forward, tapped
+from headbook.model.forward import OnState, observe_states, run_forward
 from headbook.model.load import Model
 from headbook.schema import ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
@@ -62,7 +62,7 @@ class PassObserver(Protocol):
         """Begin with a batch; None where nothing in it is wanted."""
 
 
-def look(
+def run_pass(
     model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[PassObserver]
 ) -> PassResults:
     """Run the model over a batch once, for all of them."""
@@ -85,6 +85,6 @@ def look(
                 if watch.within is not None:
                     stack.enter_context(watch.within)
             if seeing:
-                stack.enter_context(tapped(model, architecture, on_state))
-            forward(model, architecture, batch, on_attention if attending else None)
+                stack.enter_context(observe_states(model, architecture, on_state))
+            run_forward(model, architecture, batch, on_attention if attending else None)
     return PassResults.together(watch.found() for watch in watches)

@@ -23,19 +23,19 @@ from headbook.attention.surface_rules import (
     pairs_by_surface,
     pairs_in_cells,
 )
-from headbook.attention.views import LayerAttention, ViewMasks, layer_attentions
+from headbook.attention.views import LayerAttention, ViewMasks, layer_views
 from headbook.metrics.base import SampledMetric
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model, TokenStrings
-from headbook.passes.head_sums import uniform
+from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, SampleColumn, SampleSums
 from headbook.study.sampled_metrics import ABOUT, UNIFORM
 from headbook.study.token_sums import ANY, DISTINCT, NO_TEXT, Affinities
 from headbook.study.word_samples import PairCells
-from headbook.text.batch import Batch, content_hash
+from headbook.text.batch import Batch, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
@@ -68,14 +68,14 @@ class TrackedTokens:
         return np.where(there, found, -1)
 
 
-def items_of(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -> TrackedTokens:
+def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -> TrackedTokens:
     """Tokens and pairs of tokens of a sample; those of most sentences where not all have room.
 
     Only of the sentences with the smallest hashes, where these have too many pairs of positions.
     """
     chosen: set[int] = set()
     codes, pairs = [np.zeros(0, np.int64)], 0
-    for item in sorted(sample, key=lambda each: (content_hash(each), each.sentence.index)):
+    for item in sorted(sample, key=lambda each: (token_hash(each), each.sentence.index)):
         queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
         pairs += len(queries) * len(keys)
         if pairs > MOST_PAIRS and chosen:
@@ -355,8 +355,8 @@ class _Statistics:
         views = scopes.views(self._stack.name, attention)
         heads = self._measure(views)
         if id(found) not in self._even:
-            maps = AttentionMaps(found[SinkView.NOSINK], uniform(found))
-            even_views = layer_attentions(found, maps)
+            maps = AttentionMaps(found[SinkView.NOSINK], uniform_attention(found))
+            even_views = layer_views(found, maps)
             self._even[id(found)] = self._measure(even_views)
             if self._asks_cells:
                 even_mass = mass_by_cell(even_views[SinkView.NOSINK], self._choice(found))

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from headbook.attention.flow import blocks, split
+from headbook.attention.flow import attention_blocks, split_block_output
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.block_match import first_states
-from headbook.model.devices import parameter
+from headbook.model.devices import read_parameter
 from headbook.model.embedding import Embedding
-from headbook.model.forward import forward, tapped
+from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model
 from headbook.model.logit_lens import LogitLens, NoLogitLens
 from headbook.model.vocabulary import VocabularyEmbeddings
-from headbook.passes.model_checks import applied, difference, eager, own
+from headbook.passes.model_checks import applied, difference, eager, eager_attention
 from headbook.schema import ResidualPoint, Side
 from headbook.study.manifest import Check, Rounding
 from headbook.text.batch import Batch
@@ -36,7 +36,10 @@ def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
     Returns:
         *Shape:* ``(sentence, head, query)``.
     """
-    sinks, (query, key) = parameter(attention.module, "sinks"), (attention.query, attention.key)
+    sinks, (query, key) = (
+        read_parameter(attention.module, "sinks"),
+        (attention.query, attention.key),
+    )
     if sinks is None or query is None or key is None:
         return 1 - attention.weights.sum(-1)
     best, place = attention.weights.max(-1)
@@ -65,12 +68,12 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).abs().max() / scale)
 
 
-def largest(errors: Iterable[float]) -> float:
+def largest_error(errors: Iterable[float]) -> float:
     """The largest; NaN, which `max` would pass over, where there is one."""
     return float(torch.tensor([*errors], dtype=torch.float64).max())
 
 
-def rows(
+def check_row_sums(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
@@ -86,7 +89,7 @@ def rows(
         yield (
             WITH_SINK if stack.learned_sink else ROWS,
             name,
-            largest(float((each[valid] - 1).abs().max()) for each in sums),
+            largest_error(float((each[valid] - 1).abs().max()) for each in sums),
         )
 
 
@@ -103,7 +106,7 @@ def nothing_lost(
             yield (
                 APPLIED,
                 name,
-                largest(
+                largest_error(
                     torch.nan if mixed is None or given is None
                     else relative(mixed[valid], given[valid])
                     for mixed, given in pairs
@@ -119,7 +122,9 @@ def as_returned(
 ) -> Found:
     """What was read in a batch against what the model returns for some of its texts alone."""
     few = range(min(ALONE, len(batch.items)))
-    alone = [own(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few]
+    alone = [
+        eager_attention(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few
+    ]
     errors: dict[str, list[float]] = defaultdict(list)
     for call, seen in attention.items():
         stack = architecture.stacks[call.stack]
@@ -129,10 +134,10 @@ def as_returned(
                 mine = seen.weights[i, :, :n, :m]
                 errors[call.stack].append(difference(mine, theirs[0, :, :n, :m]))
     for name, error in errors.items():
-        yield OWN, name, largest(error)
+        yield OWN, name, largest_error(error)
 
 
-def triangles(
+def check_causal_mask(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
@@ -143,7 +148,7 @@ def triangles(
             # Rows of padding may see no key at all, and then look everywhere alike.
             valid = batch.texts[stack.queries].valid
             maps = [a.weights.triu(1) for c, a in attention.items() if c.stack == name]
-            later = largest(float(each.movedim(1, -1)[valid].max()) for each in maps)
+            later = largest_error(float(each.movedim(1, -1)[valid].max()) for each in maps)
             yield "no attention to later positions", name, later
 
 
@@ -167,8 +172,8 @@ def roundings(
                 place = rounding.side, rounding.space
                 found[place] = found[place] + rounding if place in found else rounding
 
-    with tapped(model, architecture, on_state):
-        forward(model, architecture, batch)
+    with observe_states(model, architecture, on_state):
+        run_forward(model, architecture, batch)
     return tuple(found.values())
 
 
@@ -213,13 +218,13 @@ def self_checks(
         if state is ResidualPoint.INPUT:
             entered[stack] = vectors
 
-    with _Record(architecture) as record, tapped(model, architecture, enter):
-        forward(model, architecture, batch, attention.__setitem__)
+    with _Record(architecture) as record, observe_states(model, architecture, enter):
+        run_forward(model, architecture, batch, attention.__setitem__)
     found: list[tuple[str, str, float]] = [
-        *rows(architecture, batch, attention),
+        *check_row_sums(architecture, batch, attention),
         *nothing_lost(architecture, batch, attention),
         *as_returned(model, architecture, batch, attention),
-        *triangles(architecture, batch, attention),
+        *check_causal_mask(architecture, batch, attention),
         *_blocks(record, attention),
         *_mids(record),
         *_parts(record, attention, architecture),
@@ -302,7 +307,7 @@ class _Record:
 
 def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
     for stack, error in errors.items():
-        yield name, stack, largest(error)
+        yield name, stack, largest_error(error)
 
 
 def _blocks(
@@ -347,12 +352,12 @@ def _parts(
 ) -> Found:
     """What tokens bring and what they keep add up to the state after attention, norm included."""
     errors: dict[str, list[float]] = defaultdict(list)
-    for (stack, layer), block in blocks(architecture).items():
+    for (stack, layer), block in attention_blocks(architecture).items():
         site, call = record.sites[stack, layer], attention[AttentionPlace(stack, layer)]
         state = record.mid(stack, layer)
         if site.closed and site.after is not None:
             state = record.of(stack, layer, site.after)[1].reshape(state.shape)
-        parts = split(call, record.residual(stack, layer), block)
+        parts = split_block_output(call, record.residual(stack, layer), block)
         errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
     yield from _by_stack(errors, PARTS)
 
@@ -388,7 +393,7 @@ def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
     Each sentence alone: without padding both passes must agree to the last bit.
     """
     alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
-    seen = [forward(model, architecture, each, lambda *_: None)[0] for each in alone]
+    seen = [run_forward(model, architecture, each, lambda *_: None)[0] for each in alone]
     with eager(model, architecture):
-        bare = [forward(model, architecture, each)[0] for each in alone]
-    return largest(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))
+        bare = [run_forward(model, architecture, each)[0] for each in alone]
+    return largest_error(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))

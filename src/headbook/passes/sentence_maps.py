@@ -39,9 +39,9 @@ from headbook.study.sentence_data import (
     SentenceData,
     StoredSentence,
     StoredText,
-    complete,
-    size,
-    to_steps,
+    bytes_needed,
+    complete_layers,
+    to_uint8,
 )
 from headbook.text.batch import Batch, text_hash
 from headbook.text.tokens import TokenizedSentence
@@ -142,9 +142,9 @@ class SoftmaxInput(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def fits(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
+def fits_in_memory(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
     """Whether the queries and keys of a sentence may be kept."""
-    return size(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
+    return bytes_needed(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
 
 
 def layer_queries_and_keys(
@@ -167,7 +167,7 @@ def layer_queries_and_keys(
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
     for row, item in enumerate(batch.items):
         index, n, m = item.sentence.index, *_lengths(frame.stack, item)
-        if index not in wanted or not fits(frame.stack, n, m):
+        if index not in wanted or not fits_in_memory(frame.stack, n, m):
             continue
         cells = row, slice(None), slice(n), slice(m)
         queries_and_keys = _traced(
@@ -214,7 +214,7 @@ def _traced(
     )
 
 
-def untraced(
+def stacks_without_queries_keys(
     architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
 ) -> Iterator[NotAvailable]:
     """The stacks whose weights do not follow from queries and keys, though they are known."""
@@ -222,7 +222,9 @@ def untraced(
     asked = [sentence_data.sentences[index] for index in sorted(wanted)]
     for name, stack in architecture.stacks.items() if architecture.hooked else ():
         sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
-        if any(fits(stack, *n) and (name, index) not in kept for index, n in sizes.items()):
+        if any(
+            fits_in_memory(stack, *n) and (name, index) not in kept for index, n in sizes.items()
+        ):
             yield NotAvailable(
                 "how weights come about", name,
                 f"weights computed again from queries and keys differ by more than {TOLERANCE:g}: "
@@ -314,7 +316,7 @@ class _SentenceMaps:
         outputs = HeadOutputs(views[SinkView.RAW])
         if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
             self._mark_ends(place, outputs)
-        steps = to_steps(attention.weights.float().cpu().numpy())
+        steps = to_uint8(attention.weights.float().cpu().numpy())
         for row, item in self._items.items():
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
             cells = steps[row, :, :n_queries, :n_keys]
@@ -356,7 +358,7 @@ class _SentenceMaps:
                 if lengths is not None:
                     exemplar = replace(exemplar, norms=lengths[head].copy())
                 if self._sentence_pass.alike and head in first:
-                    alike = to_steps((outputs.alike(row, head) + 1) / 2)
+                    alike = to_uint8((outputs.alike(row, head) + 1) / 2)
                     exemplar = replace(exemplar, written=alike)
                 by_head[head] = exemplar
             self._exemplars.append(
@@ -405,7 +407,7 @@ class _SentenceMaps:
             norms=self._norms,
             ends=self._ends,
             exemplars=tuple(self._exemplars),
-            queries_and_keys=complete(self._queries_and_keys, self._stacks),
+            queries_and_keys=complete_layers(self._queries_and_keys, self._stacks),
         )
         return PassResults(sentence_data_parts=(sentence_data,))
 

@@ -17,13 +17,13 @@ from headbook.analysis.arrays import Floats
 from headbook.analysis.state_vectors import NO_KIND, StateVectors, TokenSample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
 from headbook.model.architecture import Architecture
-from headbook.model.intervention import width_of
+from headbook.model.intervention import state_width
 from headbook.model.load import Model
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.state_geometry import GeometrySums, StateColumn, kept
-from headbook.text.batch import Batch, PaddedTexts, content_hash
+from headbook.study.state_geometry import GeometrySums, StateColumn, to_ratio_sums
+from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
 
 TOKENS = 4096  # of the sample, at most
@@ -51,7 +51,7 @@ class StateGeometry:
 
     def within(self, items: Iterable[TokenizedSentence]) -> list[TokenizedSentence]:
         """The sentences that are taken, of those of a sample."""
-        distinct = {content_hash(item): item for item in items}
+        distinct = {token_hash(item): item for item in items}
         items = [item for _, item in sorted(distinct.items())]
         sizes = [sum(map(len, item.tokens.values())) for item in items]
         return [
@@ -63,7 +63,7 @@ class StateGeometry:
     @cached_property
     def _most_tokens(self) -> int:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
-        return min(TOKENS, CELLS // (states * width_of(self.model, self.architecture)))
+        return min(TOKENS, CELLS // (states * state_width(self.model, self.architecture)))
 
     def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
         """Begin with a sample."""
@@ -90,7 +90,7 @@ class StateGeometry:
         known: NDArray[np.bool_] = ~np.isnan(added.sum(1))
         return GeometrySums(
             columns=tuple(StateColumn(m.id, label) for m in self.metrics for label in m.labels),
-            states=kept(estimates, sentences),
+            states=to_ratio_sums(estimates, sentences),
             products=self._products(sample, vectors),
             minibatches=len(sample.minibatches),
             dimensions=np.where(known[:, None], added, 0) * sentences,

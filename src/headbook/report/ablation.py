@@ -10,7 +10,7 @@ import pandas as pd
 from headbook.ablation.head_sets import HeadGroup
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
-from headbook.report.wording import counted, interval, number, percent, small
+from headbook.report.wording import count_text, interval_text, number, number_word, percent
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationReason, AblationResults
@@ -45,36 +45,36 @@ COUNTED = {  # of one head, and of several
 AFTER = "×\u202f10⁻³"
 
 
-def primary(removals: AblationResults) -> str:
+def main_target(removals: AblationResults) -> str:
     """The target that pages are about: the loss, else the cosine of sentence vectors or states."""
     return removals.targets[0]
 
 
-def scale(removals: AblationResults) -> float:
+def unit_factor(removals: AblationResults) -> float:
     """By what changes are multiplied to be in the pages' unit."""
-    if primary(removals) in COSINES:
+    if main_target(removals) in COSINES:
         return 1000.0
-    return 100 / removals.loss(primary(removals))
+    return 100 / removals.loss(main_target(removals))
 
 
 def unit(removals: AblationResults) -> str:
     """The pages' unit: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if primary(removals) in COSINES else "% of the loss"
+    return AFTER if main_target(removals) in COSINES else "% of the loss"
 
 
 def drawn_unit(removals: AblationResults) -> str:
     """The same in letters that fonts of figures have."""
-    return "thousandths" if primary(removals) in COSINES else unit(removals)
+    return "thousandths" if main_target(removals) in COSINES else unit(removals)
 
 
-def with_unit(removals: AblationResults, value: float, low: float, high: float) -> str:
+def change_text(removals: AblationResults, value: float, low: float, high: float) -> str:
     """A change in the pages' unit, with its interval."""
-    by = scale(removals)
-    ends = interval(low * by, high * by)
+    by = unit_factor(removals)
+    ends = interval_text(low * by, high * by)
     return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
 
 
-def judged_by(removals: AblationResults) -> str:
+def verdict_target_text(removals: AblationResults) -> str:
     """Return the target of verdicts in lists, in words."""
     target = ablation_tests.ranked_target(removals)
     return VERDICT_TARGETS.get(AblationTarget(target), NAMES.get(AblationTarget(target), target))
@@ -82,7 +82,9 @@ def judged_by(removals: AblationResults) -> str:
 
 def margin_text(removals: AblationResults) -> str:
     """Return the margin of verdicts in lists, with its unit."""
-    most = ablation_tests.margin(removals, ablation_tests.ranked_target(removals)) * scale(removals)
+    most = ablation_tests.equivalence_margin(
+        removals, ablation_tests.ranked_target(removals)
+    ) * unit_factor(removals)
     return f"{number(most)}\u00a0{unit(removals)}"
 
 
@@ -102,7 +104,7 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
         return ""
     sentences = int(row["sentences"])
     changed = round(row["share_changed"] * sentences)
-    of = f"{changed:,} of {counted(sentences, 'sentence')}"
+    of = f"{changed:,} of {count_text(sentences, 'sentence')}"
     match AblationVerdict(row["verdict"]):
         case AblationVerdict.CHANGES:
             return f"changes {of}"
@@ -110,7 +112,8 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
             return f"changes {of}, and the loss is lower without"
         case AblationVerdict.NO_CHANGE:
             return (
-                f"leaves {sentences - changed:,} of {counted(sentences, 'sentence')} as they were; "
+                f"leaves {sentences - changed:,} of {count_text(sentences, 'sentence')} as they "
+                "were; "
                 f"at most {percent(row['share_high'])} would change (95\u00a0%, all {together} "
                 "together)"
             )
@@ -121,7 +124,7 @@ def verdict_counts(found: Iterable[str]) -> str:
     """Return how many heads have which verdict: ``11 change the output and one is undecided``."""
     counts = Counter(found)
     parts = [
-        f"{small(n)} {COUNTED[verdict][n > 1]}"
+        f"{number_word(n)} {COUNTED[verdict][n > 1]}"
         for verdict in AblationVerdict
         if (n := counts[verdict])
     ]
@@ -150,9 +153,9 @@ def head_changes(removals: AblationResults) -> pd.DataFrame:
     Columns ``stack, layer, head, value, low, high, kind, verdict``; estimates have neither interval
     nor verdict. Verdicts are those of the target that ranks heads.
     """
-    target, by = primary(removals), scale(removals)
+    target, by = main_target(removals), unit_factor(removals)
     frame = pd.DataFrame(removals.heads)
-    frame["value"] = ablation_tests.estimated(removals, target, Replacement.MEAN) * by
+    frame["value"] = ablation_tests.estimated_effects(removals, target, Replacement.MEAN) * by
     frame = frame.assign(low=np.nan, high=np.nan, kind=ESTIMATED, verdict="")
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
     for name in ("value", "low", "high"):
@@ -191,7 +194,7 @@ def _change(
     removals: AblationResults, rows: Rows, replacement: Replacement
 ) -> Mapping[str, Any] | None:
     """The exact change, else the estimate; None where there is neither."""
-    target = primary(removals)
+    target = main_target(removals)
     exact = rows.get((EFFECT, replacement, target))
     return exact or rows.get((ATTRIBUTION, replacement, target))
 
@@ -209,13 +212,13 @@ def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
 def backed_up(groups: pd.DataFrame, removals: AblationResults | None) -> Mapping[HeadName, str]:
     """Of each head the one with which together it is missed most beyond what each alone costs."""
     assert removals is not None
-    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == primary(removals))]
+    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == main_target(removals))]
     pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
     found: dict[HeadName, str] = {}
     for row in pairs.to_dict("records"):
-        names, by = row["group"].split(), scale(removals)
+        names, by = row["group"].split(), unit_factor(removals)
         more = f"{number(row['value'] * by)}\u00a0{unit(removals)}"
-        ends = interval(row["low"] * by, row["high"] * by)
+        ends = interval_text(row["low"] * by, row["high"] * by)
         for own, other in zip(names, reversed(names), strict=True):
             found.setdefault(
                 _named(own, row["stack"]),

@@ -100,7 +100,7 @@ def alignments(results: StackResults) -> Alignments | None:
     each = [_counts(made, *(sentence.texts[side] for side in texts)) for sentence, made in pairs]
     copied, diagonal, monotone, even_copied, even_diagonal = zip(*each, strict=True)
     judged = [
-        _judged(made, gold, *(sentence.texts[side] for side in texts))
+        _alignment_counts(made, gold, *(sentence.texts[side] for side in texts))
         for sentence, made in pairs
         if (gold := gold_of(sentence, results))
     ]
@@ -215,7 +215,7 @@ def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
     return Gold(sure, frozenset(every))
 
 
-def _judged(
+def _alignment_counts(
     made: Links, gold: Gold, target: StoredText, source: StoredText
 ) -> tuple[Part, Part, Part]:
     """Error, precision and recall of each head in one sentence. *Shape:* ``(layer, head)`` each.

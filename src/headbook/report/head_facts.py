@@ -8,14 +8,14 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
-from headbook.report.head_types import NOT_MEASURED, Place, Types, head_types, share
+from headbook.report.head_types import NOT_MEASURED, Place, Types, head_types, share_of_head
 from headbook.report.relation_counts import METRIC, VIEW, words_of
-from headbook.report.relation_tests import tests_of
+from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (
     HeadRelation,
     HeadRelations,
     head_relations,
-    points,
+    points_text,
     relation_words,
 )
 from headbook.report.results import StackResults
@@ -90,24 +90,24 @@ def _of(
 ) -> HeadFacts:
     cell = head.layer, head.head
     head_type, best = types.get(cell), relations.at(*cell) if relations else None
-    tests = results.once(tests_of) if best else None
+    tests = results.once(tests_of_stack) if best else None
     beats = best is not None and tests is not None and tests.claims(best.label, cell)
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
         label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
-        looks=_looks(results, cell),
+        looks=_attends_to(results, cell),
         relation=_relation(best, beats=beats) if best else Fact(),
         beats=beats,
     )
 
 
-def _looks(results: StackResults, place: Place) -> Fact:
+def _attends_to(results: StackResults, place: Place) -> Fact:
     """Among all keys; the first token and separators are not counted as special once more."""
     own, gain = {}, {}
     for kind in KEY_KINDS:
-        given = share(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
+        given = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
         if not math.isnan(given):
             even = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
             own[kind], gain[kind] = given, given - float(even)
@@ -126,8 +126,8 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
     rule = rule_phrase(best.rule)
     other = number(best.at_rule.value, share=True)
     if beats:
-        ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
-        compared = f"{points(best.margin.value)} points {ends} over {rule} ({other})"
+        ends = f"[{points_text(best.margin.low)}, {points_text(best.margin.high)}]"
+        compared = f"{points_text(best.margin.value)} points {ends} over {rule} ({other})"
     else:
         compared = f"not clearly above {rule} ({other})"
     accuracy = best.accuracy.value

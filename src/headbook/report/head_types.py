@@ -134,14 +134,14 @@ def shares_of(results: StackResults, place: Place) -> TypeShares:
     """Return the numbers of one head that decide its type."""
 
     def ask(metric: str, view: SinkView, label: str) -> float:
-        return share(results, metric, view, label, place).value
+        return share_of_head(results, metric, view, label, place).value
 
     return shares_by(ask, sink_share(results, place), crosses=results.stack.crosses)
 
 
 def sink_share(results: StackResults, place: Place) -> Share:
     """Return the share of a head's attention on the sink."""
-    value = share(results, ids.SINK_SHARE, SinkView.RAW, "", place).value
+    value = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", place).value
     if math.isnan(value):
         return NO_SHARE
     return Share(value, float(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[place[0]]))
@@ -181,7 +181,9 @@ def _known(shares: Mapping[Key, Share]) -> dict[Key, Share]:
     return {name: each for name, each in shares.items() if not math.isnan(each.value)}
 
 
-def share(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> Estimate:
+def share_of_head(
+    results: StackResults, metric: str, view: SinkView, label: str, place: Place
+) -> Estimate:
     """Return a number of one head; NaN if the study lacks it."""
     if not results.has(metric, view, label):
         return NO_ESTIMATE

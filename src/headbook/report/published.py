@@ -17,7 +17,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
 from headbook.metrics import all_metrics, ids
-from headbook.report.ablation import primary
+from headbook.report.ablation import main_target
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
@@ -383,11 +383,11 @@ class RemovableShare(AblationQuantity):
         steps = steps[(steps["order"] == self.order)]
         if removals is None or steps.empty:
             return NO_ESTIMATE
-        steps = steps[steps["target"] == primary(removals)]
-        most = ablation_tests.GROUP_MARGIN * ablation_tests.margin(
-            removals, primary(removals), reported=True
+        steps = steps[steps["target"] == main_target(removals)]
+        most = ablation_tests.GROUP_MARGIN * ablation_tests.equivalence_margin(
+            removals, main_target(removals), reported=True
         )
-        share = ablation_tests.can_go([*steps["share"]], [*steps["high"]], most)
+        share = ablation_tests.removable_share([*steps["share"]], [*steps["high"]], most)
         return Estimate(share, math.nan, math.nan, int((removals.half == 1).sum()), math.nan)
 
 

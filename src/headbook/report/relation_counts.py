@@ -77,7 +77,7 @@ class LabelPreference(NamedTuple):
     others: int
 
 
-def preference(found: StrongestWords, label: int, head: tuple[int, int]) -> LabelPreference:
+def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -> LabelPreference:
     """Compare the class of a head's strongest words inside a relation and outside.
 
     For each pair of parts of speech, of a querying word and its right answer, the share of
@@ -147,7 +147,7 @@ class RelationCounts(NamedTuple):
     rules: Ints
 
 
-def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
+def count_relation(found: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
     """Return what heads and rules find of one label.
 
     Args:
@@ -213,7 +213,7 @@ def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
     offsets, shares = np.zeros(len(found.labels), np.int64), np.full(len(found.labels), np.nan)
     named = found.named()
     for label in found.labels_asked():
-        counts = counted(found, named, label)
+        counts = count_relation(found, named, label)
         hits = counts.rules[:, : len(OFFSETS)].sum(0)
         place = best_rule(hits)
         offsets[label], shares[label] = OFFSETS[place], hits[place] / counts.words.sum()
@@ -241,7 +241,7 @@ def _estimates(
     return Estimates.of(RatioSums(sums), limits)
 
 
-def reported(
+def held_out_estimates(
     n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
 ) -> Estimates:
     """Return ratios of sums over the sentences of the reporting half, with intervals.

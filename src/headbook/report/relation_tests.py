@@ -38,9 +38,9 @@ from headbook.report.relation_counts import (
     RelationCounts,
     _estimates,
     best_rule,
-    counted,
+    class_preference,
+    count_relation,
     effective_sentences,
-    preference,
     ratios_of,
     words_of,
 )
@@ -51,7 +51,7 @@ SENTENCES = 200  # in both halves, from which on groups of sentences are flipped
 BUCKETS = 256  # groups of sentences, by their hashes; half of them report
 
 
-def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
+def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
     """Return where family-wise p lies below `ALPHA` and the interval above 0.
 
     The rule of the site for every number that is tested family-wise.
@@ -122,7 +122,7 @@ class RelationTests:
     @property
     def above_rule(self) -> NDArray[np.bool_]:
         """Whether the best head beats the best rule family-wise. *Shape:* ``(label,)``."""
-        return supported(self.p, self.margin)
+        return is_supported(self.p, self.margin)
 
     @property
     def claimed(self) -> NDArray[np.bool_]:
@@ -133,7 +133,7 @@ class RelationTests:
     def layer_supported(self) -> NDArray[np.bool_]:
         """Whether the best head of each layer beats the rule. *Shape:* ``(layer, label)``."""
         p = np.take_along_axis(self.every, self.layer_head[:, None], 1)[:, 0]
-        return supported(p, self.layer_margin)
+        return is_supported(p, self.layer_margin)
 
     def claims(self, label: str, place: tuple[int, int]) -> bool:
         """Whether a head, by layer and number, is the best one of a label and claimed."""
@@ -153,7 +153,7 @@ class RelationTests:
         return int(places[np.argmax(self.choice.margin.value[places])])
 
 
-def tests_of(results: StackResults) -> RelationTests | None:
+def tests_of_stack(results: StackResults) -> RelationTests | None:
     """Return the tests of a stack; None if the study did not keep what the tests need."""
     hits = words_of(results)
     return relation_tests(*hits) if hits else None
@@ -172,7 +172,7 @@ def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> Relatio
     named = [half.named() for half in halves]
     tested = []
     for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
-        choice, report = map(counted, halves, named, (label, label))
+        choice, report = map(count_relation, halves, named, (label, label))
         if effective_sentences(report.words) >= MIN_EFFECTIVE:
             tested.append(_Test.of((choice, report), halves[HELD_OUT], named[HELD_OUT], present))
     return _together(halves[HELD_OUT], len(found.index), present, tested)
@@ -244,7 +244,7 @@ def _together(
         choice=choice,
         where_wrong=_estimates(wrong, (0.0, 1.0)),
         preference=ClassPreference.of(
-            [preference(report, t.counts[HELD_OUT].label, t.head) for t in tested]
+            [class_preference(report, t.counts[HELD_OUT].label, t.head) for t in tested]
         ),
         p=every[head[:, 0], head[:, 1], np.arange(len(tested))],
         every=every,

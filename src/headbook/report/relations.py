@@ -18,7 +18,13 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.surface_rules import NOTHING
 from headbook.metrics import ids
-from headbook.report.relation_counts import VIEW, best_rule, counted, effective_sentences, reported
+from headbook.report.relation_counts import (
+    VIEW,
+    best_rule,
+    count_relation,
+    effective_sentences,
+    held_out_estimates,
+)
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.schema import relation_of
@@ -29,13 +35,13 @@ FAR = ids.RELATION_ACCURACY_FAR
 MINUS = "−"
 
 
-def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:
+def best_head_of_relation(tests: RelationTests, label: int, stack: str) -> HeadName:
     """The best head of a label."""
     layer, head = map(int, tests.head[label])
     return HeadName(stack, layer, head)
 
 
-def points(difference: float) -> str:
+def points_text(difference: float) -> str:
     """A difference of shares in percentage points, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", MINUS) if difference else "0.0"
 
@@ -110,7 +116,7 @@ def head_relations(
     rule = np.zeros(present.shape, np.int64)
     hits, at, words = (np.zeros((len(halves[HELD_OUT].lengths), *present.shape)) for _ in range(3))
     for number in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
-        choice, report = map(counted, halves, named, (number, number))
+        choice, report = map(count_relation, halves, named, (number, number))
         if min(map(effective_sentences, (choice.words, report.words))) < MIN_EFFECTIVE:
             continue
         gain = choice.heads.sum(0) / choice.words.sum() - np.nan_to_num(uniform[:, number, None])
@@ -132,9 +138,9 @@ def head_relations(
         label,
         np.array(found.rules)[rule],
         present,
-        reported(hits, words, (0, 1)),
-        reported(at, words, (0, 1)),
-        reported(hits - at, words, (-1, 1)),
+        held_out_estimates(hits, words, (0, 1)),
+        held_out_estimates(at, words, (0, 1)),
+        held_out_estimates(hits - at, words, (-1, 1)),
     )
 
 
@@ -190,15 +196,15 @@ def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[in
     for rule in np.unique(best[present]).tolist():
         choice, report = (_agreements(h, n[rule]) for h, n in zip(halves, named, strict=True))
         every = report[:, present].mean(1)
-        mean = reported(every, looking[HELD_OUT], (0, 1)).at()
+        mean = held_out_estimates(every, looking[HELD_OUT], (0, 1)).at()
         for layer, head in np.argwhere(present & (best == rule)).tolist():
             own = report[:, layer, head]
             rules[layer, head] = HeadRule(
                 found.rules[rule],
-                reported(choice[:, layer, head], looking[SELECTION], (0, 1)).at(),
-                reported(own, looking[HELD_OUT], (0, 1)).at(),
+                held_out_estimates(choice[:, layer, head], looking[SELECTION], (0, 1)).at(),
+                held_out_estimates(own, looking[HELD_OUT], (0, 1)).at(),
                 mean,
-                reported(own - every, looking[HELD_OUT], (-1, 1)).at(),
+                held_out_estimates(own - every, looking[HELD_OUT], (-1, 1)).at(),
             )
     return rules
 

@@ -12,7 +12,7 @@ from headbook.analysis.arrays import Floats
 from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.report.wording import counted
+from headbook.report.wording import count_text
 from headbook.schema import (
     AttentionStack,
     Baseline,
@@ -120,7 +120,7 @@ class StackResults(CachedByFunction):
         All of them stand behind every caption as it is.
         """
         every = sentences == self.study.manifest.counts["sentences"]
-        return "" if every else f"{before} {counted(sentences, 'sentence')}"
+        return "" if every else f"{before} {count_text(sentences, 'sentence')}"
 
     def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """A number for each head. *Shape:* ``(layer, head)``."""
@@ -182,7 +182,7 @@ class StackResults(CachedByFunction):
         return self._read[name, column]
 
 
-def descending(values: Floats) -> list[tuple[int, int]]:
+def heads_by_value(values: Floats) -> list[tuple[int, int]]:
     """Layer and head of each value that is there, the highest first.
 
     Args:
@@ -198,6 +198,6 @@ def study_of(results: Mapping[str, StackResults]) -> Study:
     return next(iter(results.values())).study
 
 
-def results(study: Study) -> dict[str, StackResults]:
+def stack_results(study: Study) -> dict[str, StackResults]:
     """The results of every stack, in the order of pages."""
     return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

@@ -26,21 +26,21 @@ from headbook.report.head_types import (
     Place,
     Share,
     head_types,
-    share,
+    share_of_head,
     sink_share,
 )
-from headbook.report.relation_tests import tests_of
+from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import TAGS, ends_of, head_rules, relation_words
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     THIN,
     capital,
-    counted,
-    interval,
+    count_text,
+    interval_text,
     number,
+    p_family_wise_text,
     percent,
     rule_phrase,
-    tested,
 )
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
@@ -88,7 +88,7 @@ def estimate(value: Estimate, *, share: bool = True) -> str:
 
 def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
     """The same in two; the second is empty where there is no interval."""
-    ends = interval(value.low, value.high, share=share)
+    ends = interval_text(value.low, value.high, share=share)
     return number(value.value, share=share), ends
 
 
@@ -122,7 +122,7 @@ AT = {
 }
 
 
-def position(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def position_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """A share at one offset, on the same token, or in a window."""
     if found is None:
         return
@@ -146,8 +146,8 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
         return
     else:
         return
-    value = share(results, METRIC, SinkView.RENORM, label, place)
-    even = share(results, METRIC, SinkView.RENORM, EVEN[label], place).value
+    value = share_of_head(results, METRIC, SinkView.RENORM, label, place)
+    even = share_of_head(results, METRIC, SinkView.RENORM, EVEN[label], place).value
     clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
     yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
                 even, column=HeadKey(METRIC, SinkView.RENORM, label))  # fmt: skip
@@ -175,7 +175,7 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
     asked = [(ids.ATTENTION_TO, own, label, name) for label, name in CLASSES.items()]
     asked += [(ids.POS_RECEIVED, TAG_VIEW, tag, f"{n} ({tag})") for tag, n in TAGS.items()]
     for metric, view, label, name in asked:
-        value = share(results, metric, view, label, place)
+        value = share_of_head(results, metric, view, label, place)
         even = _even(results, metric, view, label, place)
         clear = value.effective >= MIN_EFFECTIVE and value.low >= TWICE * even > 0
         if clear and (best is None or value.value / even > best[0]):
@@ -201,10 +201,10 @@ REPETITION = {
 }
 
 
-def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
+def repetition_claim(results: StackResults, place: Place) -> Iterator[Claim]:
     """What it does on repeated random tokens, from a conventional threshold on."""
     for metric, (where, kind) in REPETITION.items():
-        value = share(results, metric, SinkView.RAW, "", place)
+        value = share_of_head(results, metric, SinkView.RAW, "", place)
         if value.value >= REPEATED and value.low > 0:
             even = _even(results, metric, SinkView.RAW, "", place)
             yield Claim(
@@ -218,19 +218,19 @@ def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
             )
 
 
-def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """How even it is, which keys win, or what it is mixed of."""
     if found is None:
         return
     it, parts = _it(results, found), found.shares.parts
     if found.rest is OffSinkType.UNIFORM:
-        value = share(results, ids.RELATIVE_ENTROPY, SinkView.RENORM, "", place)
+        value = share_of_head(results, ids.RELATIVE_ENTROPY, SinkView.RENORM, "", place)
         clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         yield Claim("shape", "spreads its attention almost evenly",
                     f"{clause}uniform attention.", value, 1.0,
                     column=HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""))  # fmt: skip
     elif found.rest is OffSinkType.KEYS:
-        value = share(results, METRIC, SinkView.RENORM, "column", place)
+        value = share_of_head(results, METRIC, SinkView.RENORM, "column", place)
         best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
         often = "" if best == "other" else (
             f"; the key of largest weight belongs mostly to {KEY_NAMES[best]} "
@@ -242,7 +242,7 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
                     f"{often}.", value,
                     column=HeadKey(METRIC, SinkView.RENORM, "column"))  # fmt: skip
     elif found.rest is OffSinkType.OWN:
-        value = share(results, METRIC, SinkView.RENORM, "own_sentence", place)
+        value = share_of_head(results, METRIC, SinkView.RENORM, "own_sentence", place)
         clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
         even = found.shares.own_sentence.even
         yield Claim("shape", "attends within the query's own sentence",
@@ -251,7 +251,7 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
     elif found.rest is OffSinkType.MIXED and found.shares.largest:
         first, *others = found.shares.largest[:2]
         listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
-        value = share(results, METRIC, SinkView.RENORM, first, place)
+        value = share_of_head(results, METRIC, SinkView.RENORM, first, place)
         if math.isnan(value.value):  # across two texts, words are what punctuation leaves
             value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
         names = [PART_NAMES[part] for part in (first, *others)]
@@ -266,15 +266,15 @@ def _beside_even(part: str, found: Share) -> str:
     return f"{PART_NAMES[part]} {percent(found.value)}{_uniform(found.even)}"
 
 
-def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def sink_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """What the sink receives, and what it contributes."""
-    given = share(results, ids.SINK_SHARE, SinkView.RAW, "", place)
+    given = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", place)
     if math.isnan(given.value):
         return
-    brought = share(results, ids.SINK_NORM_SHARE, SinkView.RAW, "", place)
+    brought = share_of_head(results, ids.SINK_NORM_SHARE, SinkView.RAW, "", place)
     even, what = _even(results, ids.SINK_SHARE, SinkView.RAW, "", place), sink_words(results)
     text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
-    first = share(results, ids.ATTENTION_TO, SinkView.RAW, "first", place).value
+    first = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, "first", place).value
     named = sink_share(results, place).corrected >= SOME_SINK
     inserted = named and first >= ALMOST_ALL * given.value
     if inserted:
@@ -322,7 +322,7 @@ class Role:
         return next((claim for claim in self.claims if claim.kind == kind), None)
 
 
-def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -> Role:
+def role_of(results: StackResults, head: HeadName, tests: "RelationTests | None") -> Role:
     """What a head does.
 
     Args:
@@ -330,21 +330,21 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
     """
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
-    at = [*position(results, cell, head_type)]
+    at = [*position_claim(results, cell, head_type)]
     window = head_type is not None and head_type.rest is OffSinkType.WINDOW
     serves = [*relation(tests, cell)]
     claims = (
         *at,
         *(serves or rule(results, cell, positional=bool(at) and not window)),
         *token_class(results, cell, head_type),
-        *repetition(results, cell),
-        *shape(results, cell, head_type),
-        *sink(results, cell, head_type),
+        *repetition_claim(results, cell),
+        *shape_claim(results, cell, head_type),
+        *sink_claim(results, cell, head_type),
     )
     return Role(head, head_type, claims)
 
 
-def served(tests: "RelationTests | None", place: Place) -> int | None:
+def best_relation(tests: "RelationTests | None", place: Place) -> int | None:
     """Return the number of the relation that a head serves most, by the choice half."""
     if tests is None or not len(tests.labels):
         return None
@@ -353,21 +353,21 @@ def served(tests: "RelationTests | None", place: Place) -> int | None:
 
 def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
     """Yield the relation that a head serves beyond the best surface rule."""
-    n = served(tests, place)
+    n = best_relation(tests, place)
     if tests is None or n is None:
         return
     ends, label = ends_of(tests.labels[n]), tests.labels[n]
     found, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
     other, p = float(tests.at_rule.value[n]), float(tests.p[n])
     wrong = tests.where_wrong.at(n)
-    cases = counted(round(wrong.events), "case")
+    cases = count_text(round(wrong.events), "case")
     beside = f" It finds {percent(wrong.value)} of the {cases} that the rule misses."
     yield Claim(
         "relation",
         f"attends {relation_words(label)}",
         f"It attends most from {ends.query} to {ends.key} in {estimate(found)} of "
-        f"{counted(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
-        f"best surface rule ({phrase}: {percent(other)}), {tested(p)}."
+        f"{count_text(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
+        f"best surface rule ({phrase}: {percent(other)}), {p_family_wise_text(p)}."
         + (beside if wrong.events else ""),
         found,
         other,
@@ -391,7 +391,7 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
         "rule",
         f"mostly attends to {phrase}",
         f"Its strongest other word is {phrase} in {estimate(found.agreement)} of "
-        f"{counted(round(found.agreement.events), 'word')} (mean over heads: "
+        f"{count_text(round(found.agreement.events), 'word')} (mean over heads: "
         f"{percent(found.mean.value)}).",
         found.agreement,
         found.mean.value,
@@ -399,11 +399,11 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
     )
 
 
-def roles_of(results: StackResults) -> Mapping[HeadName, Role]:
+def roles_by_head(results: StackResults) -> Mapping[HeadName, Role]:
     """What every head of a stack does."""
     return results.once(_roles)
 
 
 def _roles(results: StackResults) -> Mapping[HeadName, Role]:
-    tests = results.once(tests_of)
-    return {head: role(results, head, tests) for head in heads_of(results.stack)}
+    tests = results.once(tests_of_stack)
+    return {head: role_of(results, head, tests) for head in heads_of(results.stack)}

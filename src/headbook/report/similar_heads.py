@@ -97,7 +97,7 @@ class HeadDistanceMatrix:
     def plane(self) -> HeadPlane:
         """The map of all heads whose distances are known."""
         kept = self.complete
-        points, share = scaled(self.apart[np.ix_(kept, kept)])
+        points, share = classical_scaling(self.apart[np.ix_(kept, kept)])
         return HeadPlane(kept, points, share)
 
     @cached_property
@@ -116,7 +116,7 @@ class HeadDistanceMatrix:
         return np.concatenate([kept, rest])
 
 
-def likeness(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
+def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
     """How alike the heads of a stack are, by view; nothing where it was not measured."""
     stack = results.stack
     sums = results.study.corpus_sums.distances.get(stack.name)
@@ -156,7 +156,7 @@ def _known(total: Floats, rows: Floats) -> Floats:
     return value
 
 
-def scaled(squared: Floats) -> tuple[Floats, float]:
+def classical_scaling(squared: Floats) -> tuple[Floats, float]:
     """Classical scaling: points of a plane whose squared distances are near those given.
 
     Points are turned so that later ones lie further to the right and further up.
@@ -181,7 +181,7 @@ def scaled(squared: Floats) -> tuple[Floats, float]:
     return points + 0.0, float(best.sum()) / total if total > 0 else float("nan")
 
 
-def turned(plane: HeadPlane, like: HeadPlane) -> Floats:
+def procrustes_aligned(plane: HeadPlane, like: HeadPlane) -> Floats:
     """Points turned or mirrored so as to lie near another map's points of the same heads.
 
     Orthogonal Procrustes rotation about the origin; distances stay as they are.

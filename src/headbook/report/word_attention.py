@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.trees import NO_HEAD
-from headbook.attention.word_pairs import pruned
-from headbook.schema import UPOS, known_relation, relation_of
+from headbook.attention.word_pairs import prune_tree
+from headbook.schema import UPOS, relation_of, universal_relation
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 
@@ -64,7 +64,7 @@ def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) 
     return found
 
 
-def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
+def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
     """What a head should find under a label, and whether its strongest word is that.
 
     Args:
@@ -76,7 +76,7 @@ def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> lis
     places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
     found = []
     for word, head in enumerate(text.heads[: len(weights)]):
-        asked = known_relation(text.relations[word]) == relation
+        asked = universal_relation(text.relations[word]) == relation
         if not asked or not 0 <= head < len(weights) or head == word:
             continue
         looks, looked = (word, head) if direction == "to_head" else (head, word)
@@ -97,7 +97,7 @@ def tree_words(text: StoredText) -> TreeWords:
         return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
     kept = [word in tags and not _punctuation(text, word, tags[word]) for word in inside]
     heads = np.array([text.heads[: len(inside)]], dtype=np.int64)
-    word_trees = pruned(heads, np.array([kept]), len(inside))
+    word_trees = prune_tree(heads, np.array([kept]), len(inside))
     return TreeWords(word_trees.place[0], word_trees.heads[0])
 
 
@@ -109,5 +109,5 @@ def _strongest(row: Floats, word: int) -> int:
 
 def _punctuation(text: StoredText, word: int, tag: str) -> bool:
     """Whether a word is punctuation by its tag or, without one, by its relation to its head."""
-    named = text.heads[word] != NO_HEAD and known_relation(text.relations[word]) == "punct"
+    named = text.heads[word] != NO_HEAD and universal_relation(text.relations[word]) == "punct"
     return tag == "PUNCT" or (tag not in UPOS and named)

@@ -131,7 +131,7 @@ def in_hundred(value: float) -> str:
     return f"{100 * value + 0.0:.1f}".replace("-", "−")
 
 
-def interval(low: float, high: float, *, share: bool = False) -> str:
+def interval_text(low: float, high: float, *, share: bool = False) -> str:
     """A confidence interval, to follow a value with its unit; empty where there is none."""
     if math.isnan(low) or math.isnan(high):
         return ""
@@ -246,18 +246,18 @@ def unbroken(text: str) -> str:
     return UNBROKEN.sub(THIN, text)
 
 
-def first_of(values: Iterable[str], order: type[StrEnum]) -> str:
+def first_option(values: Iterable[str], order: type[StrEnum]) -> str:
     """The option among values that comes first in the terms' own order; empty without one."""
     there = set(values)
     return next((str(option) for option in order if option in there), "")
 
 
-def counted(amount: int, one: str, many: str = "") -> str:
+def count_text(amount: int, one: str, many: str = "") -> str:
     """An amount with its noun: ``1 sentence``, ``1,204 sentences``."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
 
-def small(amount: int) -> str:
+def number_word(amount: int) -> str:
     """A small count in words, so that no sentence begins with a figure."""
     return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
 
@@ -273,7 +273,7 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def tested(p: float) -> str:
+def p_family_wise_text(p: float) -> str:
     """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
     return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
 
@@ -296,7 +296,7 @@ def _seen(match: re.Match[str]) -> str:
     return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
-def written(size: float) -> str:
+def size_text(size: float) -> str:
     """A number of bytes in few digits."""
     for unit in UNITS[:-1]:
         if size < 1000:
@@ -360,11 +360,11 @@ def tie_note(others: Sequence[str]) -> str:
         return ""
     *most, last = others
     if len(others) > MAX_NAMED:
-        most, last = [*others[:MAX_NAMED]], f"{small(len(others) - MAX_NAMED)} more"
+        most, last = [*others[:MAX_NAMED]], f"{number_word(len(others) - MAX_NAMED)} more"
     return f" (tied with {', '.join(most)}{' and ' * bool(most)}{last})"
 
 
-def quoted(
+def highest_text(
     values: Values, written: Written, name: Callable[..., str], *, lowest: bool = False
 ) -> str:
     """Return the highest value with its place and ties: ``L0·H4 (tied with L0·H5), 13.2 %``.

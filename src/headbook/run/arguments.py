@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headbook.config import Config, read_notes, today
+from headbook.config import Config, creation_date, read_notes
 from headbook.errors import ConfigError, ModelError
-from headbook.inputs.sources import STDIN, file_of
+from headbook.inputs.sources import STDIN, input_file
 from headbook.metrics import chosen_metrics
 from headbook.model.checkpoint import check_name, is_local
 
@@ -40,12 +40,12 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
     chosen_metrics(config.metrics)
     if config.notes is None or not config.notes.is_fifo():  # a pipe is read once, by the run
         read_notes(config.notes)
-    today()
+    creation_date()
     if config.shared and STDIN in inputs:
         raise ConfigError("--workers: standard input came, which is read once; expected files")
     check_revision(config.revision, models)
     for name in inputs:
-        file_of(name)
+        input_file(name)
     for name in models:
         check_name(name)
 
@@ -79,7 +79,7 @@ class ModelCheckpoint:
         return UNFIT.sub("-", self.name)
 
 
-def checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoint]:
+def list_checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoint]:
     """The checkpoints of a model.
 
     Args:

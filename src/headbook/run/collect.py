@@ -19,12 +19,12 @@ import torch
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
-from headbook.ablation.sample import costs_of, sample_of
-from headbook.ablation.targets import judge_of
+from headbook.ablation.sample import ablation_sample, costs_of
+from headbook.ablation.targets import target_functions
 from headbook.config import Config, read_notes
 from headbook.errors import ModelError
 from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
-from headbook.memory import give_back_freed_memory, longest, room
+from headbook.memory import longest_text, map_memory, trim_memory
 from headbook.metrics import (
     anchor_metrics,
     attention_metrics,
@@ -39,63 +39,63 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import AttentionMetric, HeadMetric, Metric, Source
-from headbook.model.architecture import Architecture, examine
-from headbook.model.devices import own_randomness, set_aside
+from headbook.model.architecture import Architecture, probe_architecture
+from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.embedding import Embedding, read_embedding
-from headbook.model.intervention import intervened
-from headbook.model.load import Model, load_model, untrained
-from headbook.model.logit_lens import LogitLens, NoLogitLens, read_lens
-from headbook.model.packing import Passages, packed
+from headbook.model.intervention import make_patchable
+from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
+from headbook.model.packing import Passages, pack_sentences
 from headbook.model.tokenizer import (
     RANDOM_TOKENS,
     SentenceTokenizer,
-    probes,
+    probe_texts,
     random_sequences,
     sequence_limit,
-    shortened,
+    shorten_text,
 )
 from headbook.output_folder import temporary_folder
 from headbook.passes.attention_flow import FlowTracker
-from headbook.passes.batch_sums import BucketAccumulator, sums_of
+from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
 from headbook.passes.head_pairs import HeadPairDistances
-from headbook.passes.model_checks import settle
-from headbook.passes.observers import PassObserver, PassResults, look
-from headbook.passes.sample_statistics import SampleStatistics, items_of
+from headbook.passes.model_checks import verify_attention
+from headbook.passes.observers import PassObserver, PassResults, run_pass
+from headbook.passes.sample_statistics import SampleStatistics, tracked_tokens
 from headbook.passes.self_checks import roundings, self_checks
-from headbook.passes.sentence_maps import MapSampler, SentencePass, untraced
+from headbook.passes.sentence_maps import MapSampler, SentencePass, stacks_without_queries_keys
 from headbook.passes.state_geometry import StateCollector, StateGeometry
 from headbook.passes.trajectories import TokenTracker
 from headbook.progress import NestedProgress, NoProgress, Progress
 from headbook.report.ablation import head_groups, layers_and_sinks
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
-from headbook.run.manifest import fallbacks, manifest_of, plan_of, sentences_not_measured
+from headbook.run.manifest import fallbacks, make_manifest, run_plan, sentences_not_measured
 from headbook.run.missing import LongTexts, find_gaps
 from headbook.run.retries import (
     BatchBudget,
     RunLog,
     ShardResult,
-    fault_of_shard,
-    in_smaller_batches,
-    tried,
-    without_lost,
+    shard_error,
+    with_retries,
+    with_smaller_batches,
+    without_failing_sentences,
 )
-from headbook.run.sentences import ChosenSentences, RunSentences, chosen_sentences, tokens_of
-from headbook.run.sentences import twins as twins_of
-from headbook.run.shards import reduced, sharded
-from headbook.run.store import Store, check_same, working
+from headbook.run.sentences import ChosenSentences, RunSentences, choose_sentences, tokens_of
+from headbook.run.sentences import baseline_runs as twins_of
+from headbook.run.shards import split_into_shards, sum_shards
+from headbook.run.store import Store, check_same_plan, open_store
 from headbook.run.workers import WorkerJob, measure_in_processes
 from headbook.schema import Baseline, BaselineRun, Side
 from headbook.study.ablation import AblationResults
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.groups import Facets, facets
+from headbook.study.groups import Facets, find_facets
 from headbook.study.manifest import NotAvailable
 from headbook.study.sentence_data import MapSample, SentenceData
 from headbook.study.study import head_tables
-from headbook.text.annotate import Annotator, WordFrequencies, shuffled
+from headbook.text.annotate import Annotator, WordFrequencies, shuffle_words
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
@@ -109,7 +109,7 @@ class SentenceMeasures:
     map_sample: MapSample
 
 
-def findings(
+def measure_sentences(
     run: "Run",
     chosen: ChosenSentences,
     items: Mapping[int, TokenizedSentence],
@@ -151,7 +151,7 @@ def findings(
     return SentenceMeasures(sums, SentenceData.join(parts).sorted(), maps.sample())
 
 
-def embeddings_of(run: "Run", items: Iterable[TokenizedSentence]) -> dict[Side, Embedding]:
+def read_embeddings(run: "Run", items: Iterable[TokenizedSentence]) -> dict[Side, Embedding]:
     """Original encodings, with position vectors for the longest text of each side."""
     some: Sequence[TokenizedSentence] = [*items]
     return {
@@ -200,13 +200,13 @@ class Run:
     def study(self, notes: str) -> Study:
         """Sums of the corpus, data of sentences, manifest."""
         corpus_sums = self._measured()
-        chosen = chosen_sentences(self, corpus_sums)
+        chosen = choose_sentences(self, corpus_sums)
         items = {item.sentence.index: item for item in self.texts.again(chosen.every)}
-        embeddings = embeddings_of(self, items.values())
-        lens = read_lens(self.model, self.architecture)
+        embeddings = read_embeddings(self, items.values())
+        lens = make_logit_lens(self.model, self.architecture)
         taken_up = self.put_by(corpus_sums)
         del corpus_sums
-        look_again = partial(findings, self, chosen, items, embeddings, lens)
+        look_again = partial(measure_sentences, self, chosen, items, embeddings, lens)
         found: SentenceMeasures = self.part(SentenceMeasures, "sentences", look_again)
         corpus_sums, sentence_data = taken_up() + found.corpus_sums, found.sentence_data
         few = self.texts.checked(list(items.values()), self.long.texts)
@@ -227,7 +227,7 @@ class Run:
             twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
             aside += sentences_not_measured(run, run.name)
             smaller += fallbacks(run)
-        manifest = manifest_of(
+        manifest = make_manifest(
             self,
             notes=notes,
             corpus_sums=corpus_sums,
@@ -236,7 +236,7 @@ class Run:
             gaps=(
                 *gaps,
                 *self.long.gaps(chosen_metrics(self.config.metrics).values()),
-                *untraced(self.architecture, sentence_data, chosen.traced),
+                *stacks_without_queries_keys(self.architecture, sentence_data, chosen.traced),
             ),
             rounded=roundings(self.model, self.architecture, few, embeddings),
             aside=tuple(aside),
@@ -282,20 +282,20 @@ class Run:
             texts=replace(self.texts, progress=progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
-            arrange = partial(shuffled, seed=twin.seed)
+            arrange = partial(shuffle_words, seed=twin.seed)
             return replace(same, texts=replace(same.texts, arrange=arrange))
-        model, mine = untrained(self.model, twin.seed), self.architecture
-        architecture = examine(model, instead=mine.unhooked)
+        model, mine = untrained_copy(self.model, twin.seed), self.architecture
+        architecture = probe_architecture(model, instead=mine.unhooked)
         architecture = replace(architecture, stacks=mine.stacks, padded=mine.padded)
         return replace(same, model=model, architecture=architecture)
 
     def _measured(self) -> CorpusSums:
         """What is kept of all sentences, of random sequences and of the sample."""
-        corpus_sums = self._corpus_sums() + of_random(self)
+        corpus_sums = self._corpus_sums() + measure_random_sequences(self)
         smallest = self.long.smallest(corpus_sums, self.config.sample_sentences)
         taken_up = self.put_by(corpus_sums)
         del corpus_sums
-        sample = of_sample(self, smallest)
+        sample = measure_sample(self, smallest)
         return taken_up() + sample
 
     def put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
@@ -311,7 +311,7 @@ class Run:
             kind: its type.
             name: of its file.
         """
-        give_back_freed_memory()
+        trim_memory()
         if self.work is None:
             return make()
         with self._randomness():
@@ -333,7 +333,7 @@ class Run:
             with self._randomness():
                 return make()
 
-        value, halved = in_smaller_batches(at, self.config.batch_tokens)
+        value, halved = with_smaller_batches(at, self.config.batch_tokens)
         if halved:
             self.tally.halved[name] = halved
             if self.work is not None:
@@ -347,7 +347,7 @@ class Run:
         """Parts begin with the same random numbers, whichever of them are there already."""
         if self.work is None:
             return nullcontext()
-        return own_randomness(self.config.seed, self.model.device)
+        return isolated_random_state(self.config.seed, self.model.device)
 
     def _corpus_sums(self) -> CorpusSums:
         """The pass over all sentences."""
@@ -359,7 +359,7 @@ class Run:
         failed = self._shared_out() if self.share is not None and self.work is not None else {}
         numbers = (number for number in range(shards) if self._left(number))
         results = ((number, self._result(number, failed)) for number in numbers)
-        sums = reduced(self.tally.sums(results))
+        sums = sum_shards(self.tally.sums(results))
         # Only now: a run that ends before tries them again.
         for number, why in self.tally.failed.items():
             self._keep(number, partial(ShardResult, CorpusSums(), why=why))
@@ -390,7 +390,7 @@ class Run:
         if number in failed:
             return ShardResult(CorpusSums(), why=failed[number])
         measure = partial(self.shard, number)
-        return measure() if len(self.texts.shards) == 1 else tried(measure)
+        return measure() if len(self.texts.shards) == 1 else with_retries(measure)
 
     def shard(self, number: int) -> ShardResult:
         """What one part of the corpus gives."""
@@ -405,7 +405,7 @@ class Run:
             without = self.without.union(lost)
             return self._patiently(_shard_name(number), partial(self._sums_of, number, without))
 
-        return without_lost(measured, len(self._left(number)))
+        return without_failing_sentences(measured, len(self._left(number)))
 
     def _left(self, number: int) -> set[int]:
         """The sentences of a shard that are not left out."""
@@ -426,7 +426,7 @@ class Run:
         # After they are parsed, so that all others are parsed in the same groups.
         items = (i for i in self.texts.of_shard(number) if i.sentence.index not in without)
         batches = self.texts.in_batches(items)
-        return reduce(add, map(corpus_pass.corpus_sums, batches)) + sums_of(buckets)
+        return reduce(add, map(corpus_pass.corpus_sums, batches)) + bucket_sums(buckets)
 
     def buckets(
         self, metrics: Sequence[HeadMetric], *, once: bool = False
@@ -439,8 +439,8 @@ class Run:
         """One pass over some batches."""
 
         def seen(batch: Batch) -> PassResults:
-            give_back_freed_memory()
-            return look(self.model, self.architecture, batch, watchers)
+            trim_memory()
+            return run_pass(self.model, self.architecture, batch, watchers)
 
         return PassResults.together(map(seen, batches))
 
@@ -484,7 +484,7 @@ def collect(
         run = _prepared(stack, files, config, progress or NoProgress())
         if len(run.corpus) > FEW or config.engine != "local":
             run = _kept(stack, run, files, work)
-        return with_importance(run, run.study(notes))
+        return measure_importance(run, run.study(notes))
 
 
 def _kept(stack: ExitStack, run: Run, files: Sequence[str | Path], work: Path | None) -> Run:
@@ -498,8 +498,8 @@ def _kept(stack: ExitStack, run: Run, files: Sequence[str | Path], work: Path | 
         if not config.shared:
             return run
         work = stack.enter_context(temporary_folder("work")) / "parts"
-    plan = plan_of(run)
-    run = replace(run, work=stack.enter_context(working(work, plan, restart=config.restart)))
+    plan = run_plan(run)
+    run = replace(run, work=stack.enter_context(open_store(work, plan, restart=config.restart)))
     if not config.shared:
         return run
     job = WorkerJob((*map(str, files),), Path.cwd(), config, work.resolve(), plan, _measurer)
@@ -527,13 +527,13 @@ def _measurer(job: WorkerJob, device: str) -> Iterator[Callable[[int], str]]:
         config = replace(job.config, device=device)
         run = _prepared(stack, job.inputs, config, NoProgress())
         run = replace(run, config=job.config, work=Store(job.folder))
-        check_same(job.folder, job.plan, plan_of(run))
+        check_same_plan(job.folder, job.plan, run_plan(run))
 
         def measure(number: int) -> str:
             try:
                 run.shard(number)
             except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
-                return fault_of_shard(error)
+                return shard_error(error)
             return ""
 
         yield measure
@@ -544,9 +544,9 @@ def _prepared(
 ) -> Run:
     """Return a run that can begin."""
     opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
-    stack.enter_context(own_randomness(config.seed, _gpu(config.devices[0])))
+    stack.enter_context(isolated_random_state(config.seed, _gpu(config.devices[0])))
     corpus = stack.enter_context(opened)
-    columns = facets(corpus, config.facet, config.pair_member)
+    columns = find_facets(corpus, config.facet, config.pair_member)
     model = load_model(
         config.model,
         revision=config.revision,
@@ -554,14 +554,14 @@ def _prepared(
         dtype=config.dtype,
         tokenizer=config.tokenizer,
         verbose=config.verbose,
-        offload=stack.enter_context(set_aside(config.offload)),
+        offload=stack.enter_context(offload_place(config.offload)),
     )
     limit = sequence_limit(model, config.max_length)
-    corpus.shorten = partial(shortened, tokenizer=model.tokenizer, limit=limit)
+    corpus.shorten = partial(shorten_text, tokenizer=model.tokenizer, limit=limit)
     texts: Corpus | Passages = corpus
     if config.pack is not None:
-        texts = packed(corpus, model, config.pack, limit)
-        columns = facets(texts, config.facet, config.pair_member)
+        texts = pack_sentences(corpus, model, config.pack, limit)
+        columns = find_facets(texts, config.facet, config.pair_member)
     encoder = SentenceTokenizer(
         model,
         limit=limit,
@@ -570,13 +570,13 @@ def _prepared(
     )
     listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
     amounts = [sum(length.values()) for length in encoder.lengths(listed)] or [USUAL]
-    architecture = settle(model, examine(model), probes(encoder))
-    most = longest(architecture.stacks.values(), room(config.memory_bytes))
+    architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
+    most = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
     long = LongTexts.of(texts, encoder, most)
     paired = bool(model.config.is_encoder_decoder)
     measured = long.measured(chosen_metrics(config.metrics).values())
     prepared = RunSentences(
-        stack.enter_context(sharded(texts, len(texts), paired=paired)),
+        stack.enter_context(split_into_shards(texts, len(texts), paired=paired)),
         Annotator.load(config.annotator),
         encoder,
         architecture.padded,
@@ -621,7 +621,7 @@ TRIED = 2  # sentences on which it is tried whether passes can begin at later la
 MISSING = "importance of heads"
 
 
-def with_importance(run: Run, study: Study) -> Study:
+def measure_importance(run: Run, study: Study) -> Study:
     """Take heads away, as the options ask for; the study without that where it cannot be done."""
     if run.config.importance == OFF:
         return study
@@ -650,12 +650,14 @@ def _importance(run: Run, study: Study) -> AblationPlan:
         raise NotEnoughMemory(run.long.why)
     smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
     items = [*run.texts.again(smallest)]
-    sample = sample_of(
+    sample = ablation_sample(
         items, run.config.batch_tokens, run.texts.batch, alike=not run.architecture.padded
     )
-    heads = intervened(run.model, run.architecture, run.texts.batch(sample.small[0].items[:TRIED]))
-    lens = read_lens(run.model, run.architecture)
-    judge = judge_of(
+    heads = make_patchable(
+        run.model, run.architecture, run.texts.batch(sample.small[0].items[:TRIED])
+    )
+    lens = make_logit_lens(run.model, run.architecture)
+    judge = target_functions(
         lens if isinstance(lens, LogitLens) else None,
         run.architecture.stacks[heads.read].queries,
         run.model.tokenizer.mask_token_id,
@@ -663,7 +665,7 @@ def _importance(run: Run, study: Study) -> AblationPlan:
         pooling=run.model.pooling,
     )
     ablator, level = HeadAblator(heads, judge), run.config.importance
-    groups = head_groups(results(study))
+    groups = head_groups(stack_results(study))
     if level == FAST:
         groups = layers_and_sinks(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
@@ -674,7 +676,7 @@ def _importance(run: Run, study: Study) -> AblationPlan:
     return replace(importance, advanced=lambda steps: run.progress.advance(steps, 0))
 
 
-def of_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
+def measure_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
     """What is taken on the sample: in one pass, or in two.
 
     What heads write is looked at twice: first for what is similar, then for the rest.
@@ -684,11 +686,11 @@ def of_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
     """
     # Before it is known what is done, so that sentences are parsed in the same groups.
     items = [*run.texts.again(smallest)]
-    sums: CorpusSums = run.part(CorpusSums, "sample", partial(_both_looks, run, smallest, items))
+    sums: CorpusSums = run.part(CorpusSums, "sample", partial(_two_passes, run, smallest, items))
     return sums
 
 
-def _both_looks(
+def _two_passes(
     run: "Run", smallest: Collection[int], items: Sequence[TokenizedSentence]
 ) -> CorpusSums:
     pairs, geometry, context = _pairs(run), _geometry(run, items), _context(run)
@@ -709,7 +711,7 @@ def _both_looks(
         run.progress.stage("sample again", tokens_of(items))
         batches = run.texts.in_batches(items, budget if near else None)
         sums += run.look(batches, again).corpus_sums
-    return sums + sums_of(buckets)
+    return sums + bucket_sums(buckets)
 
 
 def _sampler(run: "Run", items: Sequence[TokenizedSentence]) -> SampleStatistics | None:
@@ -717,7 +719,7 @@ def _sampler(run: "Run", items: Sequence[TokenizedSentence]) -> SampleStatistics
     metrics = tuple(sampled_metrics(run.metrics))
     summed = run.tokens and head_metrics(run.metrics) and not run.long.every
     stacks = run.architecture.stacks if summed else {}
-    wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
+    wanted = {name: tracked_tokens(stack, items) for name, stack in stacks.items()}
     if not metrics and not wanted:
         return None
     return SampleStatistics(
@@ -752,7 +754,7 @@ def flows(run: "Run", sampled: Collection[int], listed: Collection[int]) -> Flow
     return FlowTracker(run.model, run.architecture, metrics, listed, sampled)
 
 
-def of_random(run: "Run") -> CorpusSums:
+def measure_random_sequences(run: "Run") -> CorpusSums:
     """The metrics that are taken on random sequences."""
     metrics = tuple(attention_metrics(run.metrics, Source.RANDOM))
     if not metrics:
@@ -768,4 +770,4 @@ def _random(run: "Run", metrics: tuple[AttentionMetric, ...]) -> CorpusSums:
     sequences = run.texts.in_batches(random_sequences(run.texts.encoder, run.config.seed))
     heads = reduce(add, map(corpus_pass.corpus_sums, sequences)).heads
     random = CorpusSums(random={name: sums.table for name, sums in heads.items()})
-    return random + sums_of(buckets)
+    return random + bucket_sums(buckets)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headbook import __version__
-from headbook.config import flag, today
+from headbook.config import creation_date, flag
 from headbook.inputs import Sentence
 from headbook.model.architecture import Architecture
 from headbook.model.tokenizer import special_pattern
@@ -38,7 +38,7 @@ BEYOND = f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: c
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
 
-def manifest_of(
+def make_manifest(
     run: "Run",
     *,
     notes: str,
@@ -66,7 +66,7 @@ def manifest_of(
     return Manifest(
         schema=SCHEMA,
         headbook=__version__,
-        created=today(),
+        created=creation_date(),
         title=run.config.title or f"Attention heads of {run.model.name}",
         notes=notes,
         options=run.config.recorded() | named,
@@ -142,7 +142,7 @@ def _foreign(run: "Run") -> Iterator[NotAvailable]:
             yield NotAvailable(f"{kind} {', '.join(beyond)}", "", BEYOND)
 
 
-def plan_of(run: "Run") -> dict[str, str]:
+def run_plan(run: "Run") -> dict[str, str]:
     """All that decides what the parts of a run hold, in words."""
     options = {f: v for f, v in run.config.recorded().items() if f not in {"title", "device"}}
     named = {"annotator": _annotation(run), "target_annotator": run.texts.encoder.targets.name}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from headbook.attention.flow import blocks
+from headbook.attention.flow import attention_blocks
 from headbook.inputs import Corpus
 from headbook.metrics.base import (
     AnchorMetric,
@@ -229,7 +229,7 @@ def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Not
 
     Where no values are known at all, that is said once.
     """
-    known, values = blocks(architecture), architecture.ends.projections
+    known, values = attention_blocks(architecture), architecture.ends.projections
     measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
     for name, stack in architecture.stacks.items():
         layers = [call.layer for call in architecture.calls if call.stack == name]

@@ -15,20 +15,20 @@ import torch
 from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import ClusterSums
 from headbook.comparison.drift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
-from headbook.comparison.study_pair import same_ids, sides
+from headbook.comparison.study_pair import pair_studies, same_ids
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.inputs import Sentence
 from headbook.metrics import ids
 from headbook.model import attention_hook, checkpoint
-from headbook.model.architecture import Architecture, AttentionPlace, examine
+from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.checkpoint import is_local
-from headbook.model.forward import forward
+from headbook.model.forward import run_forward
 from headbook.model.head_weights import weight_drift
-from headbook.model.load import Model, load_model, untrained
-from headbook.model.tokenizer import SentenceTokenizer, probes
+from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.output_folder import MANIFEST
-from headbook.passes.model_checks import settle
+from headbook.passes.model_checks import verify_attention
 from headbook.progress import Progress
 from headbook.report.wording import STACKS
 from headbook.run.arguments import ModelCheckpoint
@@ -40,7 +40,7 @@ from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
 
-def study_at(
+def study_of_checkpoint(
     at: ModelCheckpoint,
     inputs: Sequence[str],
     config: Config,
@@ -64,13 +64,13 @@ def study_at(
         study = Study.load(place)
         _check_weights(at, study, place)
         return study
-    before = checkpoint.cached(at.model) if discard and not at.local else frozenset()
+    before = checkpoint.cached_commits(at.model) if discard and not at.local else frozenset()
     try:
         wanted = replace(config, model=at.model, revision=at.revision)
         study = collect(inputs, wanted, progress=progress)
     finally:
         if discard and not at.local:
-            checkpoint.discard(at.model, checkpoint.cached(at.model) - before)
+            checkpoint.delete_cached(at.model, checkpoint.cached_commits(at.model) - before)
     if place is not None:
         study.save(place)
     return study
@@ -78,7 +78,10 @@ def study_at(
 
 def _check_weights(at: ModelCheckpoint, study: Study, place: Path) -> None:
     """Refuse a kept study of a folder whose weights have changed since."""
-    if at.local and checkpoint.find(at.model, None).revision != study.manifest.model.revision:
+    if (
+        at.local
+        and checkpoint.find_model_files(at.model, None).revision != study.manifest.model.revision
+    ):
         raise StudyError(
             f"{place}: of other weights than {at.model} holds now; expected another folder for "
             "--keep-studies, or no such study in it"
@@ -133,7 +136,7 @@ def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence)
         if attention.output is not None:
             found[place.stack, place.layer] = attention.output[0].double().movedim(1, 0).cpu()
 
-    forward(model, architecture, Batch.of([item], model.device), on_attention)
+    run_forward(model, architecture, Batch.of([item], model.device), on_attention)
     return found
 
 
@@ -205,7 +208,7 @@ def collect_pair(
         null = collect_maps(inputs, config, twin, dtypes[1], progress)
     drift = model_drift(one, other, (models[0], second), config, trained=trained)
     twice = None
-    if floor and sides(one, other).same_heads:
+    if floor and pair_studies(one, other).same_heads:
         twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
     return CollectedPair(one, other, rounded, null, drift, twice)
 
@@ -241,7 +244,7 @@ def model_drift(
     Args:
         trained: whether the second was trained from the first, so that outputs may be compared.
     """
-    both = sides(one, other)
+    both = pair_studies(one, other)
     if not both.same_heads:
         return ModelDrift()
     dtypes = [study.manifest.model.dtype for study in (one, other)]
@@ -288,7 +291,7 @@ def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]
 def _settled(model: Model) -> Architecture:
     """What is found of a model by watching it run."""
     encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-    return settle(model, examine(model), probes(encoder))
+    return verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
 
 def _with_model(config: Config, model: str, dtype: str) -> Config:
@@ -316,7 +319,7 @@ def write_untrained(name: str, config: Config, folder: Path) -> Path:
     """A model's architecture with random weights, as a folder of its own."""
     model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
     out = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    twin = untrained(model, config.seed)
+    twin = untrained_copy(model, config.seed)
     twin.network.save_pretrained(out)
     model.tokenizer.save_pretrained(out)
     return out

@@ -4,7 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headbook.errors import ModelError, NonFiniteStateError, OutputError, device_lost, out_of_memory
+from headbook.errors import (
+    ModelError,
+    NonFiniteStateError,
+    OutputError,
+    is_device_lost,
+    is_out_of_memory,
+)
 from headbook.run.workers import MAX_TRIES
 from headbook.study.corpus_sums import CorpusSums
 
@@ -93,7 +99,7 @@ class BatchBudget:
     tokens: int
 
 
-def in_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int]:
+def with_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int]:
     """Measure something, in smaller batches where memory does not suffice.
 
     Args:
@@ -106,12 +112,12 @@ def in_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int
         try:
             return measure(tokens >> halved), halved
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
     return measure(tokens >> MAX_HALVINGS), MAX_HALVINGS
 
 
-def tried(measure: Callable[[], ShardResult]) -> ShardResult:
+def with_retries(measure: Callable[[], ShardResult]) -> ShardResult:
     """Measure a shard, `MAX_TRIES` times if need be; what came of it in the end.
 
     Raises:
@@ -121,13 +127,15 @@ def tried(measure: Callable[[], ShardResult]) -> ShardResult:
         try:
             return measure()
         except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
-            why = fault_of_shard(error)
+            why = shard_error(error)
             if isinstance(error, NonFiniteStateError):
                 break  # it would be the same
     return ShardResult(CorpusSums(), why=why)
 
 
-def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) -> ShardResult:
+def without_failing_sentences(
+    measure: Callable[[Collection[int]], CorpusSums], size: int
+) -> ShardResult:
     """Measure a shard without the sentences for which the model gives no numbers.
 
     Args:
@@ -147,13 +155,13 @@ def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) ->
                 raise
 
 
-def fault_of_shard(error: Exception) -> str:
+def shard_error(error: Exception) -> str:
     """Why a shard failed, in one line: whatever it is, other shards may do without it.
 
     Raises:
         Exception: it is not its fault: what was measured cannot be kept, or the GPU is lost.
     """
-    if isinstance(error, OutputError) or device_lost(error):
+    if isinstance(error, OutputError) or is_device_lost(error):
         raise error
     text = " ".join(str(error).split())
     return text if isinstance(error, ModelError) else f"{type(error).__name__}: {text}"

@@ -16,10 +16,10 @@ from headbook.run.retries import BatchBudget
 from headbook.run.shards import Shards
 from headbook.schema import AnnotationScheme, Baseline, BaselineRun
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.exemplars import ExemplarChoice, choose, most_cited
+from headbook.study.exemplars import ExemplarChoice, choose_exemplars, most_cited
 from headbook.study.sentence_data import SENTENCES
 from headbook.text.annotate import Annotator
-from headbook.text.batch import Batch, by_budget
+from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
 if TYPE_CHECKING:
@@ -57,10 +57,12 @@ class ChosenSentences:
         return self.paged | self.sampled | self.candidates | {self.first}
 
 
-def chosen_sentences(run: "Run", corpus_sums: CorpusSums) -> ChosenSentences:
+def choose_sentences(run: "Run", corpus_sums: CorpusSums) -> ChosenSentences:
     """Choose them by what is known of all sentences; none is too long for maps."""
     long, config = run.long, run.config
-    exemplars = tuple(choice for choice in choose(corpus_sums) if choice.index not in long.texts)
+    exemplars = tuple(
+        choice for choice in choose_exemplars(corpus_sums) if choice.index not in long.texts
+    )
     few = max(1, config.neuron_sentences)
     cited = most_cited(exemplars, few, len(run.corpus), config.n_sentence_pages)
     listed = tuple(index for index in cited if index not in long.texts | run.aside)
@@ -152,7 +154,9 @@ class RunSentences:
         self, items: Iterable[TokenizedSentence], budget: int | None = None
     ) -> Iterator[Batch]:
         """Batches by token budget."""
-        for group in by_budget(items, budget or self.batching.tokens, alike=not self.padded):
+        for group in batches_by_tokens(
+            items, budget or self.batching.tokens, alike=not self.padded
+        ):
             yield self.batch(group)
             tokens = tokens_of(group)
             self.progress.advance(tokens, tokens)
@@ -186,7 +190,7 @@ def tokens_of(items: Iterable[TokenizedSentence]) -> int:
     return sum(len(text) for item in items for text in item.tokens.values())
 
 
-def twins(baseline: str, seeds: int) -> Iterator[BaselineRun]:
+def baseline_runs(baseline: str, seeds: int) -> Iterator[BaselineRun]:
     """Everything that an option asks for, in order.
 
     Args:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
 from headbook.inputs import Sentence
-from headbook.inputs.sources import no_room
+from headbook.inputs.sources import disk_full_error
 from headbook.output_folder import temporary_folder
 from headbook.study.buckets import MOST, bucket_of
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.storage import PackedArrays, pack, unpack
+from headbook.study.storage import PackedArrays, from_layout, to_layout
 from headbook.text.batch import SORT_WINDOW, text_hash
 
 SHARD = SORT_WINDOW  # sentences; fewer would be batches with more padding
@@ -62,7 +62,7 @@ class Shards:
         return [self.sentences[int(place)] for place in wanted]
 
 
-def canonical(hashes: NDArray[np.uint64]) -> Ints:
+def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
     """Places of sentences by bucket, hash and place; as they came where one part holds them.
 
     Args:
@@ -74,7 +74,9 @@ def canonical(hashes: NDArray[np.uint64]) -> Ints:
 
 
 @contextmanager
-def sharded(sentences: Iterable[Sentence], size: int, *, paired: bool) -> Iterator[Shards]:
+def split_into_shards(
+    sentences: Iterable[Sentence], size: int, *, paired: bool
+) -> Iterator[Shards]:
     """Read sentences once and divide them; they are kept on the disk until the block ends.
 
     Args:
@@ -88,14 +90,14 @@ def sharded(sentences: Iterable[Sentence], size: int, *, paired: bool) -> Iterat
     with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
         places = np.zeros(size + 1, np.int64)
         for index, sentence in enumerate(sentences):
-            line = json.dumps(pack(sentence, "", PackedArrays())).encode() + b"\n"
+            line = json.dumps(to_layout(sentence, "", PackedArrays())).encode() + b"\n"
             digest.update(line)
             texts = (sentence.text, sentence.target if paired else None)
             hashes[index] = text_hash(text for text in texts if text is not None)
             places[index + 1] = places[index] + len(line)
             _write(file, line)
         _write(file, b"")
-        yield Shards(_Spool(file, places), canonical(hashes), digest.hexdigest())
+        yield Shards(_Spool(file, places), canonical_order(hashes), digest.hexdigest())
 
 
 def _write(file: IO[bytes], line: bytes) -> None:
@@ -103,7 +105,7 @@ def _write(file: IO[bytes], line: bytes) -> None:
     try:
         file.write(line) if line else file.flush()
     except OSError as error:
-        raise no_room("the sentences", error) from error
+        raise disk_full_error("the sentences", error) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +122,11 @@ class _Spool:
     def __getitem__(self, place: int) -> Sentence:
         self.file.seek(int(self.places[place]))
         line = self.file.read(int(self.places[place + 1] - self.places[place]))
-        sentence: Sentence = unpack(Sentence, json.loads(line), PackedArrays())
+        sentence: Sentence = from_layout(Sentence, json.loads(line), PackedArrays())
         return sentence
 
 
-def reduced(parts: Iterable[CorpusSums]) -> CorpusSums:
+def sum_shards(parts: Iterable[CorpusSums]) -> CorpusSums:
     """Sums of shards, in their order, as one; three sums are in memory at a time.
 
     `TOGETHER` of them are added up first, which are small: what is added to all that came before is

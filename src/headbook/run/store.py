@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headbook.errors import OutputError
-from headbook.memory import give_back_freed_memory
+from headbook.memory import trim_memory
 from headbook.output_folder import (
     DISK_ERRORS,
     NOTE,
@@ -25,21 +25,21 @@ from headbook.output_folder import (
     is_file,
     is_own_folder,
     lock_file,
+    read_checked,
     read_object,
-    read_sealed,
     remove_lock,
     walk_entries,
-    write_sealed,
-    write_whole,
+    write_atomic,
+    write_checked,
 )
 from headbook.study.storage import (
     UNREADABLE,
     PackedArrays,
     arrays,
-    deserialised,
-    pack,
-    serialised,
-    unpack,
+    from_bytes,
+    from_layout,
+    to_bytes,
+    to_layout,
     write_arrays,
 )
 
@@ -67,7 +67,7 @@ class Store:
         the same values.
 
         Args:
-            kind: its type, which `unpack` takes.
+            kind: its type, which `from_layout` takes.
             name: of its file, with folders.
 
         Raises:
@@ -76,10 +76,10 @@ class Store:
         body = self._body(name)
         if body is not None:
             with suppress(*UNREADABLE, MemoryError):  # whole, but no value: made again
-                return deserialised(kind, body)
-        body = serialised(make())
+                return from_bytes(kind, body)
+        body = to_bytes(make())
         self._write(name, body)
-        return deserialised(kind, body)
+        return from_bytes(kind, body)
 
     def put_by(self, kind: Any, value: Any) -> Callable[[], Any]:
         """Let a value stand in a file instead of in memory, as long as nobody else holds it.
@@ -91,16 +91,16 @@ class Store:
             OutputError: there is no room for it.
         """
         file, packed = self.folder / SPILLED, PackedArrays()
-        layout = pack(value, "", packed)
+        layout = to_layout(value, "", packed)
         with self._written():
             write_arrays(file, packed.arrays, "")
         tables = packed.tables
 
         def taken() -> Any:
-            give_back_freed_memory()
+            trim_memory()
             found = arrays(file)
             file.unlink()
-            return unpack(kind, layout, PackedArrays(found, tables))
+            return from_layout(kind, layout, PackedArrays(found, tables))
 
         return taken
 
@@ -114,11 +114,11 @@ class Store:
 
     def _body(self, name: str) -> bytes | None:
         """What was written; None where it is not there, or not whole."""
-        return read_sealed(self.folder / (name + SUFFIX), name)
+        return read_checked(self.folder / (name + SUFFIX), name)
 
     def _write(self, name: str, body: bytes) -> None:
         with self._written():
-            write_sealed(self.folder / (name + SUFFIX), body, name)
+            write_checked(self.folder / (name + SUFFIX), body, name)
 
     @contextmanager
     def _written(self) -> Iterator[None]:
@@ -140,7 +140,7 @@ class Store:
 
 
 @contextmanager
-def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Store]:
+def open_store(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Store]:
     """A folder in which nobody else works meanwhile, with what a run of the same plan has left.
 
     Args:
@@ -159,11 +159,11 @@ def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator
             _clear(folder)
             _write_plan(folder, plan)
         else:
-            check_same(folder, known, plan)
+            check_same_plan(folder, known, plan)
         yield Store(folder)
 
 
-def check_same(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:
+def check_same_plan(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:
     """Go on with what was begun, and nothing else.
 
     Raises:
@@ -229,7 +229,7 @@ def _foreign(folder: Path) -> str:
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
     try:
-        write_whole(folder / PLAN, json.dumps(plan, indent=1).encode())
+        write_atomic(folder / PLAN, json.dumps(plan, indent=1).encode())
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
 

@@ -205,7 +205,7 @@ def _serve(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it ends it
-    take_share(job.config.n_workers)
+    limit_threads(job.config.n_workers)
     with suppress(EOFError, BrokenPipeError, ConnectionError):  # nobody is there any more
         try:
             with job.begin(job, device) as measure:
@@ -217,7 +217,7 @@ def _serve(
             connection.send((STOP, str(error)))
 
 
-def take_share(workers: int) -> None:
+def limit_threads(workers: int) -> None:
     """Take one process's share of the processors."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
@@ -335,6 +335,6 @@ class ShardActor:
         """
         if self._measure is None:
             os.chdir(self._job.here)
-            take_share(self._job.config.n_workers)
+            limit_threads(self._job.config.n_workers)
             self._measure = self._stack.enter_context(self._job.begin(self._job, self._device))
         return self._measure(number)

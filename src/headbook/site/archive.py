@@ -18,10 +18,10 @@ from headbook.errors import OutputError
 from headbook.inputs import ending
 from headbook.output_folder import is_site, replace_file, reserve, temporary_folder
 from headbook.progress import Progress
-from headbook.report.wording import written
+from headbook.report.wording import size_text
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, sha256
 from headbook.site.export import walk
-from headbook.site.single_file import document, is_ours
+from headbook.site.single_file import is_single_file, single_file_text
 from headbook.site.sites import render
 from headbook.study.corpus_sums import HeadSums
 from headbook.study.manifest import Manifest
@@ -50,7 +50,7 @@ def anonymise(study: Study) -> Study:
     )
 
 
-def left(study: Study) -> Iterator[str]:
+def identifying_left(study: Study) -> Iterator[str]:
     """What `anonymise` leaves in a study and its author should judge, in words."""
     manifest = study.manifest
     yield f"the model's name, {manifest.model.name}"
@@ -142,14 +142,14 @@ class PackedSite:
     def report(self) -> Iterator[str]:
         """What was written, its size against limits that authors meet, and what to look at."""
         yield str(self.path)
-        yield f"{self.files:,} files, {written(self.size)}, unpacked {written(self.unpacked)}"
+        yield f"{self.files:,} files, {size_text(self.size)}, unpacked {size_text(self.unpacked)}"
         for limit, who in LIMITS.items():
             place = "larger than" if self.size > limit else "within"
-            yield f"{place} {written(limit)}: {who}"
+            yield f"{place} {size_text(limit)}: {who}"
         yield from (f"still there: {text}" for text in self.left)
 
 
-def pack(
+def pack_site(
     source: Study | str | Path,
     out: str | Path,
     *,
@@ -189,7 +189,7 @@ def pack(
         site = path / "site"
         published = anonymise(study) if anonymous else study
         render(published, site, processes=processes, progress=progress)
-        return write(site, out, tuple(left(published)) if anonymous else ())
+        return write(site, out, tuple(identifying_left(published)) if anonymous else ())
 
 
 def _check_replaceable(out: Path, *, single_file: bool, force: bool) -> None:
@@ -200,7 +200,7 @@ def _check_replaceable(out: Path, *, single_file: bool, force: bool) -> None:
     """
     if not out.exists():
         return
-    if not (is_ours(out) if single_file else _is_archive(out)):
+    if not (is_single_file(out) if single_file else _is_archive(out)):
         kind = "a site in one file" if single_file else "an archive"
         raise OutputError(f"{out}: not {kind} of Headbook's; expected a new file")
     if not force:
@@ -235,7 +235,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
 def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
     """The one file of a folder."""
     with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(document(site))
+        stream.writelines(single_file_text(site))
     sizes = [file.stat().st_size for _, file in _site_files(site)]
     return PackedSite(out, len(sizes), out.stat().st_size, sum(sizes), left)
 

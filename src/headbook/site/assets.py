@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from headbook import charts
-from headbook.charts.theme import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, letters
+from headbook.charts.theme import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, text_colour
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
 from headbook.site import export, markup
@@ -79,7 +79,7 @@ def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator
     scales = (colours(COLOUR_STEPS, stops) for stops in (light, dark))
     for step, pair in enumerate(zip(*scales, strict=True)):
         paper = step == 0 and light is STOPS
-        colour, text = PAPER if paper else _both(*pair), _both(*map(letters, pair))
+        colour, text = PAPER if paper else _both(*pair), _both(*map(text_colour, pair))
         rule = f"background:{colour};color:{text};fill:{colour}"
         yield f".{name}{step},.{name}{step} a{{{rule}}}"
 
@@ -155,4 +155,4 @@ def write_runtime(folder: Path) -> None:
 
 @cache
 def _runtime() -> str:
-    return markup.script("vega", charts.runtime())
+    return markup.script("vega", charts.vega_bundle())

@@ -162,7 +162,7 @@ def single_name(kind: str, number: int, head: HeadName) -> str:
     return f"{kind}-S{sentence_file(number)}-{head_file(head)}"
 
 
-def singles(results: StackResults) -> Iterator[tuple[int, HeadName]]:
+def stored_maps(results: StackResults) -> Iterator[tuple[int, HeadName]]:
     """The sentences, by index, and heads whose maps are kept: of listed sentences, of exemplars."""
     sentence_data, stack = results.study.sentence_data, results.stack
     heads = heads_of(stack)
@@ -172,9 +172,9 @@ def singles(results: StackResults) -> Iterator[tuple[int, HeadName]]:
     yield from sorted(place for place in own if place[0] not in {*listed})
 
 
-def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
+def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
     """The figures whose names are wanted, with their numbers."""
-    for index, head in singles(results):
+    for index, head in stored_maps(results):
         names = {kind: single_name(kind, index + 1, head) for kind in KINDS}
         asked = [
             (variant, kind)

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts import images
-from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.heads import effect_choice, effect_values, list_data, values_data
-from headbook.pages.parts.atlas import many_heads, sheet, sheet_file
+from headbook.pages.parts.atlas import many_heads, mean_map_sheet, mean_map_sheet_file
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.sentence_maps import (
     FOLDER,
     attention_data,
-    exact,
+    has_exact_maps,
     neuron_files,
     neurons_data,
 )
@@ -35,7 +35,7 @@ from headbook.study.sentence_data import (
     Exemplar,
     StoredSentence,
     heads_of,
-    rows_of,
+    rows_by_sentence,
 )
 from headbook.study.study import Study
 
@@ -53,7 +53,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     _write(folder / "atlas.js", script("atlas", cards))
     for name, result in results.items():
         if many_heads(result):
-            (folder.parent / sheet_file(name)).write_bytes(sheet(result))
+            (folder.parent / mean_map_sheet_file(name)).write_bytes(mean_map_sheet(result))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
@@ -69,7 +69,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
 def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
     """What the pages of sentences read."""
     study = study_of(results)
-    nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
+    nearest, tokens = rows_by_sentence(study.nearest), rows_by_sentence(study.tokens)
     for sentence in study.sentence_data.paged:
         _write_sentence(results, sentence, folder / "sentences")
         if not sentence.listed:
@@ -127,12 +127,16 @@ def _write_sentence(
             maps = maps[list(stack.attention_layers)]
             steps = ink_steps(maps / UINT8_STEPS)
             steps = coarse(steps) if few_shades(stack, maps) else steps
-            picture = images.sheet(steps, ink(), side=pitch(stack))
+            picture = images.map_sheet(steps, rgba_ramp(), side=pitch(stack))
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]
             places = [[head.layer, head.head] for head in heads_of(stack)]
-            value = _visible_rows(result, sentence, maps, norms, places) if exact(maps) else None
+            value = (
+                _visible_rows(result, sentence, maps, norms, places)
+                if has_exact_maps(maps)
+                else None
+            )
         if value is not None:
             found[stack_name] = value
     if found:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headbook import charts
-from headbook.memory import give_back_freed_memory
+from headbook.memory import trim_memory
 from headbook.report.alignment import alignment_table
-from headbook.report.results import results
+from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.report.wording import visible
 from headbook.schema import Side
@@ -43,7 +43,7 @@ def files_of(tables: Mapping[str, Table]) -> dict[str, Table]:
 def table_of(study: Study, name: str) -> pd.DataFrame:
     """A table of `TABLES`."""
     if name == "alignments":  # from maps, which a study itself knows nothing of
-        return alignment_table(results(study))
+        return alignment_table(stack_results(study))
     frame: pd.DataFrame = getattr(copy.copy(study), name)  # else the study would keep it
     return frame
 
@@ -222,8 +222,8 @@ def walk(folder: Path) -> Iterator[Path]:
     return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
 
 
-def let_go() -> None:
+def release_memory() -> None:
     """Give memory that tables took, and garbage, back to the system, where it takes any."""
     gc.collect()
     pa.default_memory_pool().release_unused()
-    give_back_freed_memory()
+    trim_memory()

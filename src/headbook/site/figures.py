@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headbook.charts import Drawable, Drawing, Figure
 from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
-from headbook.memory import check_room
+from headbook.memory import check_address_space
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
@@ -25,17 +25,17 @@ from headbook.pages.comparison.metricpair_heads import (
     pair_figures,
 )
 from headbook.pages.comparison.parts import StackComparison, both_stacks
-from headbook.pages.head import OFFSET_METRIC, has_offsets, offsets, profile_name
+from headbook.pages.head import OFFSET_METRIC, has_offsets, offset_section, profile_name
 from headbook.pages.metric import head_figures, metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
-from headbook.report.results import results as results_of
-from headbook.report.wording import counted, head_file, label_name
+from headbook.report.results import stack_results as results_of
+from headbook.report.wording import count_text, head_file, label_name
 from headbook.schema import SinkView
 from headbook.site import export, latex
-from headbook.site.attention_figures import KINDS, pictures, single_name, singles
-from headbook.site.sites import across_pages, facts_of, manifest_of, pages_over_heads
+from headbook.site.attention_figures import KINDS, attention_figures, single_name, stored_maps
+from headbook.site.sites import across_pages, comparison_manifest, facts_of, pages_over_heads
 from headbook.site.writer import exported
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import heads_of
@@ -213,7 +213,7 @@ def write_figures(
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
     check_output_folder(Path(out), OutputKind.FIGURES, force=force)
-    check_room()
+    check_address_space()
     if not isinstance(study, Study):
         study = Study.load(study)
     results = results_of(study)
@@ -240,13 +240,13 @@ def write_comparison_figures(
 ) -> list[str]:
     """Write the figures of two models held against each other; see `write_figures`."""
     check_output_folder(Path(out), OutputKind.FIGURES, force=force)
-    check_room()
+    check_address_space()
     figures = exported(pages_over_heads(comparison))
     chosen: Sequence[Drawable] = _chosen(figures, only, _expected_of_two)
     if label or view:
         chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
     year = comparison.sides.a.manifest.created[:4]
-    made = _Made(facts_of(comparison), year, manifest_of(comparison))
+    made = _Made(facts_of(comparison), year, comparison_manifest(comparison))
     return _write(chosen, made, Path(out), force=force, progress=progress or NoProgress())
 
 
@@ -269,7 +269,7 @@ def _write(
             progress.advance(1, 0)
         entries = [latex.entry(figure, made.site, made.year) for figure in chosen]
         texts = {
-            "figures.tex": latex.document(chosen, made.site.source),
+            "figures.tex": latex.latex_document(chosen, made.site.source),
             "figures.bib": "\n".join(entries),
             "manifest.json": made.manifest,
         }
@@ -289,7 +289,7 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     for result in results.values():
         for head in heads_of(result.stack):
             if _wanted(profile_name(head), only):
-                found = offsets(result, head)
+                found = offset_section(result, head)
                 if found is not None:
                     yield found.picture
 
@@ -298,7 +298,7 @@ def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
     asking = [pattern for pattern in only if SINGLE.match(pattern)]
     for result in results.values() if asking else ():
-        yield from pictures(result, lambda name: _wanted(name, asking))
+        yield from attention_figures(result, lambda name: _wanted(name, asking))
 
 
 def _chosen(
@@ -342,7 +342,7 @@ def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
 
 def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
     """Names near one that is not there, and what can be asked for."""
-    kept = [single for result in results.values() for single in singles(result)]
+    kept = [single for result in results.values() for single in stored_maps(result)]
     if pattern.startswith(PROFILE):
         stacks = [result.stack for result in results.values() if has_offsets(result)]
         names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
@@ -362,7 +362,7 @@ def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
     ]
     return (
         f"expected a name such as {_near(pattern, near)}; maps are kept of "
-        f"{counted(len(numbers), 'sentence')} from {numbers[0]} to {numbers[-1]} and of heads "
+        f"{count_text(len(numbers), 'sentence')} from {numbers[0]} to {numbers[-1]} and of heads "
         f"{head_file(heads[0])} to {head_file(heads[-1])}"
     )
 

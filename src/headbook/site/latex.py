@@ -46,7 +46,7 @@ def escaped(text: str) -> str:
     return unbroken(visible(text)).translate(LETTERS)
 
 
-def key(figure: Drawable) -> str:
+def latex_key(figure: Drawable) -> str:
     """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
 
@@ -59,12 +59,12 @@ def snippet(figure: Drawable, source: str) -> str:
     """
     column = "-column" if isinstance(figure, Figure) else ""
     return rf"""
-% Cite as \cite{{headbook-{key(figure)}}}.
+% Cite as \cite{{headbook-{latex_key(figure)}}}.
 \begin{{figure}}
   \centering
   \includegraphics{{{figure.name}{column}.pdf}}
   \caption{{{escaped(f"{figure.caption} {source}")}}}
-  \label{{fig:{key(figure)}}}
+  \label{{fig:{latex_key(figure)}}}
 \end{{figure}}
 """
 
@@ -74,7 +74,7 @@ def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
     short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
     title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
     dated = f"\n  year = {{{year}}}," if year else ""
-    return f"""@misc{{headbook-{key(figure)},
+    return f"""@misc{{headbook-{latex_key(figure)},
   key = {{Headbook}},
   title = {{{escaped(title)}}},{dated}
   howpublished = {{Figure {escaped(figure.name)} in ``{escaped(site.title)}''}},
@@ -83,6 +83,6 @@ def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
 """
 
 
-def document(figures: Iterable[Drawable], source: str) -> str:
+def latex_document(figures: Iterable[Drawable], source: str) -> str:
     """Figure environments, one after another, to copy from or to input whole."""
     return HEAD + "".join(snippet(figure, source) for figure in figures)

@@ -131,7 +131,7 @@ FOLDER = "data/later"
 START, FOLDED_END = "<!--later-->", "<!--/later-->"
 
 
-def taken_out(html: str, root: str, path: str) -> tuple[str, list[str]]:
+def take_out_folded(html: str, root: str, path: str) -> tuple[str, list[str]]:
     """A page without its parts that wait, and these.
 
     Args:
@@ -142,7 +142,7 @@ def taken_out(html: str, root: str, path: str) -> tuple[str, list[str]]:
     parts: list[str] = []
     for each in marked:
         part, _, rest = each.partition(FOLDED_END)
-        kept += f'<div data-later="{len(parts)}" data-src="{root}{file_of(path)}"></div>{rest}'
+        kept += f'<div data-later="{len(parts)}" data-src="{root}{folded_file(path)}"></div>{rest}'
         parts.append(part.removeprefix("\n").removesuffix("\n"))
     return kept, parts
 
@@ -152,7 +152,7 @@ def name_of(path: str) -> str:
     return f"later-{path.removesuffix('.html').replace('/', '-')}"
 
 
-def file_of(path: str) -> str:
+def folded_file(path: str) -> str:
     """Where they are, from the site's root."""
     return f"{FOLDER}/{name_of(path).removeprefix('later-')}.js"
 
@@ -165,7 +165,7 @@ def site_address(url: str | None) -> str:
     return f"{url.rstrip('/')}/" if url else ""
 
 
-def address(base: str, path: str) -> str:
+def page_address(base: str, path: str) -> str:
     """Where a page stands on the web; the first page stands at the folder itself."""
     return base + ("" if path == "index.html" else path)
 
@@ -210,9 +210,9 @@ class PageWriter:
             self.live(figure)
         root = path_to_root(self.base, page)
         html = _allowing(self.drawn(page.template, page=page, root=root))
-        html, parts = taken_out(html, root, page.path)
+        html, parts = take_out_folded(html, root, page.path)
         if parts:
-            self.text(file_of(page.path), markup.script(name_of(page.path), parts))
+            self.text(folded_file(page.path), markup.script(name_of(page.path), parts))
         self.text(page.path, html if page.template in WITHOUT else with_contents(html))
 
     def live(self, figure: Figure) -> None:
@@ -246,7 +246,7 @@ def _templates(base: str) -> jinja2.Environment:
     )
     environment.filters.update(markup.filters())
     environment.filters["scripts"] = scripts_of
-    environment.filters["address"] = partial(address, base)
+    environment.filters["address"] = partial(page_address, base)
     return environment
 
 
@@ -257,7 +257,7 @@ def _allowing(html: str) -> str:
     """
     if LIVE not in html:
         return html
-    return html.replace(SOURCES, f"{SOURCES} {digest(charts.runtime())}", 1)
+    return html.replace(SOURCES, f"{SOURCES} {digest(charts.vega_bundle())}", 1)
 
 
 def figures_of(value: Any) -> Iterator[Figure]:

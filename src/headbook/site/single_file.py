@@ -35,15 +35,15 @@ COMPRESSED = {".pdf", ".parquet", ".gz"}
 LEFT = "Left out of this one file, but in the folder of the site: {}."
 
 
-def is_ours(file: Path) -> bool:
-    """Whether a file is one that `document` has made."""
+def is_single_file(file: Path) -> bool:
+    """Whether a file is one that `single_file_text` has made."""
     if not file.is_file():
         return False
     with file.open("rb") as stream:
         return MARK.encode() in stream.read(HEAD)
 
 
-def document(site: Path) -> Iterator[str]:
+def single_file_text(site: Path) -> Iterator[str]:
     """Yield the text of the one file, part by part.
 
     Without scripts the overview can be read.

@@ -28,7 +28,7 @@ from headbook.comparison.head_pairs import (
     paired_stacks,
 )
 from headbook.errors import StudyError
-from headbook.memory import check_room
+from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder, temporary_folder
 from headbook.pages.about import about_page, missing_page
 from headbook.pages.alignment import alignment_page
@@ -64,7 +64,7 @@ from headbook.pages.syntax import syntax_page
 from headbook.pages.tokens import types_page
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
-from headbook.report.results import results as results_of
+from headbook.report.results import stack_results as results_of
 from headbook.site import data_files, export, markup, writer
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
@@ -114,7 +114,7 @@ class _ComparisonSite:
         """Write every file; returns the number of pages."""
         studies = self.comparison.sides.a, self.comparison.sides.b
         stacks = [stack for study in studies for stack in study.manifest.stacks]
-        writer.begin(self.folder, stacks, "comparison")
+        writer.write_site_start(self.folder, stacks, "comparison")
         self._write_manifest()
         self.progress.stage("pages", self._expected)
         return writer.write_pages(
@@ -195,7 +195,7 @@ class _ComparisonSite:
 
     def _write_manifest(self) -> None:
         file = self.folder / "data" / "manifest.json"
-        file.write_text(manifest_of(self.comparison), encoding="utf-8", newline="\n")
+        file.write_text(comparison_manifest(self.comparison), encoding="utf-8", newline="\n")
 
 
 def pages_over_heads(comparison: Comparison) -> list[Page]:
@@ -211,10 +211,10 @@ def pages_over_heads(comparison: Comparison) -> list[Page]:
 def facts_of(comparison: Comparison) -> SiteFacts:
     """What every page and figure says of how the numbers were made."""
     title = " and ".join(comparison.sides.names)
-    return writer.facts(title, title, comparison.sides.a.manifest)
+    return writer.site_facts(title, title, comparison.sides.a.manifest)
 
 
-def manifest_of(comparison: Comparison) -> str:
+def comparison_manifest(comparison: Comparison) -> str:
     """How both studies were made, as JSON."""
     sides = comparison.sides
     manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
@@ -267,7 +267,7 @@ class _FilmSite:
 
     def write(self) -> int:
         """Write every file; returns the number of pages."""
-        writer.begin(self.folder, self.reel.film.stacks, "film")
+        writer.write_site_start(self.folder, self.reel.film.stacks, "film")
         (self.folder / PICTURES).mkdir(parents=True)
         self._write_data()
         self.progress.stage("pages", len(self._measures) + 4)
@@ -299,7 +299,7 @@ class _FilmSite:
     def _facts(self) -> SiteFacts:
         frames = self.reel.film.frames
         models = f"{frames[0].name} to {frames[-1].name} ({len(frames)} checkpoints)"
-        return writer.facts(self.title, models, frames[0].manifest)
+        return writer.site_facts(self.title, models, frames[0].manifest)
 
     def _write_data(self) -> None:
         for address, picture in sheets(self.reel):
@@ -362,11 +362,14 @@ def render(
         ResourceError: the process may not use enough memory.
     """
     check_output_folder(Path(out), OutputKind.SITE, force=force)
-    check_room()
+    check_address_space()
     stored = None if isinstance(study, Study) else Path(study)
     if not isinstance(study, Study):
         study = Study.load(study)
-    with replace_folder(Path(out), OutputKind.SITE, force=force) as draft, charts.unchecked():
+    with (
+        replace_folder(Path(out), OutputKind.SITE, force=force) as draft,
+        charts.without_schema_checks(),
+    ):
         base = site_address(base_url)
         pages = _StudySite(study, draft, progress or NoProgress(), base, processes, stored).write()
     return WrittenSite(Path(out) / "index.html", pages, sum(export.sizes(Path(out)).values()))
@@ -395,7 +398,7 @@ class _StudySite:
         with self._many_drawn() as many:
             write_runtime(self.folder)
             left_out = self._write_data()
-            export.let_go()
+            export.release_memory()
             figures = self._write_exported()
             self.progress.stage("pages", self._expected)
             self.progress.advance(1, 0)
@@ -478,7 +481,7 @@ class _StudySite:
 
     @cached_property
     def _preview(self) -> tuple[bytes, str]:
-        return writer.preview(self._results)
+        return writer.link_preview(self._results)
 
     @property
     def _expected(self) -> int:
@@ -566,7 +569,7 @@ def _draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator
             f"{stored}: another study was saved here while its site was written; expected the "
             "same one to the end; render it again"
         )
-    with charts.unchecked():
+    with charts.without_schema_checks():
         yield from _draw(page_writer, _many_pages(results_of(study), share))
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from headbook import charts
 from headbook.charts import Figure, images
 from headbook.charts.theme import DIVERGING, colours
-from headbook.memory import check_room
+from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.data import data_page
 from headbook.pages.parts.grid import Grid, grid
@@ -24,11 +24,11 @@ from headbook.pages.parts.page import Entry, Menu, Page, SiteFacts
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.progress import Progress
 from headbook.report.results import StackResults
-from headbook.report.wording import counted
+from headbook.report.wording import count_text
 from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
-from headbook.site.page_writer import MISSING, PageWriter, address, figures_of, site_address
+from headbook.site.page_writer import MISSING, PageWriter, figures_of, page_address, site_address
 from headbook.study.manifest import Manifest
 from headbook.study.tables import Table
 
@@ -45,7 +45,7 @@ def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """
     if not base:
         return
-    places = (escape(address(base, path)) for path in sorted(paths) if path != MISSING)
+    places = (escape(page_address(base, path)) for path in sorted(paths) if path != MISSING)
     urls = "".join(f"<url><loc>{place}</loc></url>\n" for place in places)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield "sitemap.xml", f'{head}<urlset xmlns="{SITEMAP}">\n{urls}</urlset>\n'
@@ -53,7 +53,7 @@ def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n"
 
 
-def preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
+def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     """The grids of all heads as a picture for links to the site, and what it shows in words.
 
     Returns:
@@ -121,13 +121,13 @@ def render_site(
     """
     base = site_address(base_url)
     check_output_folder(out, OutputKind.SITE, force=force)
-    check_room()
-    with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.unchecked():
+    check_address_space()
+    with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.without_schema_checks():
         pages = write(draft, base)
     return WrittenSite(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
-def begin(folder: Path, stacks: Iterable[AttentionStack], site: str) -> None:
+def write_site_start(folder: Path, stacks: Iterable[AttentionStack], site: str) -> None:
     """Write style and scripts, and make the folders of data and figures.
 
     Args:
@@ -205,14 +205,14 @@ def page_writer(
     return PageWriter(folder, base, frame)
 
 
-def facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
+def site_facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
     """What every page says of how the numbers were made.
 
     Args:
         models: their names in words.
     """
     files = ", ".join(file.name for file in manifest.inputs)
-    sentences = counted(manifest.counts["sentences"], "sentence")
+    sentences = count_text(manifest.counts["sentences"], "sentence")
     made = f"Headbook {manifest.headbook}{manifest.created and f', {manifest.created}'}"
     return SiteFacts(
         title=title,

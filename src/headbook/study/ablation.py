@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import RatioSums, half_of
+from headbook.analysis.accumulators import RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
 
 Flags = NDArray[np.bool_]
@@ -157,7 +157,7 @@ class AblationResults:
     @property
     def half(self) -> Ints:
         """The half that each sentence belongs to."""
-        return half_of(self.content_hash)
+        return split_of(self.content_hash)
 
     @property
     def targets(self) -> tuple[str, ...]:

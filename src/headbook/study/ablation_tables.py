@@ -235,11 +235,11 @@ def _exact(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "sentences": effects.sentences[k],
                     "events": effects.events[k],
                     "kind": EXACT,
-                    **_judged(effects, k),
+                    **_verdict_columns(effects, k),
                 }
 
 
-def _judged(effects: ablation_tests.HeadEffects, k: int) -> dict[str, Any]:
+def _verdict_columns(effects: ablation_tests.HeadEffects, k: int) -> dict[str, Any]:
     """Columns of the verdict on one set of heads."""
     shares = effects.share_changed[k], effects.share_low[k], effects.share_high[k]
     numbers = dict(zip(SHARES, (effects.margin, *shares), strict=True))
@@ -264,7 +264,7 @@ def _repaired(removals: AblationResults) -> Iterator[dict[str, Any]]:
     for k, head in enumerate(heads):
         about = len(removals.content_hash), removals.counts[AblationTarget.LOGIT].sum()
         yield _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
-    heads, (value, low, high) = ablation_tests.self_repair_on_top(removals)
+    heads, (value, low, high) = ablation_tests.self_repair_top_tokens(removals)
     for k, head in enumerate(heads):
         tokens = removals.top[2, :, head]
         about = int((tokens > 0).sum()), tokens.sum()
@@ -327,7 +327,7 @@ def _normalised(removals: AblationResults) -> Floats:
     return found
 
 
-def groups_table(removals: AblationResults | None) -> pd.DataFrame:
+def head_groups_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each group of heads and each pair."""
     rows = [*_groups(removals), *_pairs(removals)] if removals else []
     return pd.DataFrame(rows, columns=[*GROUPS])
@@ -363,7 +363,7 @@ def _groups(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "random_high": max(band, default=np.nan),
                     "random_sets": len(band),
                     "rank": larger + 1 if band else np.nan,
-                    **_judged(effects, k),
+                    **_verdict_columns(effects, k),
                 }
 
 
@@ -439,7 +439,7 @@ def _steps(removals: AblationResults) -> Iterator[dict[str, Any]]:
             }
 
 
-def tokens_table(removals: AblationResults | None) -> pd.DataFrame:
+def effect_tokens_table(removals: AblationResults | None) -> pd.DataFrame:
     """A row for each token at which a head is missed."""
     rows = [*_missed(removals)] if removals else []
     return pd.DataFrame(rows, columns=[*TOKENS])

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from headbook.analysis import intervals
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
-from headbook.analysis.intervals import at_most, share_bounds
-from headbook.analysis.multiple_testing import ALPHA, bootstrap_t, family_wise_above
+from headbook.analysis.intervals import share_bounds, share_upper_bound
+from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
 
@@ -111,7 +111,7 @@ def limits_of(target: str) -> tuple[float, float]:
     return NOT_NEGATIVE.get(target, (-np.inf, np.inf))
 
 
-def margin(removals: AblationResults, target: str, *, reported: bool = False) -> float:
+def equivalence_margin(removals: AblationResults, target: str, *, reported: bool = False) -> float:
     """Return the change of a target from which on a sentence counts as changed.
 
     1 % of the mean distance between sentences for cosines, 0.5 % of the whole model's loss for
@@ -152,12 +152,12 @@ def token_target(removals: AblationResults) -> str:
 
 def head_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of heads that were replaced one at a time."""
-    return set_effects(removals, target, places(removals, replacement))
+    return set_effects(removals, target, single_head_rows(removals, replacement))
 
 
 def group_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of groups of heads."""
-    return set_effects(removals, target, places(removals, replacement, HeadSetKind.GROUP))
+    return set_effects(removals, target, single_head_rows(removals, replacement, HeadSetKind.GROUP))
 
 
 def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) -> HeadEffects:
@@ -171,8 +171,8 @@ def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) 
     low, high = effect_interval(changes, counts, target)
     p = np.full(len(sets), np.nan)
     if target not in NOT_NEGATIVE and len(sets):
-        p = family_wise_above(-changes)
-    most = margin(removals, target)
+        p = bootstrap_p_above(-changes)
+    most = equivalence_margin(removals, target)
     own = np.abs(divide(changes, np.broadcast_to(counts[:, None], changes.shape)))
     changed = (own > most).sum(0)
     bounds = np.full((2, len(sets)), np.nan)
@@ -212,7 +212,7 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
     ratios = RatioSums.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
     low, high = ratios.interval(limits_of(target))
     if len(counts) <= RESAMPLED:
-        there = intervals.enough(ratios.effective, ratios.sentences)
+        there = intervals.has_interval(ratios.effective, ratios.sentences)
         ends = bootstrap_t(sums, tokens, limits_of(target))
         low, high = (np.where(there, end, np.nan) for end in ends)
     still = (np.abs(sums) <= NOTHING).all(0) & (ratios.effective >= intervals.MIN_EFFECTIVE)
@@ -249,7 +249,7 @@ def _verdict(low: float, high: float, harmful: bool) -> str:
     return AblationVerdict.NO_CHANGE if high < FIFTH else AblationVerdict.UNDECIDED
 
 
-def places(
+def single_head_rows(
     removals: AblationResults, replacement: str, kind: HeadSetKind = HeadSetKind.HEAD
 ) -> NDArray[np.intp]:
     """Return where sets of a kind, by default single heads, stand in `AblationResults.sets`."""
@@ -263,7 +263,7 @@ def places(
     )
 
 
-def estimated(removals: AblationResults, target: str, replacement: str) -> Floats:
+def estimated_effects(removals: AblationResults, target: str, replacement: str) -> Floats:
     """The estimate of what is lost without each head. *Shape:* ``(head,)``."""
     position = next(
         k
@@ -279,9 +279,9 @@ def audit(removals: AblationResults, target: str) -> EstimateAudit:
     effects = head_effects(removals, target, Replacement.MEAN)
     picked = removals.chosen[effects.head] == AblationReason.AUDIT
     exact = effects.value[picked]
-    guess = estimated(removals, target, Replacement.MEAN)[effects.head[picked]]
-    above, n = exact > margin(removals, target), len(exact)
-    missed = int((above & (guess <= margin(removals, target))).sum())
+    guess = estimated_effects(removals, target, Replacement.MEAN)[effects.head[picked]]
+    above, n = exact > equivalence_margin(removals, target), len(exact)
+    missed = int((above & (guess <= equivalence_margin(removals, target))).sum())
     return EstimateAudit(
         heads=n,
         rest=int((removals.chosen == AblationReason.NOT).sum()),
@@ -289,7 +289,7 @@ def audit(removals: AblationResults, target: str) -> EstimateAudit:
         spearman=_correlation(*map(_ranks, (exact, guess))),
         above=int(above.sum()),
         missed=missed,
-        share=at_most(missed, n) if n else 1.0,
+        share=share_upper_bound(missed, n) if n else 1.0,
     )
 
 
@@ -307,7 +307,7 @@ def _ranks(values: Floats) -> Floats:
     return ranks
 
 
-def can_go(shares: Sequence[float], high: Sequence[float], most: float) -> float:
+def removable_share(shares: Sequence[float], high: Sequence[float], most: float) -> float:
     """The largest share of heads that can be removed without losing more than ``most``.
 
     Each step up to there has its upper bound at most there: the first that has not ends the row, so
@@ -325,7 +325,7 @@ def can_go(shares: Sequence[float], high: Sequence[float], most: float) -> float
     return value
 
 
-def self_repair_on_top(
+def self_repair_top_tokens(
     removals: AblationResults,
 ) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """The same on the tokens for which each head says most, whose threshold is the other half's."""
@@ -334,7 +334,9 @@ def self_repair_on_top(
         return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
     total, direct, tokens = removals.top[:, :, head]
     there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
-    return head[there], intervals.of_signed((total - direct)[:, there], -direct[:, there])
+    return head[there], intervals.signed_ratio_interval(
+        (total - direct)[:, there], -direct[:, there]
+    )
 
 
 def self_repair(
@@ -349,13 +351,15 @@ def self_repair(
     Returns:
         Places of heads in `AblationResults.heads`, and value, low and high of each.
     """
-    sets = places(removals, Replacement.MEAN)
+    sets = single_head_rows(removals, Replacement.MEAN)
     head = removals.members[sets].argmax(1)
     if AblationTarget.LOGIT not in removals.changes or not len(sets):
         return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
     direct, total = removals.direct[:, head], removals.changes[AblationTarget.LOGIT][:, sets]
     there = np.abs(direct).sum(0) > 0
-    return head[there], intervals.of_signed((total - direct)[:, there], -direct[:, there])
+    return head[there], intervals.signed_ratio_interval(
+        (total - direct)[:, there], -direct[:, there]
+    )
 
 
 def interaction(removals: AblationResults, target: str, place: int) -> RatioSums | None:
@@ -364,7 +368,7 @@ def interaction(removals: AblationResults, target: str, place: int) -> RatioSums
     Args:
         place: of the pair in `AblationResults.sets`.
     """
-    singles = places(removals, removals.sets[place].replacement)
+    singles = single_head_rows(removals, removals.sets[place].replacement)
     heads = np.flatnonzero(removals.members[place])
     alone = [k for k in singles if removals.members[k].argmax() in heads]
     if len(alone) < len(heads):

@@ -20,7 +20,7 @@ from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
 from headbook.schema import BaselineRun, Side
 from headbook.study.ablation import AblationResults, MissedToken
-from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, agreements, sizes_of
+from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, field_agreements, sizes_of
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import NEAREST, TOKENS, Exemplar, MappedSentence, StoredSentence
 
@@ -111,7 +111,7 @@ class _StudyChecker:
         rules = RULES.get(kind, {})
         for name, hint in _hints(kind).items():
             self.check(getattr(value, name), f"{path}/{name}", sizes, rules.get(name), hint)
-        for fine, expected in agreements(value, sizes):
+        for fine, expected in field_agreements(value, sizes):
             if not fine:
                 raise _wrong(path, "got something else", expected)
 

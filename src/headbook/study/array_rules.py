@@ -1,7 +1,7 @@
 """Rules for what a stored study holds: shape, bounds and gaps of every array.
 
 Each array field of the classes that a study is made of has its rule in `RULES`; what has to hold
-between several fields of a record is in `agreements`.
+between several fields of a record is in `field_agreements`.
 """
 
 import math
@@ -251,7 +251,7 @@ def sizes_of(value: Any) -> Sizes:
     return sizes
 
 
-def agreements(  # noqa: C901 - one branch for each kind of record
+def field_agreements(  # noqa: C901 - one branch for each kind of record
     value: Any, sizes: Sizes
 ) -> Iterator[tuple[bool, str]]:
     """Yield what must hold between the fields of a record, and it in words."""

@@ -177,7 +177,7 @@ def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
     return (hashes % np.uint64(size)).astype(np.int64)
 
 
-def together(mine: tuple[Kind, ...], theirs: tuple[Kind, ...]) -> tuple[Kind, ...]:
+def merge_buckets(mine: tuple[Kind, ...], theirs: tuple[Kind, ...]) -> tuple[Kind, ...]:
     """Buckets of two parts of a corpus, by what they hold."""
     known = {each.columns: each for each in mine}
     for each in theirs:

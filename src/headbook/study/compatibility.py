@@ -44,7 +44,7 @@ MOST = 4  # differences that are named
 NEAR = 1e-3  # what the same sequences may differ by from one machine to another
 
 
-def check_alike(mine: "Study", theirs: "Study") -> None:
+def check_compatible(mine: "Study", theirs: "Study") -> None:
     """Hold two studies against each other.
 
     Raises:

@@ -13,8 +13,8 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
 from headbook.study.ablation import AblationResults
 from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets
-from headbook.study.buckets import together as buckets_together
-from headbook.study.groups import GroupSums, PairMembers, together
+from headbook.study.buckets import merge_buckets as buckets_together
+from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.state_geometry import GeometrySums
 from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
 from headbook.study.word_samples import PairCells, StrongestWords
@@ -126,7 +126,7 @@ class HeadSums:
             self.strongest_words + other.strongest_words
             if self.strongest_words and other.strongest_words
             else None,
-            together([*self.groups, *other.groups]),
+            merge_groups([*self.groups, *other.groups]),
             self.members + other.members
             if self.members and other.members
             else self.members or other.members,

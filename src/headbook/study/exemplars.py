@@ -9,7 +9,7 @@ import numpy as np
 from headbook.analysis.accumulators import HashSample, TopK
 from headbook.analysis.arrays import Floats, Ints
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sampled_metrics import contributions
+from headbook.study.sampled_metrics import variability_contributions
 from headbook.study.sentence_data import HeadName, Ranking
 
 # Of the same ranking: the part of the sentences that is weaker, and how many are shown.
@@ -60,7 +60,7 @@ class SentenceRanking:
         return every if allowed is None else every[np.isin(self.index, list(allowed))]
 
 
-def choose(
+def choose_exemplars(
     corpus_sums: CorpusSums, among: Mapping[HeadName, Collection[int]] | None = None
 ) -> Iterator[ExemplarChoice]:
     """The exemplars of every head, ranking by ranking.
@@ -70,12 +70,12 @@ def choose(
     """
     for stack, sums in corpus_sums.heads.items():
         sampled = corpus_sums.sampled.get(stack)
-        moved = None if sampled is None else contributions(sampled)
+        moved = None if sampled is None else variability_contributions(sampled)
         for layer, head in np.ndindex(sums.strongest.score.shape[:2]):
             name = HeadName(stack, layer, head)
             allowed = None if among is None else among.get(name, ())
             yield from _best(name, Ranking.STRONGEST, sums.strongest)
-            yield from _quantiles(name, weights_of(sums.sample, name), allowed)
+            yield from _quantiles(name, rank_by_weight(sums.sample, name), allowed)
             yield from _best(name, Ranking.MASS, sums.massive)
             if moved is not None and sampled is not None:
                 ranked = SentenceRanking.of(sampled.stats, moved[:, layer, head])
@@ -101,7 +101,7 @@ def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: 
     return sorted([*start, *ranked[: size - len(start)]])
 
 
-def weights_of(sample: HashSample, head: HeadName) -> SentenceRanking:
+def rank_by_weight(sample: HashSample, head: HeadName) -> SentenceRanking:
     """The sampled sentences by one head's largest weight without the sink."""
     return SentenceRanking.of(sample, sample.payload[:, head.layer, head.head])
 

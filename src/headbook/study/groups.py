@@ -57,7 +57,9 @@ class _ColumnValues:
     of_pairs: set[str] = field(default_factory=set)
 
 
-def facets(sentences: Iterable[Sentence], asked: str = AUTO, member: str | None = None) -> Facets:
+def find_facets(
+    sentences: Iterable[Sentence], asked: str = AUTO, member: str | None = None
+) -> Facets:
     """Read the columns once.
 
     Args:
@@ -159,7 +161,7 @@ def _gaps(sizes: dict[str, int]) -> Iterator[NotAvailable]:
             )
 
 
-def positions(values: Sequence[str]) -> dict[str, list[int]]:
+def rows_by_value(values: Sequence[str]) -> dict[str, list[int]]:
     """Where each value stands; nothing has no place."""
     found: dict[str, list[int]] = {}
     for index, value in enumerate(values):
@@ -173,7 +175,7 @@ def pair_key(pair: str) -> int:
     return int.from_bytes(hashlib.blake2b(pair.encode(), digest_size=8).digest(), "big")
 
 
-def headlines(
+def compared_keys(
     metrics: Sequence[HeadMetric], columns: Sequence[HeadKey], stack: AttentionStack
 ) -> tuple[int, ...]:
     """Which columns groups and pairs are compared by: of `MAIN_METRICS`, else of the first metric."""
@@ -221,7 +223,7 @@ class GroupSums:
         )
 
 
-def together(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
+def merge_groups(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
     """One group for each column and value, in the order of their names."""
     found: dict[tuple[str, str], GroupSums] = {}
     for group in groups:

@@ -16,7 +16,7 @@ VARIABILITY = ids.VARIABILITY
 UNIFORM, ABOUT = -2, -1  # where they stand behind the heads
 
 
-def finished(sums: SampleSums) -> HeadTable:
+def finish_sampled(sums: SampleSums) -> HeadTable:
     """The sampled metrics of a stack, each from all of its sentences."""
     payload = sums.stats.payload
     tables = []
@@ -36,7 +36,7 @@ def finished(sums: SampleSums) -> HeadTable:
             for part in ("heads", "layers", "uniform")
         )
         tables.append(HeadTable(columns, heads, together, even))
-    return beside(tables)
+    return join_columns(tables)
 
 
 def statistics(
@@ -56,7 +56,7 @@ def statistics(
     return found
 
 
-def contributions(sums: SampleSums) -> NDArray[np.float64] | None:
+def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
     """The share of each head's variability, sink masked, that each sampled sentence makes.
 
     *Shape:* ``(kept, layer, head)``; NaN where a head has none. None where it was not measured.
@@ -92,7 +92,7 @@ def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.i
     return HeadTable((), *(RatioSums.of(*each, half) for each in (heads, together, even)))
 
 
-def beside(tables: Iterable[HeadTable]) -> HeadTable:
+def join_columns(tables: Iterable[HeadTable]) -> HeadTable:
     """Tables of the same heads as one, column by column."""
     tables = list(tables)
     return HeadTable(

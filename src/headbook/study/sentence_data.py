@@ -49,13 +49,13 @@ class QueriesAndKeys:
     seen: NDArray[np.uint8]
 
 
-def size(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
+def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
     """Bytes of the queries and keys of a sentence with so many tokens, in all layers."""
     rows = stack.n_heads * n_queries + stack.n_key_heads * n_keys
     return len(stack.attention_layers) * rows * stack.head_width * NUMBER
 
 
-def complete(
+def complete_layers(
     kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
 ) -> dict[Place, QueriesAndKeys]:
     """Those of sentences of which a stack has all its layers."""
@@ -316,13 +316,13 @@ def _later(held: Any, by: int) -> Any:
     return {(stack, index + by, *more): each for (stack, index, *more), each in held.items()}
 
 
-def to_steps(weights: NDArray[Any]) -> NDArray[np.uint8]:
+def to_uint8(weights: NDArray[Any]) -> NDArray[np.uint8]:
     """Weights between 0 and 1, rounded to steps of 1/255."""
     steps: NDArray[np.uint8] = np.rint(np.clip(weights, 0, 1) * UINT8_STEPS).astype(np.uint8)
     return steps
 
 
-def rows_of(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+def rows_by_sentence(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     """What finds the rows of a sentence by its number; they are copied only when asked for."""
     places = table.groupby("sentence", sort=False).indices
     none = np.zeros(0, np.intp)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.state_vectors import Jackknife, largest
+from headbook.analysis.state_vectors import Jackknife, largest_dimensions
 from headbook.metrics import all_metrics, ids
 from headbook.schema import ResidualPoint
 
@@ -79,7 +79,11 @@ class GeometrySums:
 
     def largest(self, state: int, most: int) -> list[int]:
         """The dimensions that add most to the mean cosine of a state; none where it has none."""
-        return largest(self.contributions[state], most).tolist() if self.weights[state] else []
+        return (
+            largest_dimensions(self.contributions[state], most).tolist()
+            if self.weights[state]
+            else []
+        )
 
     def of(self, metric: str, label: str) -> RatioSums:
         """A number of every state; no sentences, and so NaN, where nobody asked for it."""
@@ -104,7 +108,7 @@ class GeometrySums:
         return np.asarray(self.ends[0][:, self.columns.index(column)] > 0)
 
 
-def kept(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> RatioSums:
+def to_ratio_sums(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> RatioSums:
     """Numbers of a sample as sums that add, each weighted by the number of sentences.
 
     The deviations of the jackknife stand where `RatioSums` has those of sentences, so that its

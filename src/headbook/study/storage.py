@@ -62,7 +62,7 @@ class PackedArrays:
         return name
 
 
-def pack(value: Any, path: str, packed: PackedArrays) -> Any:
+def to_layout(value: Any, path: str, packed: PackedArrays) -> Any:
     """Put the arrays and tables of a value into ``packed`` and return the rest as for JSON.
 
     Args:
@@ -76,13 +76,15 @@ def pack(value: Any, path: str, packed: PackedArrays) -> Any:
     if isinstance(value, pd.DataFrame):
         return packed.table(value, path)
     if is_dataclass(value):
-        return {f.name: pack(getattr(value, f.name), f"{path}/{f.name}", packed)
+        return {f.name: to_layout(getattr(value, f.name), f"{path}/{f.name}", packed)
                 for f in fields(value)}  # fmt: skip
     if isinstance(value, Mapping):
-        parts = [(key, pack(part, f"{path}/{_name(key)}", packed)) for key, part in value.items()]
+        parts = [
+            (key, to_layout(part, f"{path}/{_name(key)}", packed)) for key, part in value.items()
+        ]
         return dict(parts) if all(isinstance(key, str) for key in value) else parts
     if isinstance(value, tuple):
-        return [pack(part, f"{path}/{index}", packed) for index, part in enumerate(value)]
+        return [to_layout(part, f"{path}/{index}", packed) for index, part in enumerate(value)]
     return value
 
 
@@ -90,18 +92,20 @@ def _name(key: Any) -> str:
     return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def unpack(kind: Any, layout: Any, packed: PackedArrays) -> Any:
-    """What `pack` took apart, as a value of a type."""
+def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
+    """What `to_layout` took apart, as a value of a type."""
     origin, inside = _taken_apart(kind)
     if origin in {np.ndarray, pd.DataFrame}:
         return (packed.arrays if origin is np.ndarray else packed.tables)[layout]
     if origin in {Union, UnionType}:
         wanted = next(each for each in inside if each is not type(None))
-        return None if layout is None else unpack(wanted, layout, packed)
+        return None if layout is None else from_layout(wanted, layout, packed)
     if origin is Mapping:
         items = layout.items() if isinstance(layout, dict) else layout
         of_key, of_part = inside
-        return {unpack(of_key, k, packed): unpack(of_part, part, packed) for k, part in items}
+        return {
+            from_layout(of_key, k, packed): from_layout(of_part, part, packed) for k, part in items
+        }
     if origin is tuple:
         return _tuple(inside, layout, packed)
     if is_dataclass(kind) or hasattr(kind, "_fields"):
@@ -113,17 +117,21 @@ def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
     """A dataclass or a named tuple."""
     hints = _hints(kind)
     if isinstance(layout, dict):
-        return kind(**{name: unpack(hints[name], part, packed) for name, part in layout.items()})
+        return kind(
+            **{name: from_layout(hints[name], part, packed) for name, part in layout.items()}
+        )
     return kind(*_tuple(tuple(hints.values()), layout, packed))
 
 
 def _tuple(inside: tuple[Any, ...], layout: Any, packed: PackedArrays) -> tuple[Any, ...]:
     """A tuple of any length of one type, or of as many as there are types."""
     if inside[-1] is not Ellipsis:
-        return tuple(unpack(kind, part, packed) for kind, part in zip(inside, layout, strict=True))
+        return tuple(
+            from_layout(kind, part, packed) for kind, part in zip(inside, layout, strict=True)
+        )
     if inside[0] in SCALARS:
         return tuple(map(inside[0], layout))
-    return tuple(unpack(inside[0], part, packed) for part in layout)
+    return tuple(from_layout(inside[0], part, packed) for part in layout)
 
 
 @cache
@@ -141,10 +149,10 @@ CODEC = "zstd"  # much of what a few sentences give is zero: a tenth of the size
 LENGTH = 8  # bytes of the length before compression
 
 
-def serialised(value: Any) -> bytes:
+def to_bytes(value: Any) -> bytes:
     """Arrays, tables and the rest of a value, as one file."""
     packed = PackedArrays()
-    layout = json.dumps(pack(value, "v", packed)).encode()
+    layout = json.dumps(to_layout(value, "v", packed)).encode()
     arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
     for name, table in packed.tables.items():
         arrays[TABLE + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
@@ -153,8 +161,8 @@ def serialised(value: Any) -> bytes:
     return len(body).to_bytes(LENGTH, "little") + packed_body
 
 
-def deserialised(kind: Any, body: bytes) -> Any:
-    """What `serialised` wrote."""
+def from_bytes(kind: Any, body: bytes) -> Any:
+    """What `to_bytes` wrote."""
     size = int.from_bytes(body[:LENGTH], "little")
     arrays = safetensors.numpy.load(pa.decompress(body[LENGTH:], size, codec=CODEC, asbytes=True))
     layout = json.loads(arrays.pop(LAYOUT).tobytes())
@@ -162,7 +170,7 @@ def deserialised(kind: Any, body: bytes) -> Any:
         name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
         for name in [name for name in arrays if name.startswith(TABLE)]
     }
-    return unpack(kind, layout, PackedArrays(arrays, tables))
+    return from_layout(kind, layout, PackedArrays(arrays, tables))
 
 
 Tables = Mapping[str, HeadTable]
@@ -194,10 +202,10 @@ class StoredParts:
     map_sample: MapSample
 
 
-def save(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
+def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
     """Write all files of a study into an empty folder; the manifest holds the others' sums."""
     packed = PackedArrays()
-    layout = json.dumps(pack(parts, "study", packed))
+    layout = json.dumps(to_layout(parts, "study", packed))
     write_arrays(folder / ARRAYS, packed.arrays, layout)
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
@@ -206,8 +214,8 @@ def save(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
     shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
 
 
-def load(folder: Path) -> tuple[Manifest, StoredParts]:
-    """Read what `save` wrote, and check it: sums of files, arrays, indices.
+def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
+    """Read what `save_study` wrote, and check it: sums of files, arrays, indices.
 
     Raises:
         StudyError: a file is missing, broken or changed, or holds what cannot be.
@@ -221,7 +229,7 @@ def load(folder: Path) -> tuple[Manifest, StoredParts]:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
         found = PackedArrays(arrays(folder / ARRAYS), tables)
-        parts: StoredParts = unpack(StoredParts, layout, found)
+        parts: StoredParts = from_layout(StoredParts, layout, found)
         check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS}: ")
     except UNREADABLE as error:
         found_instead = (str(error) or type(error).__name__).splitlines()[0]

@@ -14,17 +14,17 @@ from headbook.output_folder import OutputKind, replace_folder
 from headbook.schema import BaselineRun
 from headbook.study import storage, tables
 from headbook.study.ablation_tables import (
-    groups_table,
+    effect_tokens_table,
+    head_groups_table,
     importance_table,
     pruning_table,
-    tokens_table,
 )
-from headbook.study.compatibility import check_alike
+from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
 from headbook.study.corpus_sums import CorpusSums, HeadTable, TokenSums
-from headbook.study.exemplars import choose
+from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, Rounding
-from headbook.study.sampled_metrics import beside, finished
+from headbook.study.sampled_metrics import finish_sampled, join_columns
 from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
 from headbook.study.tables import shape_table, top_tokens_table
 
@@ -108,7 +108,7 @@ class Study:
     @cached_property
     def controls(self) -> pd.DataFrame:
         """The same for uniform attention; columns as in ``controls.csv``."""
-        return tables.uniform_table(self.head_tables, self._layers)
+        return tables.controls_table(self.head_tables, self._layers)
 
     @cached_property
     def compared(self) -> pd.DataFrame:
@@ -166,7 +166,7 @@ class Study:
     @cached_property
     def head_groups(self) -> pd.DataFrame:
         """A row for each set of heads that was taken away; columns as in ``head_groups.csv``."""
-        return groups_table(self.corpus_sums.removals)
+        return head_groups_table(self.corpus_sums.removals)
 
     @cached_property
     def pruning(self) -> pd.DataFrame:
@@ -176,7 +176,7 @@ class Study:
     @cached_property
     def effect_tokens(self) -> pd.DataFrame:
         """A row for each token at which a head is missed; columns as in ``effect_tokens.csv``."""
-        return tokens_table(self.corpus_sums.removals)
+        return effect_tokens_table(self.corpus_sums.removals)
 
     @property
     def tokens(self) -> pd.DataFrame:
@@ -204,7 +204,7 @@ class Study:
         """
         with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
             kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
-            storage.save(draft, self.manifest, storage.StoredParts(*kept))
+            storage.save_study(draft, self.manifest, storage.StoredParts(*kept))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":
@@ -213,7 +213,7 @@ class Study:
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
         """
-        manifest, kept = storage.load(Path(folder))
+        manifest, kept = storage.load_study(Path(folder))
         return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
@@ -222,7 +222,7 @@ class Study:
         Raises:
             StudyError: the two were not made in the same way.
         """
-        check_alike(self, other)
+        check_compatible(self, other)
         shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
         if not (self.corpus_sums.token_buckets and other.corpus_sums.token_buckets):
@@ -255,7 +255,7 @@ class Study:
         )
 
 
-def merged(folders: Sequence[str | Path]) -> Study:
+def merge_studies(folders: Sequence[str | Path]) -> Study:
     """Stored studies as one, the sentences of the first first; two are in memory at a time.
 
     Raises:
@@ -278,7 +278,7 @@ def merged(folders: Sequence[str | Path]) -> Study:
 
 def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
     """The sampled metrics by stack, each from all of its sentences."""
-    return {stack: finished(sums) for stack, sums in corpus_sums.sampled.items()}
+    return {stack: finish_sampled(sums) for stack, sums in corpus_sums.sampled.items()}
 
 
 def head_tables(
@@ -298,7 +298,7 @@ def head_tables(
             tables.append(corpus_sums.context[stack])
         if stack in corpus_sums.random:
             tables.append(corpus_sums.random[stack])
-        found[stack] = beside(tables)
+        found[stack] = join_columns(tables)
     return found
 
 
@@ -337,6 +337,6 @@ def _chosen_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple
             rank=choice.rank,
             score=choice.score,
         )
-        for choice in choose(corpus_sums, among)
+        for choice in choose_exemplars(corpus_sums, among)
         if (choice.head, choice.index) in kept
     )

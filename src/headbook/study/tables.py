@@ -17,7 +17,7 @@ from headbook.study.ablation_tables import DESCRIBED
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
 from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
-from headbook.study.token_sums import KINDS, STATES, Affinities, TokenTypeSums, favoured
+from headbook.study.token_sums import KINDS, STATES, Affinities, TokenTypeSums, favoured_tokens
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -180,7 +180,7 @@ def _of_words(stack: str, sums: TokenSums) -> pd.DataFrame:
     return frame.assign(stack=stack)[[*WORDS]]
 
 
-def uniform_table(
+def controls_table(
     heads: Mapping[str, HeadTable], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
     """The same measures taken on attention that looks everywhere alike."""
@@ -604,7 +604,7 @@ def top_tokens_table(
 
 def _of_layer(stack: str, layer: int, sums: Affinities) -> Iterator[pd.DataFrame]:
     for what in KINDS:
-        found = favoured(sums, layer, what)
+        found = favoured_tokens(sums, layer, what)
         heads, rows = found.item.shape
         if not rows:
             continue

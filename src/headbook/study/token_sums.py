@@ -340,7 +340,7 @@ class FavouredTokens:
             return np.asarray((self.low > self.chance) & (self.low > self.mean_head))
 
 
-def favoured(sums: Affinities, layer: int, what: str) -> FavouredTokens:
+def favoured_tokens(sums: Affinities, layer: int, what: str) -> FavouredTokens:
     """Return the items of a kind that occur in enough sentences, for all heads of a layer.
 
     Those whose interval lies above uniform attention and above the mean head come first, then the

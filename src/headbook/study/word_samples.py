@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample, half_of
+from headbook.analysis.accumulators import HashSample, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.surface_rules import BINS, NO_CELL, rule_names, rule_words
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
@@ -145,7 +145,7 @@ class StrongestWords:
     @property
     def half(self) -> Ints:
         """The half of the corpus that each sentence belongs to."""
-        return half_of(self.content_hash)
+        return split_of(self.content_hash)
 
     @property
     def sentence(self) -> Ints:

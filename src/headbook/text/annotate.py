@@ -116,7 +116,7 @@ def _words(doc: "Doc") -> tuple[Word, ...]:
     )
 
 
-def shuffled(sentence: Sentence, seed: int) -> Sentence:
+def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
     """The same words in random order, with their tags, heads and relations.
 
     The order depends on the seed and the text alone. Words are set apart by single spaces, as long

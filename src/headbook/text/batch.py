@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import half_of
+from headbook.analysis.accumulators import split_of
 from headbook.inputs import NO_HEAD
 from headbook.schema import AnnotationScheme, Side
 from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
@@ -219,7 +219,7 @@ class Batch:
     @property
     def half(self) -> NDArray[np.int64]:
         """The half of the corpus that each sentence belongs to."""
-        return half_of(self.content_hash)
+        return split_of(self.content_hash)
 
     @property
     def text_hash(self) -> NDArray[np.uint64]:
@@ -245,8 +245,8 @@ class Batch:
     ) -> "Batch":
         """Pad sentences to one batch, those of one half before those of the other."""
         sides = items[0].tokens
-        hashes = np.array([content_hash(item) for item in items], dtype=np.uint64)
-        order = np.argsort(half_of(hashes), kind="stable")
+        hashes = np.array([token_hash(item) for item in items], dtype=np.uint64)
+        order = np.argsort(split_of(hashes), kind="stable")
         items = [items[place] for place in order]
         return cls(
             items=tuple(items),
@@ -265,12 +265,12 @@ def text_hash(texts: Iterable[str]) -> int:
     return int.from_bytes(hashlib.blake2b(joined, digest_size=8).digest(), "big")
 
 
-def content_hash(item: TokenizedSentence) -> int:
+def token_hash(item: TokenizedSentence) -> int:
     """Hash of a sentence's tokens, by which samples and halves are chosen."""
     return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
 
 
-def by_budget(
+def batches_by_tokens(
     items: Iterable[TokenizedSentence], budget: int, *, alike: bool = False
 ) -> Iterator[list[TokenizedSentence]]:
     """Group sentences so that a padded batch holds at most ``budget`` tokens.

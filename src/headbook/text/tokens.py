@@ -111,7 +111,7 @@ BLANKS = str.maketrans("Ġ▁Ċčĉ", "␣␣␊␍␉")
 BLANK_LETTERS = frozenset(map(chr, BLANKS))
 
 
-def trim(text: str, start: int, end: int) -> tuple[int, int]:
+def trim_span(text: str, start: int, end: int) -> tuple[int, int]:
     """A span without the white space at its ends, which some tokenizers count in."""
     while start < end and text[start].isspace():
         start += 1
@@ -120,7 +120,7 @@ def trim(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def spell(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[str, ...]:
+def token_strings(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[str, ...]:
     """Each token in the text's own letters; the token's name where it has no letters.
 
     Tokens that share one character, as byte-level vocabularies cut it, are numbered. Vocabularies
@@ -146,7 +146,9 @@ def is_punctuation(piece: str) -> bool:
     return bool(piece) and all(unicodedata.category(c).startswith("P") for c in piece)
 
 
-def align(text: str, spans: list[tuple[int, int]], words: tuple[Word, ...]) -> NDArray[np.int64]:
+def align_to_words(
+    text: str, spans: list[tuple[int, int]], words: tuple[Word, ...]
+) -> NDArray[np.int64]:
     """The word that each token overlaps most, the first of equals."""
     owner = [NO_WORD] * len(text)
     for index, word in enumerate(words):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.state_vectors import mean, units
+from headbook.analysis.state_vectors import mean_over_tokens, unit_vectors
 from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean cosine of tokens with the mean of their sentence, raw and minus the anisotropy."""
     sample = cloud.sample
-    middles = units(sample.sums(cloud.vectors) / sample.counts[:, None])
+    middles = unit_vectors(sample.sums(cloud.vectors) / sample.counts[:, None])
     cosines = np.einsum("sd,sd->s", cloud.sums, middles)
     several = sample.counts > 1
-    raw = mean(np.where(several, cosines, 0), np.where(several, sample.counts, 0))
+    raw = mean_over_tokens(np.where(several, cosines, 0), np.where(several, sample.counts, 0))
     return {"raw": raw, "adjusted": raw.minus(cloud.anisotropy)}
 
 

@@ -12,7 +12,7 @@ from the same sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.analysis.state_vectors import apart
+from headbook.analysis.state_vectors import mean_cross_sentence_product
 from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """What the largest dimensions add to the anisotropy."""
     counts = cloud.sample.counts
     return {
-        "largest": apart(cloud.sums[:, cloud.outliers[:1]], counts),
-        "three": apart(cloud.sums[:, cloud.outliers], counts),
+        "largest": mean_cross_sentence_product(cloud.sums[:, cloud.outliers[:1]], counts),
+        "three": mean_cross_sentence_product(cloud.sums[:, cloud.outliers], counts),
     }
 
 

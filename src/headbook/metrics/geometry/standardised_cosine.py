@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.state_vectors import mean
+from headbook.analysis.state_vectors import mean_over_tokens
 from headbook.metrics.base import ChartKind, LayerMetric, Section
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
         "without_outliers": (cloud.dropping(outliers), start.dropping(outliers)),
     }
     return {
-        label: mean(cloud.sample.sums(np.einsum("td,td->t", *pair)), cloud.sample.counts)
+        label: mean_over_tokens(
+            cloud.sample.sums(np.einsum("td,td->t", *pair)), cloud.sample.counts
+        )
         for label, pair in pairs.items()
     }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
 
 
-def words_that_look(frame: "BatchMask") -> "torch.Tensor":
+def attending_words(frame: "BatchMask") -> "torch.Tensor":
     """Number of words of each tag that look. *Shape:* ``(sentence, 1, label)``."""
     return frame.words.unsqueeze(1) @ frame.queries.tags
 
@@ -32,7 +32,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     frame = layer.frame
     given = (layer.mass * frame.words.unsqueeze(1)) @ frame.queries.tags
     total = (layer.total_from_words * frame.queries.tagged).unsqueeze(-1)
-    return Ratio(given, total, frame.once(words_that_look))
+    return Ratio(given, total, frame.once(attending_words))
 
 
 METRIC = AttentionMetric(

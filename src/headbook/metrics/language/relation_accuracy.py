@@ -19,8 +19,8 @@ visible words. Numbers do not compare across annotation schemes.
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.word_pairs import LABELS, asked, hits
-from headbook.attention.word_pairs import chance as even
+from headbook.attention.word_pairs import LABELS, relation_hits, relation_queries
+from headbook.attention.word_pairs import relation_chance as even
 from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
 from headbook.schema import SinkView
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
-    questions = layer.scope.once(asked)
+    questions = layer.scope.once(relation_queries)
     words = questions.labels.sum(1, keepdim=True)
-    return Ratio(layer.once(hits), words, labels=questions.given)
+    return Ratio(layer.once(relation_hits), words, labels=questions.given)
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
-    questions = scope.once(asked)
+    questions = scope.once(relation_queries)
     words = questions.labels.sum(1, keepdim=True)
     return Ratio(even(scope, questions.labels), words, labels=questions.given)
 

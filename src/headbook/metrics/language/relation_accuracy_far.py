@@ -8,8 +8,8 @@ among all other visible words.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.attention.word_pairs import LABELS, asked, far_hits
-from headbook.attention.word_pairs import chance as even
+from headbook.attention.word_pairs import LABELS, far_hits, relation_queries
+from headbook.attention.word_pairs import relation_chance as even
 from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token
 from headbook.schema import SinkView
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
-    questions = layer.scope.once(asked)
+    questions = layer.scope.once(relation_queries)
     words = questions.far.sum(1, keepdim=True)
     return Ratio(far_hits(layer), words, labels=questions.given)
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
-    questions = scope.once(asked)
+    questions = scope.once(relation_queries)
     words = questions.far.sum(1, keepdim=True)
     return Ratio(even(scope, questions.far), words, labels=questions.given)
 

@@ -9,7 +9,7 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 
 from typing import TYPE_CHECKING
 
-from headbook.attention.word_pairs import on_pairs, pairs_of, previous
+from headbook.attention.word_pairs import on_pairs, pairs_of, previous_token_pairs
 from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity, previous_token
 from headbook.schema import SinkView
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Mass on the previous token, and queries that have one. *Shape:* ``(sentence, head)``."""
-    return Ratio(*on_pairs(layer, previous))
+    return Ratio(*on_pairs(layer, previous_token_pairs))
 
 
 METRIC = AttentionMetric(
@@ -34,7 +34,7 @@ METRIC = AttentionMetric(
     needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
     source=Source.RANDOM,
     measure=measure,
-    pairs=pairs_of(previous),
+    pairs=pairs_of(previous_token_pairs),
     examples={
         "each token looks one back": (Example(previous_token(4)), 1.0),
         "each token looks at itself": (Example(identity(4)), 0.0),

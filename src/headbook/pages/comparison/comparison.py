@@ -10,7 +10,7 @@ import pandas as pd
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, heat_map, images, layer_curve
-from headbook.charts.theme import DIVERGING, STEPS, ink
+from headbook.charts.theme import DIVERGING, STEPS, rgba_ramp
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
@@ -31,31 +31,38 @@ from headbook.pages.comparison.parts import (
     ABOUT,
     DriftMeasure,
     StackComparison,
+    divergence_text,
     layer_moves,
     moved,
     moved_cells,
     moved_lead,
-    nats,
     nats_interval,
 )
-from headbook.pages.parts.atlas import Atlas, MeanMaps, atlas_of, many_heads, mean_maps, sheet
+from headbook.pages.parts.atlas import (
+    Atlas,
+    MeanMaps,
+    atlas_of,
+    many_heads,
+    mean_map_sheet,
+    mean_maps,
+)
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Content, PageTable, Row, words
+from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, descending
+from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import (
     MISSING,
     capital,
-    counted,
+    count_text,
     counted_if,
     head_page,
-    interval,
+    interval_text,
     number,
+    number_word,
     p_text,
     percent,
-    small,
 )
 from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
@@ -111,7 +118,7 @@ def _tiles(
     both: StackComparison, results: StackResults, page: Callable[[HeadName], str], file: str
 ) -> SideAtlas:
     """One model; ``file``: part of the picture's name, where it is a file."""
-    maps, picture = results.once(mean_maps), sheet(results)
+    maps, picture = results.once(mean_maps), mean_map_sheet(results)
     tiles = atlas_of(
         results.stack,
         head_types(results),
@@ -133,7 +140,7 @@ def _difference(both: StackComparison, file: str) -> SideAtlas:
     end = float(np.abs(gap).max()) or 1.0
     steps = np.rint((np.sign(gap) * np.sqrt(np.abs(gap) / end) + 1) / 2 * STEPS).astype(np.uint8)
     layers = [*both.pair.a.attention_layers]
-    picture = images.sprite(steps[layers] + 1, ((0, 0, 0, 0), *ink(STEPS + 1, DIVERGING)))
+    picture = images.sprite(steps[layers] + 1, ((0, 0, 0, 0), *rgba_ramp(STEPS + 1, DIVERGING)))
     largest = number(end) if gap.any() else "0"
     tiles = atlas_of(
         both.pair.a,
@@ -141,7 +148,7 @@ def _difference(both: StackComparison, file: str) -> SideAtlas:
         sheet=_address(both, picture, file),
         side=side,
         about=f"{both.names[1]} minus {both.names[0]}, mean attention over "
-        f"{counted(both.a.study.manifest.counts['sentences'], 'sentence')} at most, the first "
+        f"{count_text(both.a.study.manifest.counts['sentences'], 'sentence')} at most, the first "
         f"{side} positions",
     )
     name = f"{both.names[1]} minus {both.names[0]}"
@@ -218,7 +225,7 @@ MAX_IMPORTANCE_ROWS = 8  # heads that the overview lists
 SCALE = 1000.0  # changes are small: thousandths
 
 
-def importance_table(both: StackComparison) -> PageTable | None:
+def importance_differences(both: StackComparison) -> PageTable | None:
     """Heads whose importance differs most; None where a study has none, or all are equal."""
     metric, found = compared_metric(EFFECT), both.found
     columns = [n for n, c in enumerate(found.columns) if c.metric == EFFECT] if found else []
@@ -228,7 +235,7 @@ def importance_table(both: StackComparison) -> PageTable | None:
     value, sure = found.value[..., at], found.supported[..., at]
     if not np.nan_to_num(value).any():
         return None  # exactly equal, as the list of metrics says
-    chosen = descending(np.abs(np.where(sure, value, np.nan))) or descending(np.abs(value))
+    chosen = heads_by_value(np.abs(np.where(sure, value, np.nan))) or heads_by_value(np.abs(value))
     rows = []
     for place in chosen[:MAX_IMPORTANCE_ROWS]:
         gap, low, high = (
@@ -239,7 +246,7 @@ def importance_table(both: StackComparison) -> PageTable | None:
         name = head_link(HeadName(both.pair.a.name, *place))
         style = "" if sure[place] else "weak"
         rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
-    counts = f"{int(sure.sum()):,} of {counted(int((~np.isnan(value)).sum()), 'head')} differ"
+    counts = f"{int(sure.sum()):,} of {count_text(int((~np.isnan(value)).sum()), 'head')} differ"
     label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
     return PageTable(
         ("Head", *both.names, "difference", "p"),
@@ -262,7 +269,7 @@ def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -
     total = int(summary.there.sum())
     if summary.equal:
         text = f"the attention of {both.names[0]} and {both.names[1]} is exactly equal in all"
-        yield (capital(f"{where}{text} {counted(total, 'head')}."),)
+        yield (capital(f"{where}{text} {count_text(total, 'head')}."),)
         return
     yield (capital(f"{where}{_share(summary, total)}{_part(summary)}."),)
     layers = summary.changed()
@@ -274,7 +281,7 @@ def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -
 def _share(summary: DriftSummary, total: int) -> str:
     """How many heads moved more than rounding does."""
     above = summary.above
-    heads = counted(total, "head")
+    heads = count_text(total, "head")
     if above is None:
         moved = int((summary.low > 0).sum())
         return f"attention differs in {moved:,} of {heads} (rounding was not measured)"
@@ -287,7 +294,7 @@ def _part(summary: DriftSummary) -> str:
     """The median head, on the way from rounding to another head."""
     median, part = float(np.nanmedian(summary.value)), summary.part
     if part is None or np.isnan(part).all():
-        return f"; the median divergence is {nats(median)} nats"
+        return f"; the median divergence is {divergence_text(median)} nats"
     gone = float(np.nanmedian(part))
     if median <= EQUAL:
         return "; at least half of the heads attend exactly alike"
@@ -302,10 +309,10 @@ def _part(summary: DriftSummary) -> str:
 
 def _layers(layers: Sequence[int], medians: Floats) -> str:
     """Layers that changed most, beside the others."""
-    most = nats(float(medians[layers[0]]))
+    most = divergence_text(float(medians[layers[0]]))
     if len(layers) > NAMED_LAYERS:
         return (
-            f"Changes are largest in {small(len(layers))} layers, most of all in layer "
+            f"Changes are largest in {number_word(len(layers))} layers, most of all in layer "
             f"{layers[0]}: median divergence {most} nats."
         )
     named = [str(layer) for layer in sorted(layers)]
@@ -314,18 +321,22 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
     where = f" in layer {layers[0]}" if len(named) > 1 else ""
     others = np.delete(medians, list(layers))
     rest = float(np.nanmax(others))
-    beside = "all others are equal" if rest <= EQUAL else f"at most {nats(rest)} nats in others"
+    beside = (
+        "all others are equal"
+        if rest <= EQUAL
+        else f"at most {divergence_text(rest)} nats in others"
+    )
     return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."
 
 
 def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
     """The heads that changed most, with their numbers."""
     yield "Most changed heads: "
-    for n, place in enumerate(descending(summary.value)[:NAMED]):
+    for n, place in enumerate(heads_by_value(summary.value)[:NAMED]):
         yield ", " if n else ""
         yield head_link(HeadName(both.pair.a.name, *place))
         ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
-        yield f" ({nats(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
+        yield f" ({divergence_text(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
     yield "."
 
 
@@ -340,7 +351,7 @@ def matched_lead(both: StackComparison, found: MatchedHeads, apart: str) -> Iter
     if np.isnan(found.similarity).all():
         yield ("Too few words were read by both for heads to be matched.",)
         return
-    total = counted(len(found.a), "head")
+    total = count_text(len(found.a), "head")
     matching = found.matching
     if not found.tested:
         mutual = int(matching.mutual.sum())
@@ -378,10 +389,10 @@ def losses_text(comparison: Comparison) -> str:
         f"Loss of the next token: {number(a)} bits per character in {names[0]}, {number(b)} in "
         f"{names[1]}"
     )
-    behind = f"({counted(found.sentences, 'sentence')})"
+    behind = f"({count_text(found.sentences, 'sentence')})"
     if gap == 0:
         return f"{begin}, exactly equal {behind}."
-    ends = interval(low, high)
+    ends = interval_text(low, high)
     signed = ("+" if gap > 0 else "") + number(gap)
     return f"{begin}, a difference of {signed}{f' {ends}' if ends else ''} {behind}."
 
@@ -424,7 +435,7 @@ def _rows(kinds: list[str], counts: "np.typing.NDArray[np.int64]") -> Iterator[R
     for place, kind in enumerate(kinds):
         cells: list[Content] = [str(n) if n else None for n in counts[place].tolist()]
         if counts[place, place]:
-            cells[place] = words(str(counts[place, place]), style="number kept")
+            cells[place] = words_cell(str(counts[place, place]), style="number kept")
         yield Row(kind, (*cells, str(counts[place].sum())))
     yield Row("all", (*(str(n) for n in counts.sum(0).tolist()), str(counts.sum())))
 
@@ -433,7 +444,7 @@ def _summary(counts: "np.typing.NDArray[np.int64]") -> str:
     """Heads that keep their type, beside types dealt out anew, and Cohen's kappa."""
     total, kept = int(counts.sum()), int(np.trace(counts))
     chance = float((counts.sum(0) * counts.sum(1)).sum()) / total
-    begin = f"Of {counted(total, 'head')}, {kept:,} have the same type in both models"
+    begin = f"Of {count_text(total, 'head')}, {kept:,} have the same type in both models"
     if chance >= total:
         return f"{begin}; all are of one type."
     kappa = (kept - chance) / (total - chance)
@@ -539,8 +550,8 @@ def comparison_page(
         losses=losses_text(comparison),
         missing=comparison.missing,
         matching=matched is not None,
-        behind=f"{counted(sides.sentences, 'sentence')} that both models read; attention maps of "
-        f"{counted(mapped, 'sentence')}.",
+        behind=f"{count_text(sides.sentences, 'sentence')} that both models read; attention maps of "
+        f"{count_text(mapped, 'sentence')}.",
     )
 
 
@@ -579,7 +590,7 @@ def _section(both: StackComparison, comparison: Comparison, *, several: bool) ->
         most=_most(both, summary, moves) if summary is not None and drawn else None,
         layers=layer_moves(summary, moves),
         types=type_changes(both) if found is not None else None,
-        importance=importance_table(both),
+        importance=importance_differences(both),
         matched=_matched(both),
     )
 
@@ -599,11 +610,11 @@ def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMea
     part = summary.part
     types = [head_types(each) for each in (both.a, both.b)]
     rows = []
-    for place in descending(summary.value)[:MAX_DRIFT_ROWS]:
+    for place in heads_by_value(summary.value)[:MAX_DRIFT_ROWS]:
         cells: list[Content] = [
-            nats(float(summary.value[place])),
+            divergence_text(float(summary.value[place])),
             nats_interval(float(summary.low[place]), float(summary.high[place])),
-            *(nats(float(each[place])) for _, each in beside),
+            *(divergence_text(float(each[place])) for _, each in beside),
         ]
         if part is not None:
             cells.append(percent(max(float(part[place]), 0.0)))

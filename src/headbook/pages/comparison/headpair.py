@@ -19,11 +19,11 @@ from headbook.pages.comparison.pairmaps import (
     signed_picture,
     what_is_drawn,
 )
-from headbook.pages.comparison.parts import METRICS, moved, moved_words, nats
+from headbook.pages.comparison.parts import METRICS, divergence_text, moved, moved_words
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.head_types import head_types, style_of
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -31,7 +31,7 @@ from headbook.report.wording import (
     MISSING,
     STACKS,
     VIEWS,
-    counted,
+    count_text,
     head_file,
     head_name,
     head_page,
@@ -166,7 +166,7 @@ def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionT
             continue
         strong = sorted((each for each in own if each.supported), key=lambda each: -each.size)
         rest = [each for each in own if not each.supported]
-        about = f"{len(strong)} of {counted(len(own), 'number')} differ"
+        about = f"{len(strong)} of {count_text(len(own), 'number')} differ"
         rows = tuple(_row(each) for each in (*strong, *rest))
         yield SectionTable(section, about, PageTable(columns, rows, style=STYLE))
 
@@ -175,15 +175,15 @@ def _row(each: _Number, *, short: bool = False) -> Row:
     """One difference; ``short``: with its keys in its name, and without its p."""
     share, view = each.share, _view(each.column.view)
     cell = difference_cell(
-        each.difference, share=share, behind=counted(each.difference.sentences, "sentence")
+        each.difference, share=share, behind=count_text(each.difference.sentences, "sentence")
     )
     values = number(each.a, share=share), number(each.b, share=share), cell
     style = "" if each.supported else WEAK
     if short:
         keys = f", {view}" if view else ""
-        return Row(words(_number_title(each.column), MarkedText(keys, "small")), values, style)
+        return Row(words_cell(_number_title(each.column), MarkedText(keys, "small")), values, style)
     return Row(
-        _number_title(each.column), (words(view, style="what"), *values, p_text(each.p)), style
+        _number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.p)), style
     )
 
 
@@ -223,7 +223,7 @@ def _by_themselves(paired: PairedStack, pair: HeadPair) -> tuple[SectionTable, .
                 rows.append(Row(f"{metric.title}{f': {label}' if label else ''}", cells))
         if rows:
             table = PageTable(("Metric", *paired.names), tuple(rows), style=STYLE)
-            found.append(SectionTable(section, counted(len(rows), "number"), table))
+            found.append(SectionTable(section, count_text(len(rows), "number"), table))
     return tuple(found)
 
 
@@ -380,7 +380,8 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
     else:
         verb = "differs" if numbers.supported == 1 else "differ"
         yield (
-            f"Of {counted(numbers.total, 'number')}, {numbers.supported:,} {verb} {numbers.rule}; "
+            f"Of {count_text(numbers.total, 'number')}, {numbers.supported:,} {verb} "
+            f"{numbers.rule}; "
             f"largest in standard errors: {numbers.largest}."
         )
 
@@ -390,16 +391,16 @@ def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
     found, at = paired.differences, (pair.a.layer, pair.a.head)
     assert found is not None
     value = float(found.value[*at, column])
-    sentences = counted(int(found.sentences[*at, column]), "sentence")
+    sentences = count_text(int(found.sentences[*at, column]), "sentence")
     if np.isnan(value):
         return
     if value == 0:
         yield f"Its attention is exactly equal in both models, in each of {sentences}."
         return
     low, high = float(found.low[*at, column]), float(found.high[*at, column])
-    ends = "" if np.isnan(low) else f" [{nats(low)}, {nats(high)}]"
+    ends = "" if np.isnan(low) else f" [{divergence_text(low)}, {divergence_text(high)}]"
     beside = [
-        f"{what}: {nats(float(found.value[*at, other]))}"
+        f"{what}: {divergence_text(float(found.value[*at, other]))}"
         for label, what in (
             (ROUNDED, "rounding to bfloat16"),
             (SHUFFLED, "another head of its layer"),
@@ -407,7 +408,7 @@ def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
         if (other := found.column(PATTERN_DRIFT, str(SinkView.RAW), label)) is not None
         and not np.isnan(found.value[*at, other])
     ]
-    yield f"Its attention diverges by {nats(value)} nats{ends} between the models."
+    yield f"Its attention diverges by {divergence_text(value)} nats{ends} between the models."
     yield f"Mean over queries of {sentences}{'; ' if beside else ''}{', '.join(beside)}."
 
 
@@ -446,8 +447,8 @@ def _mean_drift(paired: PairedStack, place: int) -> Iterator[str]:
     drift = paired.drift[:, place]
     known = drift[~np.isnan(drift)]
     if len(known):
-        behind = counted(len(known), "sentence")
-        yield f"Their attention diverges by {nats(float(known.mean()))} nats (mean over {behind})."
+        behind = count_text(len(known), "sentence")
+        yield f"Their attention diverges by {divergence_text(float(known.mean()))} nats (mean over {behind})."
 
 
 def _means(paired: PairedStack, pair: HeadPair) -> tuple[MapPicture, ...]:

@@ -9,14 +9,14 @@ import pandas as pd
 
 from headbook.charts import Figure, images
 from headbook.charts.comparison import layer_pairs, pair_points
-from headbook.charts.theme import STEPS, ink
+from headbook.charts.theme import STEPS, rgba_ramp
 from headbook.comparison.matching import MatchedHeads
 from headbook.pages.comparison.metricpair_heads import depth
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
-from headbook.report.wording import THIN, counted, head_name, number, percent, small
+from headbook.report.wording import THIN, count_text, head_name, number, number_word, percent
 from headbook.study.sentence_data import HeadName
 
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth
@@ -54,14 +54,15 @@ def _same_number(both: StackComparison, found: MatchedHeads) -> str:
         if best >= 0
     )
     return (
-        f"Of {counted(len(found.a), 'head')} of {both.names[0]}, {same:,} are most like the head "
+        f"Of {count_text(len(found.a), 'head')} of {both.names[0]}, {same:,} are most like the "
+        "head "
         f"of the same number in {both.names[1]}."
     )
 
 
 def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
     """How many have a counterpart, and what that takes."""
-    matching, total = found.matching, counted(len(found.a), "head")
+    matching, total = found.matching, count_text(len(found.a), "head")
     there = int(matching.counterpart.sum())
     mutual = _mutual(int((matching.mutual & matching.counterpart).sum()))
     if not found.tested:
@@ -80,7 +81,7 @@ def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
 
 
 def _mutual(amount: int) -> str:
-    return f"{small(amount)} {'is' if amount == 1 else 'are'}"
+    return f"{number_word(amount)} {'is' if amount == 1 else 'are'}"
 
 
 def _deep(both: StackComparison, found: MatchedHeads) -> str:
@@ -191,7 +192,7 @@ def _section(both: StackComparison, found: MatchedHeads) -> MatchedSection:
         title=both.title,
         summary=tuple(matched_summary(both, found)),
         cut=found.cut,
-        picture=images.small(images.shrunk(steps, SIDE), ink()),
+        picture=images.inline_map(images.shrunk(steps, SIDE), rgba_ramp()),
         rows=len(found.a),
         columns=len(found.b),
         most=number(largest),

@@ -23,8 +23,8 @@ from headbook.pages.comparison.metricpair_heads import (
     compared_metric,
     depth,
     depth_section,
+    head_metric_section,
     median_table,
-    pair_section,
 )
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import Page
@@ -79,7 +79,7 @@ def layer_section(both: StackComparison, metric: ComparedMetric) -> LayerSection
     columns = tuple(column for column in token_columns(known) if _is_known(found, column))
     if not columns:
         return None
-    drawn = _TokenMetric(both, found, metric, columns, first_of(columns))
+    drawn = _TokenMetric(both, found, metric, columns, first_token_key(columns))
     values = found.value[:, [drawn.at(column) for column in columns]]
     several = len(columns) > 1 and bool(np.nan_to_num(values).any())
     return LayerSection(
@@ -101,7 +101,7 @@ def token_columns(metric: LayerwiseMetric) -> Iterator[TokenKey]:
                 yield TokenKey(metric.id, state, space, label)
 
 
-def first_of(columns: Sequence[TokenKey]) -> TokenKey:
+def first_token_key(columns: Sequence[TokenKey]) -> TokenKey:
     """What is drawn first: after the layer, of all tokens."""
     return max(
         columns, key=lambda c: (c.state is ResidualPoint.OUT, c.label == COMPARED_CLASSES[0])
@@ -212,7 +212,7 @@ def token_depth_section(both: StackComparison, metric: ComparedMetric) -> DepthS
     columns = [column for column in token_columns(known) if _is_known_in_both(both, column)]
     if not columns:
         return None
-    first = first_of(columns)
+    first = first_token_key(columns)
     words = column_words(first)
     figure = depth_curves(
         f"{metric.id}-{both.stack}-depth",
@@ -288,7 +288,7 @@ def metric_pair_pages(stacks: Sequence[StackComparison]) -> Iterator[MetricPairP
 
 
 def _page(metric: ComparedMetric, stacks: Sequence[StackComparison]) -> MetricPairPage:
-    pairs = [pair_section(both, metric) for both in stacks]
+    pairs = [head_metric_section(both, metric) for both in stacks]
     depths = [
         depth_section(both, metric) or token_depth_section(both, metric)
         for both in stacks

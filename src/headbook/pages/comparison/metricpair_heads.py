@@ -30,11 +30,11 @@ from headbook.report.wording import (
     MAYBE,
     VIEWS,
     choice_file,
-    counted,
+    count_text,
     counted_if,
     floor_text,
     head_name,
-    interval,
+    interval_text,
     is_share,
     label_name,
     number,
@@ -156,7 +156,7 @@ class MetricComparison(Generic[Found]):
         value, low, high = (float(part[place]) for part in (found.value, found.low, found.high))
         sentences = int(found.sentences[place])
         gap = Estimate(value, low, high, sentences, 0.0)
-        behind = counted(sentences, "sentence")
+        behind = count_text(sentences, "sentence")
         return a, b, difference_cell(gap, share=share, behind=behind), p_text(float(found.p[place]))
 
     def stated(self, *place: int) -> str:
@@ -175,7 +175,7 @@ class MetricComparison(Generic[Found]):
         Where it is in any, to be continued with the largest.
         """
         value, sure = self.found.value[..., column], self.found.supported[..., column]
-        total = counted(int((~np.isnan(value)).sum()), what)
+        total = count_text(int((~np.isnan(value)).sum()), what)
         if not np.nan_to_num(value).any():
             return f"Both models are exactly equal in all {total}."
         if not sure.any():
@@ -353,7 +353,7 @@ def median_table(
         columns: what rows are called, and which number that is.
         cells: heads or layers.
     """
-    behind = counted(both.a.study.manifest.counts["sentences"], "sentence")
+    behind = count_text(both.a.study.manifest.counts["sentences"], "sentence")
     rows = []
     for title, column in columns:
         found = both.medians.get(column)
@@ -372,7 +372,7 @@ def median_table(
 
 def _cell(ends: MedianEstimate, *, share: bool, behind: str) -> NumberCell:
     return NumberCell(
-        number(ends.value, share=share), interval(ends.low, ends.high, share=share), behind,
+        number(ends.value, share=share), interval_text(ends.low, ends.high, share=share), behind,
         thin=False,
     )  # fmt: skip
 
@@ -428,7 +428,7 @@ class _HeadMetric(MetricComparison[HeadDifferences]):
         return ", ".join(part for part in (self.metric.label(self.label), keys) if part)
 
 
-def pair_section(both: StackComparison, metric: ComparedMetric) -> HeadMetricSection | None:
+def head_metric_section(both: StackComparison, metric: ComparedMetric) -> HeadMetricSection | None:
     """What differs in one stack; None where one of the models has no numbers there."""
     found, choices = both.found, pair_choices(both, metric)
     if found is None or not choices:

@@ -9,13 +9,13 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.analysis.attention_divergence import jensen_shannon
 from headbook.charts import images
-from headbook.charts.theme import DIVERGING, ink
+from headbook.charts.theme import DIVERGING, rgba_ramp
 from headbook.comparison.head_pairs import HeadPair, PairedStack, PairMaps
-from headbook.pages.comparison.parts import nats
+from headbook.pages.comparison.parts import divergence_text
 from headbook.pages.parts.sentence_maps import text_data, weight_picture
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.report.wording import number, sentence_page
-from headbook.study.sentence_data import to_steps
+from headbook.study.sentence_data import to_uint8
 
 AT_ONCE = 3  # of the sentences that differ most
 SIGNED = 33  # colours of a difference; one of them is 0
@@ -68,7 +68,7 @@ class PairExemplar:
     size: tuple[int, int]
 
 
-def cited(drift: Floats) -> Iterator[Cited]:
+def ranked_sentences(drift: Floats) -> Iterator[Cited]:
     """The sentences that differ most, and the median, strictly by rank; of equal ones the first.
 
     Args:
@@ -99,11 +99,11 @@ def pair_exemplars(
         (bytes, map after map in steps of 1/255), and no ``norms``.
     """
     found, values = [], {}
-    for each in cited(drift):
+    for each in ranked_sentences(drift):
         both = paired.sentences[each.sentence]
         maps = paired.maps(both, pair)
         index = both[0].index
-        divergence = nats(float(drift[each.sentence]))
+        divergence = divergence_text(float(drift[each.sentence]))
         href = sentence_page(index + 1) if index in listed else ""
         named = f"sentence {index + 1}", href
         found.append(_exemplar(paired, (each, divergence), maps, named))
@@ -117,7 +117,7 @@ def pair_data(paired: PairedStack, maps: PairMaps) -> dict[str, Any]:
     value = {
         "keys": text_data(maps.keys),
         "causal": stack.causal and not paired.words,
-        "weights": to_steps(np.stack([maps.a, maps.b])).tobytes(),
+        "weights": to_uint8(np.stack([maps.a, maps.b])).tobytes(),
         "norms": [],
     }
     return value | ({"queries": text_data(maps.queries)} if stack.crosses else {})
@@ -129,11 +129,11 @@ def most_apart(maps: PairMaps) -> int:
     return int(np.where(maps.counted, rows, -1).argmax())
 
 
-def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]:
+def map_pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]:
     """The map of each model, and the second minus the first."""
     return (
-        MapPicture(names[0], weight_picture(to_steps(maps.a)), "a"),
-        MapPicture(names[1], weight_picture(to_steps(maps.b)), "b"),
+        MapPicture(names[0], weight_picture(to_uint8(maps.a)), "a"),
+        MapPicture(names[1], weight_picture(to_uint8(maps.b)), "b"),
         MapPicture(f"{names[1]} minus {names[0]}", signed_picture(maps.b - maps.a), "difference"),
     )
 
@@ -141,12 +141,12 @@ def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]:
 def signed_picture(difference: Floats) -> str:
     """A difference of maps as an image address; colours run with the square root of its size."""
     up, down = (
-        images.shrunk(to_steps(np.maximum(part, 0)), images.PREVIEW).astype(np.float64) / 255
+        images.shrunk(to_uint8(np.maximum(part, 0)), images.PREVIEW).astype(np.float64) / 255
         for part in (difference, -difference)
     )
     signed = np.where(up >= down, np.sqrt(up), -np.sqrt(down))
     steps = np.rint((1 + signed) / 2 * (SIGNED - 1)).astype(np.uint8)
-    return images.small(steps, ink(SIGNED, DIVERGING))
+    return images.inline_map(steps, rgba_ramp(SIGNED, DIVERGING))
 
 
 def _exemplar(
@@ -162,7 +162,7 @@ def _exemplar(
             name,
             running_text(
                 maps.keys,
-                weights=to_steps(row),
+                weights=to_uint8(row),
                 looks=None if crosses else query,
                 key=key,
                 around=around,
@@ -185,7 +185,7 @@ def _exemplar(
         ),
         lines=lines,
         looking=running_text(maps.queries, looks=query, around=[query]) if crosses else (),
-        pictures=pictures(maps, paired.names),
+        pictures=map_pictures(maps, paired.names),
         size=(maps.a.shape[0], maps.a.shape[1]),
     )
 

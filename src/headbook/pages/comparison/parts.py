@@ -22,14 +22,14 @@ from headbook.comparison.matching import MatchedHeads
 from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.table import Content, PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING, STACKS, THIN, head_name, percent, tie_note, tied_places
 from headbook.study.sentence_data import HeadName
 
 LEAST = 1e-4  # nats; smaller ones are not told apart
 
 
-def nats(value: float) -> str:
+def divergence_text(value: float) -> str:
     """A divergence: two digits behind the point, or two that count."""
     if math.isnan(value):
         return MISSING
@@ -42,7 +42,11 @@ def nats(value: float) -> str:
 
 def nats_interval(low: float, high: float) -> str:
     """Its interval; empty where there is none."""
-    return "" if math.isnan(low) or math.isnan(high) else f"[{nats(low)}, {nats(high)}]"
+    return (
+        ""
+        if math.isnan(low) or math.isnan(high)
+        else f"[{divergence_text(low)}, {divergence_text(high)}]"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,7 @@ def both_stacks(comparison: Comparison) -> tuple[StackComparison, ...]:
 
 def _both(comparison: Comparison) -> Iterator[StackComparison]:
     sides = comparison.sides
-    mine, theirs = results(sides.a), results(sides.b)
+    mine, theirs = stack_results(sides.a), stack_results(sides.b)
     for pair in sides.stacks:
         yield StackComparison(
             pair,
@@ -110,7 +114,7 @@ def _both(comparison: Comparison) -> Iterator[StackComparison]:
 KINDS = (  # metric, label, how pages call it, how they write it
     (WEIGHT_DRIFT, QUERY_KEY, "W_Q\u00a0W_Kᵀ", percent),
     (WEIGHT_DRIFT, VALUE_OUTPUT, "W_V\u00a0W_O", percent),
-    (OUTPUT_DRIFT, "", "outputs", nats),
+    (OUTPUT_DRIFT, "", "outputs", divergence_text),
 )
 METRICS = frozenset({WEIGHT_DRIFT, OUTPUT_DRIFT})
 ABOUT = (
@@ -202,7 +206,9 @@ def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> 
     if not any(np.nan_to_num(each.value).any() for each in every):
         return None
     attention = (
-        [] if summary is None else [DriftMeasure("attention", summary.value, summary.floor, nats)]
+        []
+        if summary is None
+        else [DriftMeasure("attention", summary.value, summary.floor, divergence_text)]
     )
     parts = [*attention, *every]
     medians = [

@@ -12,8 +12,8 @@ from headbook.charts import Drawing
 from headbook.charts.layers import Curve, layer_lines
 from headbook.comparison.head_pairs import PairedStack, SharedSentence, maps_of, same_tokens
 from headbook.comparison.study_pair import StudyPair, same_vocabulary
-from headbook.pages.comparison.pairmaps import MapPicture, pictures, what_is_drawn
-from headbook.pages.comparison.parts import nats
+from headbook.pages.comparison.pairmaps import MapPicture, map_pictures, what_is_drawn
+from headbook.pages.comparison.parts import divergence_text
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Content, MarkedText, PageTable, Part, Row, WordsCell
 from headbook.pages.parts.text import Token, running_text
@@ -22,7 +22,7 @@ from headbook.report.wording import (
     MISSING,
     SPACES,
     STACKS,
-    counted,
+    count_text,
     head_name,
     head_page,
     number,
@@ -32,7 +32,7 @@ from headbook.report.wording import (
     visible,
 )
 from headbook.schema import EmbeddingSpace, ResidualPoint
-from headbook.study.sentence_data import LOGITS, StoredSentence, StoredText, rows_of
+from headbook.study.sentence_data import LOGITS, StoredSentence, StoredText, rows_by_sentence
 
 Rows = tuple[pd.DataFrame, pd.DataFrame]  # of one sentence in both studies
 NEAREST = 3  # vocabulary tokens of each model that the table names
@@ -270,8 +270,8 @@ def sentencepair_pages(
     sides: StudyPair, stacks: Sequence[PairedStack], listed: Sequence[SharedSentence]
 ) -> Iterator[tuple[SentencePairPage, dict[str, Any]]]:
     """The pages of all sentences that both studies have, each with what its scripts read."""
-    tokens = [rows_of(study.tokens) for study in (sides.a, sides.b)]
-    near = [rows_of(study.nearest) for study in (sides.a, sides.b)]
+    tokens = [rows_by_sentence(study.tokens) for study in (sides.a, sides.b)]
+    near = [rows_by_sentence(study.nearest) for study in (sides.a, sides.b)]
     for place, each in enumerate(listed):
         named, found = each.a.number, []
         values: dict[str, Any] = {}
@@ -321,7 +321,7 @@ def _lead(
         return
     known = [other.mean for other in listed if not np.isnan(other.mean)]
     rank = 1 + sum(mean > each.mean for mean in known)
-    yield f"Attention diverges by {nats(each.mean)} nats, the mean over heads."
+    yield f"Attention diverges by {divergence_text(each.mean)} nats, the mean over heads."
     yield f"Rank {rank} of {len(known)} sentences."
     best = [
         (float(np.nanmax(drift)), paired, int(np.nanargmax(drift)))
@@ -329,7 +329,7 @@ def _lead(
         if (drift := each.drift.get(paired.stack.name)) is not None and not np.isnan(drift).all()
     ]
     most, paired, place = max(best, key=lambda found: found[0])
-    yield f"Most in head {_name(paired, place)}: {nats(most)} nats."
+    yield f"Most in head {_name(paired, place)}: {divergence_text(most)} nats."
 
 
 def _name(paired: PairedStack, place: int) -> str:
@@ -408,8 +408,8 @@ def _heads(
         yield DriftedHead(
             _name(paired, place),
             head_page(pair.a),
-            nats(float(drift[place])),
-            pictures(paired.maps(both, pair), paired.names),
+            divergence_text(float(drift[place])),
+            map_pictures(paired.maps(both, pair), paired.names),
         )
 
 
@@ -453,7 +453,7 @@ def sentencepairs_page(sides: StudyPair, listed: Sequence[SharedSentence]) -> Se
                 each.a.number,
                 sentence_page(each.a.number),
                 next(iter(each.a.texts.values())).text,
-                MISSING if np.isnan(each.mean) else nats(each.mean),
+                MISSING if np.isnan(each.mean) else divergence_text(each.mean),
             )
             for each in order
         ),
@@ -471,7 +471,7 @@ def _lists(sides: StudyPair, listed: Sequence[SharedSentence]) -> str:
         return ""
     names = sides.names
     begin = (
-        f"{names[0]} lists {counted(counts[0], 'sentence')}, {names[1]} {counts[1]:,}, and both "
+        f"{names[0]} lists {count_text(counts[0], 'sentence')}, {names[1]} {counts[1]:,}, and both "
         f"{both:,} of the same, whose pages have the paths of all tokens."
     )
     more = f" Of {alone:,} more both keep attention maps: their pages have heads and layers alone."

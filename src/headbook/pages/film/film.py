@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
 from headbook.charts.film import QUARTERS, step_areas
 from headbook.charts.layers import Curve, curves
-from headbook.charts.theme import ink, ink_steps
+from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.comparison.film import BestHead
 from headbook.comparison.film_steps import INDUCTION, FilmColumn, StackFrame
 from headbook.metrics import ids
@@ -18,17 +18,17 @@ from headbook.pages.film.parts import (
     DrawnFilm,
     HalfRiseText,
     estimate_text,
-    head_link,
     head_row,
+    head_row_link,
     measure_page,
     value_text,
 )
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import MarkedText, PageTable, Row, words
+from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.head_types import KINDS, letters_of, style_of
-from headbook.report.wording import STACKS, counted, head_name, number, percent
+from headbook.report.wording import STACKS, count_text, head_name, number, percent
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
 
@@ -37,7 +37,7 @@ MOST = 24  # words and links, about four sentences
 LEAST = 0.1  # change of a share that it names
 
 
-def lead(reel: DrawnFilm) -> Parts:
+def film_lead(reel: DrawnFilm) -> Parts:
     """When which head changed most, as words and links."""
     parts: list[str | Link] = []
     for stack in reel.film.stacks:
@@ -70,7 +70,7 @@ def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Li
         yield [
             f"No head{where} has become an induction head: the highest score at ", reel.at(-1),
             " is ",
-            f"{estimate_text(column, best.value)} (", head_link(head),
+            f"{estimate_text(column, best.value)} (", head_row_link(head),
             f"), below {percent(INDUCTION)}.",
         ]  # fmt: skip
         return
@@ -82,7 +82,7 @@ def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Li
         when = "is there from the first step on"
     else:
         when = f"is there at {reel.at(-1)}, after no clear rise"
-    yield [f"An induction head {when}: ", head_link(head), f", in layer {head.layer}."]
+    yield [f"An induction head {when}: ", head_row_link(head), f", in layer {head.layer}."]
     yield [
         "On repeated random tokens it gives ", estimate_text(column, best.value),
         f" of its attention to the token after the earlier occurrence at {reel.at(-1)}, "
@@ -107,7 +107,7 @@ def _others(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]
         turn = reel.turn(stack.name, column, best.place)
         first = reel.first(stack.name, column, best.place)
         yield [
-            head_link(HeadName(stack.name, *best.place)),
+            head_row_link(HeadName(stack.name, *best.place)),
             f" {column.does}: {estimate_text(column, best.value)}, {value_text(column, first)} at "
             f"{reel.at(0)}; half of the change is reached {_steps(turn.between)}.",
         ]
@@ -209,9 +209,9 @@ def film_page(reel: DrawnFilm, title: str) -> FilmPage:
     return FilmPage(
         path="index.html",
         title=title,
-        description=f"Attention heads of {counted(len(film.frames), 'checkpoint')} of one "
+        description=f"Attention heads of {count_text(len(film.frames), 'checkpoint')} of one "
         "training on the same sentences: which head learnt what, and when.",
-        lead=lead(reel),
+        lead=film_lead(reel),
         failed=tuple(
             f"{each.name}: {check}" for each in film.frames for check in each.manifest.failed
         ),
@@ -231,7 +231,7 @@ def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
     for place, each in enumerate(reel.film.frames):
         for stack in each.stacks.values():
             cells = stack.maps[[*stack.stack.attention_layers]].astype(np.float64)
-            yield _sheet(stack.stack, place), images.sprite(ink_steps(cells), ink())
+            yield _sheet(stack.stack, place), images.sprite(ink_steps(cells), rgba_ramp())
 
 
 def film_data(reel: DrawnFilm) -> dict[str, Any]:
@@ -306,7 +306,7 @@ def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: BestHead)
         when = f"falls, {turn.text}"
     return LearntFunction(
         Link(column.does, measure_page(column)),
-        head_link(HeadName(stack, *best.place)),
+        head_row_link(HeadName(stack, *best.place)),
         reel.spark(stack, column, best.place),
         turn,
         estimate_text(column, best.value),
@@ -350,11 +350,11 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
         for n in steps:
             one, before = leaders[n], leaders[n - 1] if n else None
             if one.place is None:
-                cells.append(words("–"))
+                cells.append(words_cell("–"))
                 continue
             name = head_name(HeadName(stack, *one.place))
             new = before is None or before.place != one.place
-            cells.append(words(MarkedText(name, "b") if new else name, " ",
+            cells.append(words_cell(MarkedText(name, "b") if new else name, " ",
                                MarkedText(value_text(column, one.value.value), "small")))  # fmt: skip
         rows.append(Row(Link(column.does, measure_page(column)), tuple(cells)))
     titles = (reel.step(n) for n in steps)
@@ -430,7 +430,7 @@ def _facts(reel: DrawnFilm) -> Iterator[tuple[str, str]]:
         name = "Heads" if len(first.stacks) == 1 else STACKS[stack.name].capitalize()
         yield name, f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
     for file in first.inputs:
-        yield "Input", f"{file.name} · {counted(file.sentences, 'sentence')}"
+        yield "Input", f"{file.name} · {count_text(file.sentences, 'sentence')}"
     yield (
         "Steps",
         (

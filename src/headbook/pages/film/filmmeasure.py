@@ -12,11 +12,11 @@ from headbook.charts import Drawing, Figure
 from headbook.charts.film import NAMED, head_steps
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_link, head_row, measure_page
+from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_row, head_row_link, measure_page
 from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words
-from headbook.report.results import descending
-from headbook.report.wording import VIEWS, head_name, interval, is_share, number
+from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
+from headbook.report.results import heads_by_value
+from headbook.report.wording import VIEWS, head_name, interval_text, is_share, number
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName, heads_of
 
@@ -134,7 +134,7 @@ def _figure(reel: DrawnFilm, stack: AttentionStack, column: FilmColumn) -> Figur
         for place in drawn
     ]  # fmt: skip
     names = ["head", "layer", "step", "place", "value", "low", "high"]
-    highest = [place for place in descending(numbers[-1].heads.value) if place in drawn]
+    highest = [place for place in heads_by_value(numbers[-1].heads.value) if place in drawn]
     named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
     total = len(heads_of(stack))
     which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
@@ -179,7 +179,7 @@ def _tables(
     for place in sorted(places, key=rank):
         cells = (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends))
         still = turns[place].place is None
-        rows[still].append(Row(head_link(HeadName(stack.name, *place)), cells))
+        rows[still].append(Row(head_row_link(HeadName(stack.name, *place)), cells))
     titles = "Head", "Half-rise step", reel.at(0).capitalize(), reel.at(-1).capitalize()
     return PageTable(titles, tuple(rows[0])), PageTable(titles, tuple(rows[1]))
 
@@ -187,11 +187,13 @@ def _tables(
 def _when(turn: HalfRiseText) -> WordsCell:
     """The step, where it lies, and its interval."""
     between = f" {turn.between}" if turn.between else ""
-    return words(turn.text, MarkedText(between, "small"), f" [{turn.ends}]" if turn.ends else "")
+    return words_cell(
+        turn.text, MarkedText(between, "small"), f" [{turn.ends}]" if turn.ends else ""
+    )
 
 
 def _number(column: FilmColumn, value: Estimate) -> WordsCell:
     share = is_share(all_metrics()[column.metric])
-    ends = interval(value.low, value.high, share=share)
+    ends = interval_text(value.low, value.high, share=share)
     text = number(value.value, share=share)
-    return words(text, MarkedText(f" {ends}" if ends else "", "small"), style="number")
+    return words_cell(text, MarkedText(f" {ends}" if ends else "", "small"), style="number")

@@ -8,7 +8,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
-from headbook.charts.film import spark, step_axis
+from headbook.charts.film import sparkline, step_axis
 from headbook.charts.layers import CurveAxis
 from headbook.comparison.film import BestHead, Film
 from headbook.comparison.film_steps import FilmColumn
@@ -33,7 +33,7 @@ def head_row(head: HeadName) -> str:
     return f"{HEADS}#{head_file(head)}"
 
 
-def head_link(head: HeadName) -> Link:
+def head_row_link(head: HeadName) -> Link:
     """A link to a head's row."""
     return Link(head_name(head), head_row(head))
 
@@ -121,7 +121,7 @@ class DrawnFilm:
     def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
         """A head's number over steps, on the scale of all heads."""
         values = self.film.values(stack, column)
-        svg = spark(
+        svg = sparkline(
             values[:, place[0], place[1]],
             self.axis,
             _ends(values),

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from headbook.pages.parts.table import NumberCell, PageTable, Row, words
-from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, scale, unit, verdict_text
+from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
+from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
 from headbook.report.head_types import OffSinkType
-from headbook.report.wording import MISSING, STACKS, interval, number
+from headbook.report.wording import MISSING, STACKS, interval_text, number
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import GROUP
 from headbook.study.ablation_tests import ranked_target
@@ -34,18 +34,18 @@ def removed_table(
     return PageTable(titles, rows, "Heads replaced together.") if rows else None
 
 
-def layers_table(removals: AblationResults, groups: pd.DataFrame) -> PageTable | None:
+def ablation_by_layer(removals: AblationResults, groups: pd.DataFrame) -> PageTable | None:
     """A line for each layer without all of its heads; None where none was replaced."""
-    some = _judged(removals, groups)
+    some = _groups_with_verdict(removals, groups)
     some = some[some["group"].str.fullmatch(r"layer \d+")]
-    several, by = some["stack"].nunique() > 1, scale(removals)
+    several, by = some["stack"].nunique() > 1, unit_factor(removals)
     rows = tuple(
         Row(
             each["group"] + (f" ({STACKS[each['stack']]})" if several else ""),
             (
                 str(int(each["heads"])),
                 effect_cell(each, by),
-                words(verdict_text(each, "layers and groups")),
+                words_cell(verdict_text(each, "layers and groups")),
                 number(each["singles"] * by),
             ),
         )
@@ -60,15 +60,15 @@ def layers_table(removals: AblationResults, groups: pd.DataFrame) -> PageTable |
     )
 
 
-def _judged(removals: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
+def _groups_with_verdict(removals: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
     """Groups by the target whose verdicts pages show."""
     target = groups["target"] == ranked_target(removals)
     return groups[target & (groups["metric"] == GROUP)]
 
 
 def _rows(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
-    by = scale(removals)
-    rows = _judged(removals, groups)
+    by = unit_factor(removals)
+    rows = _groups_with_verdict(removals, groups)
     rows = rows[rows["group"].isin(TYPES)]
     several = groups["stack"].nunique() > 1
     rows = rows.assign(
@@ -84,9 +84,9 @@ def _rows(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
         )
         cells = (
             str(int(each["heads"])),
-            words(str(each["replacement"]).replace("_", " ")),
+            words_cell(str(each["replacement"]).replace("_", " ")),
             effect_cell(each, by),
-            words(verdict_text(each, "layers and groups")),
+            words_cell(verdict_text(each, "layers and groups")),
             number(each["singles"] * by),
             f"{sets:,}: {number(low, like=high)} to {number(high)}" if sets else MISSING,
             f"{int(each['rank'])} of {sets + 1:,}" if sets else MISSING,
@@ -101,5 +101,5 @@ def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> NumberCell:
         row: ``value``, ``low`` and ``high``.
         by: what brings them into the page's unit.
     """
-    ends = interval(row["low"] * by, row["high"] * by)
+    ends = interval_text(row["low"] * by, row["high"] * by)
     return NumberCell(number(row["value"] * by), ends, note="", thin=False)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import images
-from headbook.charts.theme import ink, ink_steps
+from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
 from headbook.report.head_types import HeadType, Place, head_types, kinds_of, letters_of, style_of
 from headbook.report.results import StackResults
-from headbook.report.wording import counted, head_name, head_page
+from headbook.report.wording import count_text, head_name, head_page
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
 
@@ -91,14 +91,14 @@ class MeanMaps:
     def picture(self, place: Place) -> str:
         """One head's map as an image address, made once: it stands on the pages of several."""
         if place not in self._pictures:
-            self._pictures[place] = images.small(ink_steps(self.maps[place]), ink())
+            self._pictures[place] = images.inline_map(ink_steps(self.maps[place]), rgba_ramp())
         return self._pictures[place]
 
 
 def mean_maps(results: StackResults) -> MeanMaps:
     """The mean maps of a stack."""
     sums = results.study.corpus_sums.heads[results.stack.name].positions
-    most, side = counted(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
+    most, side = count_text(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
     return MeanMaps(sums.mean, f"{most}, the first {side} positions")
 
 
@@ -153,21 +153,21 @@ def many_heads(results: StackResults) -> bool:
     return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MANY_HEADS
 
 
-def sheet_file(stack: str) -> str:
+def mean_map_sheet_file(stack: str) -> str:
     """Where the picture of a stack of many heads stands."""
     return f"data/atlas-{stack}.png"
 
 
 def _sheet(results: StackResults) -> str:
     if many_heads(results):
-        return sheet_file(results.stack.name)
-    return images.inline(sheet(results))
+        return mean_map_sheet_file(results.stack.name)
+    return images.inline(mean_map_sheet(results))
 
 
-def sheet(results: StackResults) -> bytes:
+def mean_map_sheet(results: StackResults) -> bytes:
     """The mean maps of all heads of a stack as one picture."""
     cells = results.once(mean_maps).maps[[*results.stack.attention_layers]]
-    return images.sprite(ink_steps(cells), ink())
+    return images.sprite(ink_steps(cells), rgba_ramp())
 
 
 def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:

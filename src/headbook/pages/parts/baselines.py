@@ -38,7 +38,7 @@ class ShareWithBaseline:
     supported: bool
 
 
-def measured(
+def share_with_baseline(
     text: str,
     baseline: str,
     value: Estimate,
@@ -63,7 +63,7 @@ def baseline_title(results: StackResults, baseline: Baseline) -> str:
     return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
 
 
-def beside(
+def baseline_text(
     results: StackResults, baseline: Baseline, metric: HeadMetric, label: str, cell: tuple[int, int]
 ) -> str:
     """A control's number beside that of one head.

@@ -7,21 +7,21 @@ import numpy as np
 
 from headbook.charts import Drawing, images
 from headbook.charts.heads import ranking_histogram
-from headbook.charts.theme import ink
-from headbook.pages.parts.sentence_maps import traced
+from headbook.charts.theme import rgba_ramp
+from headbook.pages.parts.sentence_maps import has_queries_keys
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
     THIN,
-    counted,
+    count_text,
     head_file,
     head_name,
     number,
     percent,
     sentence_page,
 )
-from headbook.study.exemplars import weights_of
+from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import (
     UINT8_STEPS,
     Exemplar,
@@ -166,7 +166,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
 def _histogram(
     results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
 ) -> Drawing | None:
-    scores = weights_of(results.study.corpus_sums.heads[head.stack].sample, head).score
+    scores = rank_by_weight(results.study.corpus_sums.heads[head.stack].sample, head).score
     if not len(scores):
         return None
     best = [e.score for e in exemplars if e.ranking is Ranking.STRONGEST]
@@ -176,7 +176,7 @@ def _histogram(
     marks = [(f"{NAMES[ranking]} {number(value)}", value) for ranking, value in values.items()]
     caption = (
         f"Sentences (bars) by the largest weight of head {head_name(head)} off the sink "
-        f"(horizontal, 0 to 1): {counted(len(scores), 'sentence')}, equal ones counted once."
+        f"(horizontal, 0 to 1): {count_text(len(scores), 'sentence')}, equal ones counted once."
     )
     return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
 
@@ -197,7 +197,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         rank=exemplar.rank,
         sentence=sentence.number,
         href=sentence_page(sentence.number),
-        traced=sentence.listed and traced(results.study, stack, sentence),
+        traced=sentence.listed and has_queries_keys(results.study, stack, sentence),
         score=_score(exemplar),
         weight=number(exemplar.score if exemplar.ranking in RANGE else weight),
         query=queries.pieces[exemplar.query],
@@ -216,7 +216,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
 def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -> ExemplarFigure:
     """With what readers without scripts see of its map."""
     sentence = results.study.sentence_data.sentences[exemplar.index]
-    picture = images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS))
+    picture = images.map_preview(exemplar.attention // (256 // COLOURS), rgba_ramp(COLOURS))
     return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)
 
 

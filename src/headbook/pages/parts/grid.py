@@ -114,7 +114,9 @@ def grid(results: StackResults) -> Grid:
     offered = _offered(results)
     first = next((m for name in FIRST for m, _ in offered if m.id == name), offered[0][0])
     labels = {m.id: x for m, x in offered}[first.id]
-    return _under(key(first, first.headline if first.headline in labels else labels[0]), results)
+    return _under(
+        number_key(first, first.headline if first.headline in labels else labels[0]), results
+    )
 
 
 def _offered(results: StackResults) -> list[tuple[HeadMetric, tuple[str, ...]]]:
@@ -125,7 +127,7 @@ def _offered(results: StackResults) -> list[tuple[HeadMetric, tuple[str, ...]]]:
 def _under(chosen: str, results: StackResults) -> Grid:
     """The heads of one stack under some metric."""
     stack, offered = results.stack, _offered(results)
-    named = {key(metric, x): (metric, x) for metric, labels in offered for x in labels}
+    named = {number_key(metric, x): (metric, x) for metric, labels in offered for x in labels}
     cells_of = stack.n_heads * len(stack.attention_layers)
     choice = _choice(results, *named[chosen]) if chosen in named else _absent(cells_of)
     heads = tuple(range(stack.n_heads))
@@ -138,7 +140,10 @@ def _under(chosen: str, results: StackResults) -> Grid:
         stack=stack.name,
         chosen=chosen,
         choices=tuple(
-            (metric.title, tuple((key(metric, x), label_name(x) or metric.title) for x in labels))
+            (
+                metric.title,
+                tuple((number_key(metric, x), label_name(x) or metric.title) for x in labels),
+            )
             for metric, labels in offered
         ),
         caption=choice["caption"],
@@ -159,7 +164,7 @@ def _cell(head: HeadName, text: str, step: int) -> GridCell:
 def grid_data(results: StackResults) -> dict[str, Any]:
     """Every choice of a grid: colours and texts of the cells, row by row, and the caption."""
     return {
-        key(metric, label): _choice(results, metric, label)
+        number_key(metric, label): _choice(results, metric, label)
         for metric in results.metrics
         for label in _labels(results, metric)
     }
@@ -194,7 +199,7 @@ def _place(stack_grid: Grid) -> list[Any]:
     return [stack_grid.stack, stack_grid.title, layers, len(stack_grid.heads), names, addresses]
 
 
-def key(metric: HeadMetric, label: str) -> str:
+def number_key(metric: HeadMetric, label: str) -> str:
     """How addresses and scripts call a number."""
     return f"{metric.id}/{label}"
 

@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.pages.parts.table import Content, MarkedText, NumberCell, PageTable, Row, Title, words
+from headbook.pages.parts.table import (
+    Content,
+    MarkedText,
+    NumberCell,
+    PageTable,
+    Row,
+    Title,
+    words_cell,
+)
 from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
     THIN,
-    counted,
+    count_text,
     is_share,
     label_name,
     number,
@@ -20,7 +28,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
-from headbook.study.groups import GroupSums, headlines
+from headbook.study.groups import GroupSums, compared_keys
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point
@@ -52,7 +60,7 @@ def stack_headlines(results: StackResults) -> tuple[GroupMetric, ...]:
     columns = results.study.corpus_sums.heads[results.stack.name].table.columns
     return tuple(
         _headline(columns[headline], headline)
-        for headline in headlines(results.metrics, columns, results.stack)
+        for headline in compared_keys(results.metrics, columns, results.stack)
         if results.has(*columns[headline])
     )
 
@@ -83,7 +91,7 @@ def group_table(results: StackResults, layer: int, head: int) -> PageTable | Non
     rows = []
     for group in sorted(groups, key=lambda group: (group.column, group.value)):
         cells = (NumberCell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
-        name = words(MarkedText(group.column, "bdi"), ": ", MarkedText(group.value, "bdi"))
+        name = words_cell(MarkedText(group.column, "bdi"), ": ", MarkedText(group.value, "bdi"))
         rows.append(Row(name, (f"{group.sentences:,}", *cells)))
     columns: tuple[Title, ...] = ("Group", "sentences", *(headline.link for headline in headlines))
     return PageTable(columns, tuple(rows)) if rows else None
@@ -115,7 +123,7 @@ def pair_cells(
     return _headline(column, index), (
         number(float(found.first[at]), share=share),
         number(float(found.second[at]), share=share),
-        difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
+        difference_cell(value, share=share, behind=count_text(value.sentences, "pair")),
         p_text(float(found.p[at])),
     )
 

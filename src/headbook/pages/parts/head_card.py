@@ -7,9 +7,9 @@ from typing import Any
 from headbook.metrics import ids
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.head_types import Place, share, style_of
+from headbook.report.head_types import Place, share_of_head, style_of
 from headbook.report.results import StackResults
-from headbook.report.roles import Role, roles_of, sink_words
+from headbook.report.roles import Role, roles_by_head, sink_words
 from headbook.report.wording import capital, head_name, head_page, number, visible
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of
@@ -81,12 +81,12 @@ def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
 
 def card(results: StackResults, head: HeadName) -> HeadCard:
     """The card of one head."""
-    known, exemplar = roles_of(results)[head], strongest_of(results).get(head)
+    known, exemplar = roles_by_head(results)[head], strongest_of(results).get(head)
     head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
     summary = known.short or "no role by these rules"
     given, brought = (
-        number(share(results, metric, SinkView.RAW, "", cell).value, share=True)
+        number(share_of_head(results, metric, SinkView.RAW, "", cell).value, share=True)
         for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     )
     return HeadCard(
@@ -152,7 +152,7 @@ def notable(results: Mapping[str, StackResults]) -> FirstCard | None:
     best: tuple[int, float] = (-1, 0.0)
     chosen: tuple[StackResults, HeadName] | None = None
     for r in results.values():
-        for head, known in roles_of(r).items():
+        for head, known in roles_by_head(r).items():
             rank = _rank(known)
             if chosen is None or rank > best:
                 best, chosen = rank, (r, head)

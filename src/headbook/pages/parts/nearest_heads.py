@@ -8,7 +8,7 @@ import numpy as np
 from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults
-from headbook.report.similar_heads import HeadDistanceMatrix, likeness
+from headbook.report.similar_heads import HeadDistanceMatrix, head_distances
 from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
@@ -24,9 +24,9 @@ class Neighbours:
     table: PageTable
 
 
-def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
+def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
     """For every head the nearest ones, by view; empty where distances were not measured."""
-    found = results.once(likeness)
+    found = results.once(head_distances)
     heads = next(iter(found.values())).heads if found else ()
     return {
         head: tuple(
@@ -58,10 +58,10 @@ def distances(
 def _distance(found: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
     value, rows = found.value[one, other], int(found.rows[one, other])
     behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
-    return NumberCell(nats(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
+    return NumberCell(nats_text(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
 
 
-def nats(value: float) -> str:
+def nats_text(value: float) -> str:
     """A divergence in three decimals; what is not nothing never becomes 0 by rounding."""
     if np.isnan(value):
         return MISSING

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from headbook.report.results import StackResults
-from headbook.report.wording import STACKS, counted
+from headbook.report.wording import STACKS, count_text
 from headbook.study.manifest import InputFacts, Manifest, NotAvailable
 
 NAMED, LISTED = 3, 10  # inputs that every page names, and the overview lists
@@ -21,7 +21,7 @@ def coverage(manifest: Manifest) -> str:
 
     ``1,000 sentences``, ``1,000 sentences (of 25,000, those with the smallest content hashes)``.
     """
-    sentences = counted(manifest.counts["sentences"], "sentence")
+    sentences = count_text(manifest.counts["sentences"], "sentence")
     part = _part(manifest)
     return f"{sentences} ({part})" if part else sentences
 
@@ -56,22 +56,22 @@ def input_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     files = manifest.inputs
     listed = files if len(files) <= LISTED + 1 else files[:LISTED]
     for file in listed:
-        blank = f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""
+        blank = f" · {count_text(file.blank, 'blank line')} skipped" if file.blank else ""
         yield "Input", f"{file.name} · {_taken(file)}{blank}"
     rest = files[len(listed) :]
     if rest:
         sentences = sum(file.sentences for file in rest)
-        yield "Input", f"{len(rest):,} more inputs · {counted(sentences, 'sentence')}"
+        yield "Input", f"{len(rest):,} more inputs · {count_text(sentences, 'sentence')}"
 
 
 def _taken(file: InputFacts) -> str:
     if not file.left and file.left is not None:
-        return counted(file.sentences, "sentence")
+        return count_text(file.sentences, "sentence")
     if not file.sha256:
         return "not read"
     if file.left is None:
-        return f"the first {counted(file.sentences, 'sentence')}"
-    return f"{file.sentences:,} of {counted(file.sentences + file.left, 'sentence')}"
+        return f"the first {count_text(file.sentences, 'sentence')}"
+    return f"{file.sentences:,} of {count_text(file.sentences + file.left, 'sentence')}"
 
 
 Entry = tuple[str, str]  # address and name
@@ -280,7 +280,7 @@ def always(_: Results) -> bool:
     return True
 
 
-def across(
+def page_if(
     path: str, there: Callable[[Results], bool]
 ) -> Callable[[Callable[[Results], Made_co]], OptionalPage[Made_co]]:
     """Make a function that makes a page one that knows whether there is one."""

@@ -8,22 +8,22 @@ from headbook.analysis.multiple_testing import ALPHA
 from headbook.charts import Drawing, Figure, relation_layers
 from headbook.charts.drawing import interval_dot
 from headbook.metrics import all_metrics
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words
+from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.findings import HELD_OUT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import FAR, place_of, points
+from headbook.report.relations import FAR, best_head_of_relation, points_text
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     DIRECTIONS,
     STACKS,
-    counted,
+    count_text,
     head_name,
     number,
+    number_word,
     p_text,
     rule_phrase,
-    small,
 )
 from headbook.schema import relation_of
 from headbook.study.sentence_data import HeadName
@@ -34,7 +34,7 @@ COLUMNS = (
     "words",
     "head",
     Link("accuracy", f"metrics/{METRIC}.html"),
-    words(MarkedText("chart", "hidden")),
+    words_cell(MarkedText("chart", "hidden")),
     "best surface rule",
     "its accuracy",
     "uniform attention",
@@ -60,13 +60,16 @@ def verdict(tests: RelationTests) -> str:
     if not above:
         some, either = " does a head beat", "either"
     text = (
-        f"In {small(len(above))} of {counted(len(asked), 'relation')}{some} the best surface rule "
+        f"In {number_word(len(above))} of {count_text(len(asked), 'relation')}{some} the best "
+        "surface rule "
         f"in {either} direction (p < {ALPHA} family-wise, over {tests.family:,} pairs "
         "of a head and a relation with its direction)"
     )
     if not above:
         return f"{text}."
-    return f"{text}; in {small(len(claimed))}, the head does more than prefer a class of words."
+    return (
+        f"{text}; in {number_word(len(claimed))}, the head does more than prefer a class of words."
+    )
 
 
 def relation_table(results: StackResults, tests: RelationTests, behind: str) -> PageTable:
@@ -83,12 +86,12 @@ def relation_table(results: StackResults, tests: RelationTests, behind: str) -> 
 
 def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
     """A relation and a direction; numbers of the reporting half."""
-    label, head = tests.labels[n], place_of(tests, n, results.stack.name)
+    label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     relation, direction = relation_of(label)
     accuracy = tests.accuracy.at(n)
     even = results.half(HELD_OUT, METRIC, VIEW, label, of="uniform").value[head.layer]
     cells = (
-        words(DIRECTIONS[direction], style="direction"),
+        words_cell(DIRECTIONS[direction], style="direction"),
         f"{accuracy.events:,.0f}",
         head_link(head),
         NumberCell.of(accuracy, all_metrics()[METRIC]),
@@ -109,14 +112,14 @@ def preference_words(tests: RelationTests, n: int) -> str:
     """Return how often the strongest word is of the right class, in a relation and elsewhere."""
     found = tests.preference
     if not found.comparable[n]:
-        return f"no comparison possible ({counted(int(found.others[n]), 'other word')})"
+        return f"no comparison possible ({count_text(int(found.others[n]), 'other word')})"
     inside, outside = (
         number(float(part[n]), share=True) for part in (found.share, found.elsewhere)
     )
     difference = found.difference.at(n)
     ends = "" if np.isnan(difference.low) else (
-        f" ({points(difference.value)} points [{points(difference.low)}, "
-        f"{points(difference.high)}])"
+        f" ({points_text(difference.value)} points [{points_text(difference.low)}, "
+        f"{points_text(difference.high)}])"
     )  # fmt: skip
     return f"{inside}, {outside}{ends}"
 
@@ -137,9 +140,9 @@ def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
 
 def _margin(margin: Estimate) -> NumberCell:
     behind = f"{margin.sentences:,} sentences, {margin.events:,.0f} observations"
-    ends = f"[{points(margin.low)}, {points(margin.high)}]"
+    ends = f"[{points_text(margin.low)}, {points_text(margin.high)}]"
     known = not np.isnan(margin.low)
-    return NumberCell(points(margin.value), ends if known else "", behind, thin=False)
+    return NumberCell(points_text(margin.value), ends if known else "", behind, thin=False)
 
 
 def layer_figure(results: StackResults, tests: RelationTests) -> Figure:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts import images
-from headbook.charts.theme import ink
-from headbook.pages.parts.table import PageTable, Row, WordsCell, words
-from headbook.pages.parts.text import distinct
+from headbook.charts.theme import rgba_ramp
+from headbook.pages.parts.table import PageTable, Row, WordsCell, words_cell
+from headbook.pages.parts.text import distinct_tokens
 from headbook.report.wording import stored_weight, visible
 from headbook.schema import RolloutKind
 from headbook.study.sentence_data import StoredText
@@ -85,7 +85,7 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     kinds = [kind for kind in NAMES if kind in found]
     if not kinds:
         return None
-    names = [visible(piece) for piece in distinct(text.pieces)]
+    names = [visible(piece) for piece in distinct_tokens(text.pieces)]
     quoted = _quoted(text)
     return Sources(
         mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
@@ -93,7 +93,7 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
             ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
             tuple(
                 Row(
-                    words(name, foreign=True),
+                    words_cell(name, foreign=True),
                     tuple(c for kind in kinds for c in _cells(found[kind][index], index, quoted)),
                 )
                 for index, name in enumerate(names[:MOST_TOKENS])
@@ -118,7 +118,7 @@ def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText
         sentences=tuple(_sentences(steps, _quoted(text), text.special)),
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
         f"{stored_weight(most)}, the largest share here.",
-        image=images.preview(scaled, ink(COLOURS)),
+        image=images.map_preview(scaled, rgba_ramp(COLOURS)),
         side=CELL * len(corner),
         left=6 * longest + 10,
         top=5 * longest + 12,
@@ -157,7 +157,7 @@ def _sentence(shares: Steps, place: int, names: list[str]) -> str:
 
 def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, WordsCell]:
     others = ", ".join(_others(shares, place, names))
-    return stored_weight(int(shares[place])), words(others, foreign=True)
+    return stored_weight(int(shares[place])), words_cell(others, foreign=True)
 
 
 def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:

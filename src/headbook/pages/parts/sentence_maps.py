@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts import images
-from headbook.charts.theme import coarse, ink, ink_steps
+from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.report.results import StackResults
 from headbook.report.word_attention import word_names
-from headbook.report.wording import sentence_file, written
+from headbook.report.wording import sentence_file, size_text
 from headbook.schema import AttentionStack
 from headbook.study.manifest import MissingPart
 from headbook.study.sentence_data import (
@@ -19,7 +19,7 @@ from headbook.study.sentence_data import (
     QueriesAndKeys,
     StoredSentence,
     StoredText,
-    size,
+    bytes_needed,
 )
 from headbook.study.study import Study
 
@@ -27,7 +27,7 @@ DIGITS = 4  # of lengths of values
 MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
 
 
-def exact(maps: NDArray[np.uint8] | None) -> bool:
+def has_exact_maps(maps: NDArray[np.uint8] | None) -> bool:
     """Whether a sentence's page has the numbers of its maps, too."""
     return maps is not None and maps.size <= MOST_BYTES
 
@@ -39,7 +39,7 @@ def weight_picture(steps: NDArray[np.uint8]) -> str:
         steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
     """
     small = images.shrunk(steps, images.PREVIEW)
-    return images.small(coarse(ink_steps(small / UINT8_STEPS)), ink())
+    return images.inline_map(coarse(ink_steps(small / UINT8_STEPS)), rgba_ramp())
 
 
 def attention_data(
@@ -98,11 +98,11 @@ def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
 FOLDER = "data/neurons"
 
 
-def traced(study: Study, stack: AttentionStack, sentence: StoredSentence) -> bool:
+def has_queries_keys(study: Study, stack: AttentionStack, sentence: StoredSentence) -> bool:
     """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
     place = stack.name, sentence.index
     kept = any(name[:2] == place for name in study.sentence_data.queries_and_keys)
-    return kept and exact(study.sentence_data.maps.get(place))
+    return kept and has_exact_maps(study.sentence_data.maps.get(place))
 
 
 def neuron_files(stack: AttentionStack, sentence: StoredSentence) -> str:
@@ -116,19 +116,19 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
     A whole sentence without its full stop.
     """
     study, stack = results.study, results.stack
-    if traced(study, stack, sentence):
+    if has_queries_keys(study, stack, sentence):
         return ""
-    if not exact(study.sentence_data.maps.get((stack.name, sentence.index))):
+    if not has_exact_maps(study.sentence_data.maps.get((stack.name, sentence.index))):
         return "its weights are not shown one by one"
     for gap in study.manifest.gaps:
         if gap.key in {MissingPart.QUERIES, MissingPart.WEIGHTS} and gap.stack in {"", stack.name}:
             return gap.why
     queries, keys = (len(sentence.texts[side].pieces) for side in (stack.queries, stack.keys))
-    needed = size(stack, queries, keys)
+    needed = bytes_needed(stack, queries, keys)
     if needed > MAX_QUERY_KEY_BYTES:
         return (
-            f"its queries and keys take {written(needed)}; expected at most "
-            f"{written(MAX_QUERY_KEY_BYTES)}"
+            f"its queries and keys take {size_text(needed)}; expected at most "
+            f"{size_text(MAX_QUERY_KEY_BYTES)}"
         )
     kept = int(study.manifest.options.get("neuron_sentences", 0))
     first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
@@ -139,7 +139,7 @@ def neurons_data(
     study: Study, stack: AttentionStack, sentence: StoredSentence
 ) -> Iterator[tuple[int, Any]]:
     """What each layer's file holds, by layer; nothing where pages do not have it."""
-    if not traced(study, stack, sentence):
+    if not has_queries_keys(study, stack, sentence):
         return
     for (name, index, layer), queries_and_keys in study.sentence_data.queries_and_keys.items():
         if (name, index) == (stack.name, sentence.index):

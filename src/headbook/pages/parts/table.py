@@ -14,7 +14,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
 from headbook.report.findings.finding import Link
-from headbook.report.wording import MISSING, interval, is_share, number
+from headbook.report.wording import MISSING, interval_text, is_share, number
 
 COLOUR_STEPS = 21
 
@@ -45,7 +45,7 @@ class NumberCell:
         behind = f"{value.sentences:,} sentences, {value.events:,.0f} observations"
         return cls(
             text=number(value.value, share=share),
-            interval=interval(value.low, value.high, share=share),
+            interval=interval_text(value.low, value.high, share=share),
             note=f"too few sentences: {behind}" if thin else behind,
             thin=thin,
         )
@@ -115,12 +115,12 @@ class WordsCell:
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
 
-def words(*parts: Part, style: str = "", foreign: bool = False) -> WordsCell:
+def words_cell(*parts: Part, style: str = "", foreign: bool = False) -> WordsCell:
     """A cell of words from its parts; those that are empty are left out."""
     return WordsCell(tuple(p for p in parts if p and p[0]), style, foreign)
 
 
-DASH = words("–")
+DASH = words_cell("–")
 
 Title = str | int | Link | WordsCell  # an integer is the number of a layer
 # What stands in a cell: a string is a number without an interval, None what does not apply.

@@ -115,6 +115,6 @@ def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int
     return sorted(nearest[:most])
 
 
-def distinct(pieces: Sequence[str]) -> tuple[str, ...]:
+def distinct_tokens(pieces: Sequence[str]) -> tuple[str, ...]:
     """Pieces with their positions, so that equal ones are told apart."""
     return tuple(f"{position} {piece}" for position, piece in enumerate(pieces))

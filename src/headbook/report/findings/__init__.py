@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.findings.attention import (
+    distance_trend,
     like_untrained,
-    neighbours,
+    neighbour_heads,
     positional_heads,
     repeated_tokens,
-    sink,
-    trend,
+    sink_layers,
     variability,
 )
 from headbook.report.findings.finding import Finding, Link, highest
@@ -30,17 +30,23 @@ from headbook.report.findings.language import (
     rare_words,
     relations,
 )
-from headbook.report.findings.states import drift, own_word
+from headbook.report.findings.states import drift_from_input, own_word
 from headbook.report.results import StackResults
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
-__all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "find", "highest"]
+__all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
 
 MOST = 12  # findings of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
-GENERAL: Rules = (trend, sink, drift, own_word, like_untrained)  # of all heads together
+GENERAL: Rules = (
+    distance_trend,
+    sink_layers,
+    drift_from_input,
+    own_word,
+    like_untrained,
+)  # of all heads together
 SPECIAL: Rules = (
     positional_heads,
     beyond_distance,
@@ -50,12 +56,12 @@ SPECIAL: Rules = (
     variability,
     rare_words,
     repeated_tokens,
-    neighbours,
+    neighbour_heads,
     dependencies,
 )
 
 
-def find(results: StackResults, tests: "RelationTests | None" = None) -> list[Finding]:
+def findings_of(results: StackResults, tests: "RelationTests | None" = None) -> list[Finding]:
     """What is worth saying about a stack, the most general first; at most `MOST` sentences.
 
     Args:

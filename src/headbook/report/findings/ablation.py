@@ -11,18 +11,18 @@ from headbook.report.ablation import (
     COSINES,
     HEAVY_NAME,
     REPLACEMENTS,
+    change_text,
     choice_text,
-    judged_by,
+    main_target,
     margin_text,
-    primary,
-    scale,
     unit,
+    unit_factor,
     verdict_counts,
+    verdict_target_text,
     verdict_text,
-    with_unit,
 )
 from headbook.report.findings.finding import Finding, Link, Parts, head_link
-from headbook.report.wording import STACKS, counted, number, percent, small
+from headbook.report.wording import STACKS, count_text, number, number_word, percent
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
@@ -35,7 +35,7 @@ PAGE = "importance.html"
 NAMED = 5  # heads that a sentence names
 
 
-def needed(study: Study) -> Iterator[Finding]:
+def ablation_summary(study: Study) -> Iterator[Finding]:
     """What is worth saying about a whole model: how many heads can go, and what is lost most."""
     removals = study.corpus_sums.removals
     if removals is not None:
@@ -46,7 +46,7 @@ def needed(study: Study) -> Iterator[Finding]:
         yield from _harmful(removals)
 
 
-def message(
+def ablation_findings(
     removals: AblationResults, groups: pd.DataFrame, pruning: pd.DataFrame
 ) -> Iterator[Finding]:
     """One sentence a question."""
@@ -93,30 +93,30 @@ def _counts(removals: AblationResults) -> Iterator[Finding]:
         return
     yield _found(
         removals,
-        f"Of {counted(heads, 'head')} ",
+        f"Of {count_text(heads, 'head')} ",
         Link("replaced one at a time", f"{PAGE}#heads"),
         f"{how}, {verdicts_of}: a sentence counts as changed from {margin_text(removals)} on, "
-        f"measured by {judged_by(removals)}.",
+        f"measured by {verdict_target_text(removals)}.",
     )
 
 
 def _largest(removals: AblationResults) -> Iterator[Finding]:
     """The head of largest effect on one half of the sentences, with its effect on the other."""
-    target = primary(removals)
+    target = main_target(removals)
     effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
     if not len(effects.head):
         return
-    sets = ablation_tests.places(removals, Replacement.MEAN)
+    sets = ablation_tests.single_head_rows(removals, Replacement.MEAN)
     ratios = removals.ratios(target, sets)
     first = ratios.half(SELECTION).value
     if np.isnan(first).all():
         return
     position = int(np.nanargmax(first))
     value, low, high = ablation_tests.held_out(removals, target, int(sets[position]))
-    if low > ablation_tests.margin(removals, target):
+    if low > ablation_tests.equivalence_margin(removals, target):
         head = HeadName(*removals.heads[effects.head[position]])
-        reported = with_unit(removals, value, low, high)
-        of = f" of {judged_by(removals)}" if target in COSINES else ""
+        reported = change_text(removals, value, low, high)
+        of = f" of {verdict_target_text(removals)}" if target in COSINES else ""
         yield _found(
             removals,
             f"Largest change{of}: {reported} without ",
@@ -127,7 +127,7 @@ def _largest(removals: AblationResults) -> Iterator[Finding]:
 
 
 def _harmful(removals: AblationResults) -> Iterator[Finding]:
-    effects = ablation_tests.head_effects(removals, primary(removals), Replacement.MEAN)
+    effects = ablation_tests.head_effects(removals, main_target(removals), Replacement.MEAN)
     heads = [
         head_link(HeadName(*removals.heads[place]))
         for place, verdict in zip(effects.head, effects.verdict, strict=True)
@@ -139,40 +139,43 @@ def _harmful(removals: AblationResults) -> Iterator[Finding]:
 
 
 def _audit(removals: AblationResults) -> Iterator[Finding]:
-    audit = ablation_tests.audit(removals, primary(removals))
+    audit = ablation_tests.audit(removals, main_target(removals))
     if not audit.heads or not audit.rest or np.isnan(audit.pearson):
         return
     yield _found(
         removals,
-        f"On {counted(audit.heads, 'head')} picked at random, estimates and exact changes "
+        f"On {count_text(audit.heads, 'head')} picked at random, estimates and exact changes "
         f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
     )
     more = "exceeds" if audit.missed == 1 else "exceed"
-    rest = f"{counted(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
+    rest = f"{count_text(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
     yield _found(
         removals,
-        f"Of these, {small(audit.missed)} {more} the margin although the estimate does not; with "
+        f"Of these, {number_word(audit.missed)} {more} the margin although the estimate does not; "
+        "with "
         f"95\u00a0% confidence, at most {percent(audit.share)} of the {rest}.",
     )
 
 
-def allowed(removals: AblationResults) -> float:
+def group_margin(removals: AblationResults) -> float:
     """The change that many heads together may make: 1 % of the loss."""
-    return GROUP_MARGIN * ablation_tests.margin(removals, primary(removals), reported=True)
+    return GROUP_MARGIN * ablation_tests.equivalence_margin(
+        removals, main_target(removals), reported=True
+    )
 
 
 def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
-    steps = pruning[pruning["target"] == primary(removals)]
+    steps = pruning[pruning["target"] == main_target(removals)]
     if steps.empty or steps["high"].isna().all():
         return
-    most = allowed(removals)
+    most = group_margin(removals)
     shares = {
-        str(order): ablation_tests.can_go([*rows["share"]], [*rows["high"]], most)
+        str(order): ablation_tests.removable_share([*rows["share"]], [*rows["high"]], most)
         for order, rows in steps.groupby("order", sort=False)
     }
     random = [share for order, share in shares.items() if order.startswith("random")]
     share, chance = shares["ablation_effect"], percent(float(np.median(random)))
-    limit = f"{number(most * scale(removals))}\u00a0{unit(removals)}"
+    limit = f"{number(most * unit_factor(removals))}\u00a0{unit(removals)}"
     together = Link("removed together", f"{PAGE}#pruning")
     if share > 0:
         parts: Parts = (
@@ -210,7 +213,7 @@ def answer(
         return
     where = f" ({STACKS[stack]})" if named and stack != "self" else ""
     heads = int(rows[str(Replacement.MEAN)]["heads"])
-    about = Link(f"{small(heads)} {group_name(group, heads)}{where}", f"{PAGE}#groups")
+    about = Link(f"{number_word(heads)} {group_name(group, heads)}{where}", f"{PAGE}#groups")
     for parts in _dead(removals, rows, about):
         yield _found(removals, *parts)
 
@@ -245,7 +248,7 @@ def _dead(removals: AblationResults, rows: Mapping[str, Any], about: Link) -> It
                 f"{_beside(removals, zero)}.",
             )  # fmt: skip
     elif mean["verdict"] == AblationVerdict.CHANGES:
-        reported = with_unit(removals, *(float(mean[name]) for name in ("value", "low", "high")))
+        reported = change_text(removals, *(float(mean[name]) for name in ("value", "low", "high")))
         kl = ablation_tests.ranked_target(removals) == AblationTarget.KL
         what = "the KL divergence of predictions" if kl else "the change"
         yield (
@@ -256,7 +259,7 @@ def _dead(removals: AblationResults, rows: Mapping[str, Any], about: Link) -> It
 
 def _beside(removals: AblationResults, row: Mapping[str, Any]) -> str:
     """Random sets and the group's rank among them; empty without any."""
-    sets, by = int(row["random_sets"]), scale(removals)
+    sets, by = int(row["random_sets"]), unit_factor(removals)
     if not sets:
         return ""
     ends = " to ".join(

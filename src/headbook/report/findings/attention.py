@@ -16,34 +16,34 @@ from headbook.report.findings.finding import (
     Finding,
     Link,
     Parts,
-    begun,
-    chosen,
-    even,
+    choose_head,
+    estimate_with_unit,
     finding,
     head_link,
+    heads_above,
     heads_of_kind,
-    listed,
-    mean,
+    held_out_run_mean,
+    layer_runs,
+    list_heads,
     metric,
     metric_link,
-    named,
-    opened,
-    reaching,
-    reported,
-    runs,
+    run_mean,
+    run_text,
     sample_size,
-    stated,
-    uniform,
+    sentence_start,
+    sentence_start_with_link,
+    uniform_estimate,
+    uniform_run_mean,
 )
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
-from headbook.report.wording import counted, interval, is_share, number, signed, small
+from headbook.report.wording import count_text, interval_text, is_share, number, number_word, signed
 from headbook.schema import Baseline, SinkView
 
 NAMED = 4  # metrics that the sentence names
 
 
-def untrained(
+def untrained_mean(
     results: StackResults, run: Sequence[int], metric: HeadMetric, view: SinkView
 ) -> Estimate | None:
     """The mean over a run of layers with random weights.
@@ -52,7 +52,7 @@ def untrained(
     interval; None without any.
     """
     twins = results.twins.get(Baseline.UNTRAINED, ())
-    estimates = [mean(twin.layers(metric.id, view), run) for twin in twins]
+    estimates = [run_mean(twin.layers(metric.id, view), run) for twin in twins]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
     values = [one.value for one in estimates]
@@ -62,7 +62,7 @@ def untrained(
 def with_ends(value: Estimate, metric: HeadMetric) -> str:
     """A number with random weights, with its ends."""
     share = is_share(metric)
-    return f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}"
+    return f"{number(value.value, share=share)} {interval_text(value.low, value.high, share=share)}"
 
 
 def seeds(results: StackResults) -> str:
@@ -92,12 +92,12 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
         more = len(alike) - len(named)
         yield Finding(
             (
-                begun(
+                sentence_start(
                     results, "No clear difference from the same architecture with random weights "
                 ),
-                f"({counted(len(results.twins[Baseline.UNTRAINED]), 'seed')}), in any layer: ",
+                f"({count_text(len(results.twins[Baseline.UNTRAINED]), 'seed')}), in any layer: ",
                 *links,
-                f" and {small(more)} more metrics." if more else ".",
+                f" and {number_word(more)} more metrics." if more else ".",
             ),
             sentences,
         )
@@ -128,24 +128,25 @@ ON_RANDOM = {
 OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
-def trend(results: StackResults) -> Iterator[Finding]:
+def distance_trend(results: StackResults) -> Iterator[Finding]:
     """Which layers attend farthest, which nearest, and whether random weights do the same."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
-    found = runs(results, name, view) if results.has(name, view) else None
+    found = layer_runs(results, name, view) if results.has(name, view) else None
     if found is None:
         return
-    near, far = (reported(results, run, name, view) for run in found)
+    near, far = (held_out_run_mean(results, run, name, view) for run in found)
     if not far.low > near.high:
         return
-    span = number(even(results, found.high, name, view).value)
+    span = number(uniform_run_mean(results, found.high, name, view).value)
     verb = "attends" if len(found.high) == 1 else "attend"
     yield finding(
         results,
         name,
         (
-            begun(results, f"{named(found.high).capitalize()} {verb} "),
+            sentence_start(results, f"{run_text(found.high).capitalize()} {verb} "),
             metric_link(name, "farthest"),
-            f": {stated(far, name)} on average; {named(found.low)}: {stated(near, name)}, "
+            f": {estimate_with_unit(far, name)} on average; {run_text(found.low)}: "
+            f"{estimate_with_unit(near, name)}, "
             f"uniform attention: {span} tokens.",
             *_untrained_trend(results, found.low, found.high),
         ),
@@ -158,7 +159,7 @@ def _untrained_trend(
 ) -> Iterator[str]:
     """What the same layers show with random weights."""
     known, view = metric(ids.ATTENTION_DISTANCE), results.stack.default_view
-    near, far = (untrained(results, run, known, view) for run in (low, high))
+    near, far = (untrained_mean(results, run, known, view) for run in (low, high))
     if near is None or far is None:
         return
     there = f"{with_ends(far, known)} and {with_ends(near, known)} tokens, {seeds(results)}"
@@ -168,25 +169,29 @@ def _untrained_trend(
         yield f" The same architecture with random weights shows no such difference: {there}."
 
 
-def sink(results: StackResults) -> Iterator[Finding]:
+def sink_layers(results: StackResults) -> Iterator[Finding]:
     """Which layers attend most to the sink, and how much of the output comes from there."""
     name, view = ids.SINK_SHARE, SinkView.RAW
-    found = runs(results, name, view) if results.has(name, view) else None
+    found = layer_runs(results, name, view) if results.has(name, view) else None
     if found is None:
         return
-    least, most = (reported(results, run, name, view) for run in found)
-    chance = even(results, found.high, name, view)
+    least, most = (held_out_run_mean(results, run, name, view) for run in found)
+    chance = uniform_run_mean(results, found.high, name, view)
     if not most.low > chance.value:
         return
-    beside = f"; {named(found.low)}: {stated(least, name)}" if least.high < most.low else ""
+    beside = (
+        f"; {run_text(found.low)}: {estimate_with_unit(least, name)}"
+        if least.high < most.low
+        else ""
+    )
     verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
     yield finding(
         results,
         name,
         (
-            begun(results, f"{named(found.high).capitalize()} {verb} most to "),
+            sentence_start(results, f"{run_text(found.high).capitalize()} {verb} most to "),
             metric_link(name, sink_words(results)),
-            f": {stated(most, name)} of {whose} attention{beside}, uniform attention: "
+            f": {estimate_with_unit(most, name)} of {whose} attention{beside}, uniform attention: "
             f"{number(chance.value, share=True)}.",
             *_contributed(results, found.high, most),
         ),
@@ -199,12 +204,12 @@ def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -
     name = ids.SINK_NORM_SHARE
     if not results.has(name, SinkView.RAW):
         return ()
-    brought = reported(results, run, name, SinkView.RAW)
+    brought = held_out_run_mean(results, run, name, SinkView.RAW)
     if brought.low <= given.high and brought.high >= given.low:
         return ()
     where = "that layer's" if len(run) == 1 else "these layers'"
     link = metric_link(name, "value-weighted norm ‖αvW_O‖")
-    return (f" They contribute {stated(brought, name)} of {where} ", link, ".")
+    return (f" They contribute {estimate_with_unit(brought, name)} of {where} ", link, ".")
 
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
@@ -213,41 +218,45 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
     heads: list[tuple[ChosenHead, str]] = []
     chance = 0.0
     for offset in metric(name).labels:
-        for best in reaching(results, name, view, offset, POSITIONAL):
+        for best in heads_above(results, name, view, offset, POSITIONAL):
             heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
-            chance = max(chance, uniform(results, name, view, offset, best.head.layer).value)
+            chance = max(
+                chance, uniform_estimate(results, name, view, offset, best.head.layer).value
+            )
     if heads:
         yield finding(
             results,
             name,
             (
-                *opened(results, metric_link(name, heads_of_kind(len(heads), "positional"))),
+                *sentence_start_with_link(
+                    results, metric_link(name, heads_of_kind(len(heads), "positional"))
+                ),
                 ": the largest weight at one offset for at least 90 % of queries.",
-                *listed(heads, name),
+                *list_heads(heads, name),
                 f" (random key: at most {number(chance, share=True)}).",
             ),
             min(best.value.sentences for best, _ in heads),
         )
 
 
-def neighbours(results: StackResults) -> Iterator[Finding]:
+def neighbour_heads(results: StackResults) -> Iterator[Finding]:
     """Heads that attend to the token before or after."""
     name, view = ids.ATTENTION_TO, results.stack.default_view
     for label in ("previous", "next"):
-        best = chosen(results, name, view, label)
+        best = choose_head(results, name, view, label)
         if best is None:
             continue
-        chance = uniform(results, name, view, label, best.head.layer)
+        chance = uniform_estimate(results, name, view, label, best.head.layer)
         if best.value.low > chance.value:
             yield finding(
                 results,
                 name,
                 (
-                    begun(results, "Most attention to the "),
+                    sentence_start(results, "Most attention to the "),
                     metric_link(name, f"{label} token"),
                     ": ",
                     head_link(best.head),
-                    f"{best.tied}, {stated(best.value, name)} (uniform attention: "
+                    f"{best.tied}, {estimate_with_unit(best.value, name)} (uniform attention: "
                     f"{number(chance.value, share=True)}).",
                 ),
                 best.value.sentences,
@@ -257,11 +266,11 @@ def neighbours(results: StackResults) -> Iterator[Finding]:
 def variability(results: StackResults) -> Iterator[Finding]:
     """The heads that position and content decide most."""
     name, view = ids.VARIABILITY, results.stack.default_view
-    most = chosen(results, name, view)
-    least = chosen(results, name, view, lowest=True)
+    most = choose_head(results, name, view)
+    least = choose_head(results, name, view, lowest=True)
     if most is None or least is None or not most.value.low > least.value.high:
         return
-    chance = uniform(results, name, view, "", most.head.layer)
+    chance = uniform_estimate(results, name, view, "", most.head.layer)
     yield finding(
         results,
         name,
@@ -269,9 +278,9 @@ def variability(results: StackResults) -> Iterator[Finding]:
             metric_link(name, "Attention variability"),
             " (0: position only) is lowest in ",
             head_link(least.head),
-            f"{least.tied}, {stated(least.value, name)}, and highest in ",
+            f"{least.tied}, {estimate_with_unit(least.value, name)}, and highest in ",
             head_link(most.head),
-            f"{most.tied}, {stated(most.value, name)}; uniform attention: "
+            f"{most.tied}, {estimate_with_unit(most.value, name)}; uniform attention: "
             f"{number(chance.value, share=is_share(metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
@@ -281,20 +290,21 @@ def variability(results: StackResults) -> Iterator[Finding]:
 def repeated_tokens(results: StackResults) -> Iterator[Finding]:
     """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
     for name, (where, kind) in ON_RANDOM.items():
-        heads = [(best, "") for best in reaching(results, name, SinkView.RAW, "", REPEATED)]
+        heads = [(best, "") for best in heads_above(results, name, SinkView.RAW, "", REPEATED)]
         if heads:
             chance = max(
-                uniform(results, name, SinkView.RAW, "", best.head.layer).value for best, _ in heads
+                uniform_estimate(results, name, SinkView.RAW, "", best.head.layer).value
+                for best, _ in heads
             )
             yield finding(
                 results,
                 name,
                 (
-                    begun(results, heads_of_kind(len(heads), kind)),
+                    sentence_start(results, heads_of_kind(len(heads), kind)),
                     " on repeated random tokens: at least 40 % of the attention to ",
                     metric_link(name, where),
                     ".",
-                    *listed(heads, name),
+                    *list_heads(heads, name),
                     f" (uniform attention: {number(chance, share=True)}).",
                 ),
                 min(best.value.sentences for best, _ in heads),

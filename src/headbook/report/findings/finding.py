@@ -17,13 +17,13 @@ from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     STACKS,
-    counted,
+    count_text,
     head_name,
     head_page,
-    interval,
+    interval_text,
     is_share,
     number,
-    small,
+    number_word,
     tie_note,
     tied_places,
 )
@@ -69,10 +69,10 @@ class Finding:
     def behind(self) -> str:
         """What it rests on, in words."""
         if self.source is Source.RANDOM:
-            return counted(self.sentences, "random sequence")
+            return count_text(self.sentences, "random sequence")
         if self.source is Source.SAMPLE:
-            return f"{counted(self.sentences, 'sentence')} of a sample of {self.size:,}"
-        return counted(self.sentences, "sentence")
+            return f"{count_text(self.sentences, 'sentence')} of a sample of {self.size:,}"
+        return count_text(self.sentences, "sentence")
 
 
 class ChosenHead(NamedTuple):
@@ -112,14 +112,12 @@ def metric(name: str) -> HeadMetric:
     return found
 
 
-def stated(value: Estimate, name: str) -> str:
+def estimate_with_unit(value: Estimate, name: str) -> str:
     """A number with its interval and unit."""
     known: Metric = all_metrics()[name]
     share = is_share(known)
     unit = f" {known.unit}" if known.unit else ""
-    return (
-        f"{number(value.value, share=share)}{unit} {interval(value.low, value.high, share=share)}"
-    )
+    return f"{number(value.value, share=share)}{unit} {interval_text(value.low, value.high, share=share)}"
 
 
 def metric_link(name: str, text: str) -> Link:
@@ -132,14 +130,14 @@ def head_link(head: HeadName) -> Link:
     return Link(head_name(head), head_page(head))
 
 
-def begun(results: StackResults, text: str) -> str:
+def sentence_start(results: StackResults, text: str) -> str:
     """The beginning of a sentence; it names the stack where a model has several."""
     if results.stack.name == "self":
         return text
     return f"In {STACKS[results.stack.name]}, {text[0].lower()}{text[1:]}"
 
 
-def opened(results: StackResults, link: Link) -> Parts:
+def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
     """A link as the beginning of a sentence; behind the stack where a model has several."""
     if results.stack.name == "self":
         return (link,)
@@ -150,7 +148,7 @@ def opened(results: StackResults, link: Link) -> Parts:
 def heads_of_kind(amount: int, kind: str) -> str:
     """How many heads of a kind there are, to begin a sentence: ``Two positional heads``."""
     if amount <= MOST_SMALL:
-        return f"{small(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
+        return f"{number_word(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
     return f"{kind.capitalize()} heads ({amount:,})"
 
 
@@ -168,7 +166,7 @@ def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | No
     return int(layer), int(head)
 
 
-def chosen(
+def choose_head(
     results: StackResults, name: str, view: SinkView, label: str = "", *, lowest: bool = False
 ) -> ChosenHead | None:
     """The head with the highest value, or the lowest; None without enough observations."""
@@ -187,12 +185,14 @@ def chosen(
     return ChosenHead(head, value, tie_note([head_name(each) for each in others]))
 
 
-def uniform(results: StackResults, name: str, view: SinkView, label: str, layer: int) -> Estimate:
+def uniform_estimate(
+    results: StackResults, name: str, view: SinkView, label: str, layer: int
+) -> Estimate:
     """Uniform attention on the half of the sentences that is reported."""
     return results.half(HELD_OUT, name, view, label, of="uniform").at(layer)
 
 
-def reaching(
+def heads_above(
     results: StackResults, name: str, view: SinkView, label: str, least: float
 ) -> Iterator[ChosenHead]:
     """Heads with at least so much on one half, and whose interval is above it on the other."""
@@ -207,14 +207,14 @@ def reaching(
         yield ChosenHead(HeadName(results.stack.name, *cell), other.at(*cell))
 
 
-def listed(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
+def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
     """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
     parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
     for best, remark in ranked[:NAMED]:
-        parts += [", ", head_link(best.head), f"{remark}, {stated(best.value, name)}"]
+        parts += [", ", head_link(best.head), f"{remark}, {estimate_with_unit(best.value, name)}"]
     more = len(ranked) - NAMED
-    return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))
+    return (parts[0], *parts[2:], *([f", {number_word(more)} more"] if more > 0 else []))
 
 
 PARTS = 4  # a run is this part of all layers
@@ -227,7 +227,7 @@ class Runs(NamedTuple):
     high: tuple[int, ...]
 
 
-def runs(results: StackResults, name: str, view: SinkView, label: str = "") -> Runs | None:
+def layer_runs(results: StackResults, name: str, view: SinkView, label: str = "") -> Runs | None:
     """Both runs, chosen on one half of the sentences; None where they would overlap.
 
     A run is a quarter of the layers that have attention, at least one.
@@ -243,7 +243,7 @@ def runs(results: StackResults, name: str, view: SinkView, label: str = "") -> R
     return None if set(found.low) & set(found.high) else found
 
 
-def mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
+def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     """The mean over layers of a number.
 
     Its interval is the mean of theirs: at least as wide as it need be, whatever the layers have in
@@ -254,17 +254,21 @@ def mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     return Estimate(value, low, high, int(sentences), float(events))
 
 
-def reported(results: StackResults, run: Sequence[int], name: str, view: SinkView) -> Estimate:
+def held_out_run_mean(
+    results: StackResults, run: Sequence[int], name: str, view: SinkView
+) -> Estimate:
     """That mean on the half of the sentences that is reported."""
-    return mean(results.half(HELD_OUT, name, view, of="layers"), run)
+    return run_mean(results.half(HELD_OUT, name, view, of="layers"), run)
 
 
-def even(results: StackResults, run: Sequence[int], name: str, view: SinkView) -> Estimate:
+def uniform_run_mean(
+    results: StackResults, run: Sequence[int], name: str, view: SinkView
+) -> Estimate:
     """The same for uniform attention."""
-    return mean(results.half(HELD_OUT, name, view, of="uniform"), run)
+    return run_mean(results.half(HELD_OUT, name, view, of="uniform"), run)
 
 
-def named(run: Sequence[int]) -> str:
+def run_text(run: Sequence[int]) -> str:
     """A run in words: ``layer 3``, ``layers 9–11``."""
     if len(run) == 1:
         return f"layer {run[0]}"

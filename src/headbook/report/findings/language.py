@@ -13,19 +13,27 @@ from headbook.report.findings.finding import (
     ChosenHead,
     Finding,
     Parts,
-    begun,
-    chosen,
+    choose_head,
+    estimate_with_unit,
     finding,
     head_link,
     metric_link,
-    stated,
-    uniform,
+    sentence_start,
+    uniform_estimate,
 )
 from headbook.report.head_types import TAG_VIEW, much_to_sink
 from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
-from headbook.report.wording import FEW_WORDS, interval, number, percent, rule_phrase, small, tested
+from headbook.report.wording import (
+    FEW_WORDS,
+    interval_text,
+    number,
+    number_word,
+    p_family_wise_text,
+    percent,
+    rule_phrase,
+)
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
@@ -40,7 +48,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     """The head that prefers one part of speech most, where enough sentences have it."""
     view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
-    best = chosen(results, name, view, tag) if tag else None
+    best = choose_head(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
         share = results.half(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
         sink = much_to_sink(results, best.place)
@@ -54,9 +62,10 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                     ids.POS_RECEIVED,
                     f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else f"words tagged {tag}",
                 ),
-                f": {stated(share, ids.POS_RECEIVED)} of its attention outside the sink, "
+                f": {estimate_with_unit(share, ids.POS_RECEIVED)} of its attention outside the "
+                "sink, "
                 f"{number(best.value.value)} times "
-                f"{interval(best.value.low, best.value.high)} uniform attention"
+                f"{interval_text(best.value.low, best.value.high)} uniform attention"
                 + ("." if np.isnan(sink) else f" (sink: {percent(sink)})."),
             ),
             best.value.sentences,
@@ -79,10 +88,10 @@ def _favourite(results: StackResults, name: str, view: SinkView) -> str:
 def dependencies(results: StackResults) -> Iterator[Finding]:
     """The head most aligned with dependencies, and how much of that is adjacency."""
     view, name, label = results.stack.default_view, ids.DEPENDENCY_ALIGNMENT, "either"
-    best = chosen(results, name, view, label)
+    best = choose_head(results, name, view, label)
     if best is None:
         return
-    even = uniform(results, name, view, label, best.head.layer)
+    even = uniform_estimate(results, name, view, label, best.head.layer)
     if best.value.low > even.value:
         yield finding(
             results,
@@ -91,7 +100,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
                 head_link(best.head),
                 f"{best.tied} gives most attention along ",
                 metric_link(name, "dependencies"),
-                f": {stated(best.value, name)} of its attention, uniform attention: "
+                f": {estimate_with_unit(best.value, name)} of its attention, uniform attention: "
                 f"{number(even.value, share=True)}.{_near(results, best, view)}",
             ),
             best.value.sentences,
@@ -114,7 +123,7 @@ def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
     """The head most aligned with dependencies above a surface baseline, if any is."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
-    best = chosen(results, name, view, "surface")
+    best = choose_head(results, name, view, "surface")
     if best is None or np.isnan(best.value.low):
         return
     link = metric_link(name, "a baseline by parts of speech and distance")
@@ -128,7 +137,7 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
         )
     else:
         parts = (
-            begun(results, "No head aligns clearly better with dependencies than "),
+            sentence_start(results, "No head aligns clearly better with dependencies than "),
             link,
             "; the best, ",
             head_link(best.head),
@@ -169,14 +178,14 @@ def dependency_trees(results: StackResults) -> Iterator[Finding]:
 
 
 def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
-    best = chosen(results, of.metric, SinkView.NOSINK, of.label)
+    best = choose_head(results, of.metric, SinkView.NOSINK, of.label)
     if best is None:
         return
     base = results.half(HELD_OUT, of.metric, SinkView.NOSINK, of.baseline).at(*best.place)
     better = best.value.low > base.high
     link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
-    reached = f"{of.score} {stated(best.value, of.metric)}"
-    against = f"{of.beaten}: {stated(base, of.metric)}"
+    reached = f"{of.score} {estimate_with_unit(best.value, of.metric)}"
+    against = f"{of.beaten}: {estimate_with_unit(base, of.metric)}"
     if better:
         yield finding(
             results,
@@ -194,7 +203,7 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
             results,
             of.metric,
             (
-                begun(results, f"No head beats {of.beaten} in "), link, "; the best, ",
+                sentence_start(results, f"No head beats {of.beaten} in "), link, "; the best, ",
                 head_link(best.head), f"{best.tied}: {reached}; {against}.",
             ),
             best.value.sentences,
@@ -213,10 +222,10 @@ def _all_below(results: StackResults, of: _Trees) -> bool:
 def rare_words(results: StackResults) -> Iterator[Finding]:
     """The head that attends most to the rarest word."""
     name, view = ids.RARE_WORD_FOCUS, SinkView.NOSINK
-    best = chosen(results, name, view)
+    best = choose_head(results, name, view)
     if best is None:
         return
-    chance = uniform(results, name, view, "", best.head.layer)
+    chance = uniform_estimate(results, name, view, "", best.head.layer)
     if best.value.low > np.fmax(chance.value, chance.high):  # chance has no interval if constant
         yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
 
@@ -226,7 +235,7 @@ def _rarest(best: ChosenHead, chance: Estimate, name: str) -> Parts:
         head_link(best.head),
         f"{best.tied} attends most to the ",
         metric_link(name, "rarest word"),
-        f" of a sentence: the strongest key of {stated(best.value, name)} of words "
+        f" of a sentence: the strongest key of {estimate_with_unit(best.value, name)} of words "
         f"(random choice: {number(chance.value, share=True)}).",
     )
 
@@ -244,14 +253,16 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
     number = int(tests.claimed.sum())
     yield Finding(
         (
-            begun(results, f"In {small(number)} of {len(tests.labels):,} pairs of relation "),
+            sentence_start(
+                results, f"In {number_word(number)} of {len(tests.labels):,} pairs of relation "
+            ),
             "and direction, a head beats the ",
             metric_link(ids.RELATION_ACCURACY, "best surface rule"),
             f" (p ≤ {ALPHA:g} family-wise) and does more than prefer a class of words. ",
             head_link(head),
             f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
             f"cases: {point_estimate(tests.margin.at(at))} over the best surface rule ({rule}), "
-            f"{tested(float(tests.p[at]))}.",
+            f"{p_family_wise_text(float(tests.p[at]))}.",
         ),
         int(tests.accuracy.sentences[at]),
         Source.SAMPLE,

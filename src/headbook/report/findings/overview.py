@@ -8,11 +8,11 @@ import numpy as np
 from headbook.metrics import ids
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.head_types import OffSinkType, head_types, kinds_of
-from headbook.report.relation_tests import tests_of
+from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import Role, point_estimate, roles_of, served, sink_words
-from headbook.report.wording import STACKS, counted, head_name, head_page
+from headbook.report.roles import Role, best_relation, point_estimate, roles_by_head, sink_words
+from headbook.report.wording import STACKS, count_text, head_name, head_page
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
@@ -20,7 +20,7 @@ HALF = 0.5
 MOST_ROLES = 3
 
 
-def lead(results: Mapping[str, StackResults]) -> Parts:
+def overview_lead(results: Mapping[str, StackResults]) -> Parts:
     """Words and links: evenness, the sink, and at most three heads with a role."""
     first = next(iter(results.values()))
     if len(results) == 1:
@@ -54,8 +54,8 @@ def _whole(results: StackResults) -> Iterator[str]:
     if clauses:
         yield f"In {model}, {'; '.join(clauses)}."
     else:
-        shape = f"{counted(len(results.stack.attention_layers), 'layer')}"
-        yield f"{model} has {shape} of {counted(results.stack.n_heads, 'head')}."
+        shape = f"{count_text(len(results.stack.attention_layers), 'layer')}"
+        yield f"{model} has {shape} of {count_text(results.stack.n_heads, 'head')}."
 
 
 def _heads(results: StackResults) -> range:
@@ -125,7 +125,7 @@ def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
 
 def _roles(results: Mapping[str, StackResults]) -> Iterator[str | Link]:
     """At most three heads of which one thing can be said, the most telling of each kind."""
-    found = [(r, head, known) for r in results.values() for head, known in roles_of(r).items()]
+    found = [(r, head, known) for r in results.values() for head, known in roles_by_head(r).items()]
     chosen: list[tuple[HeadName, str]] = []
     for kind in ("previous", "next", "relation", "repetition"):
         ranked = [each for each in found if _does(each[2], kind)]
@@ -162,9 +162,9 @@ def _role_text(results: StackResults, known: Role, kind: str) -> str:
     assert claim is not None
     if kind != "relation":
         return claim.short
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     assert tests is not None
-    n = served(tests, (known.head.layer, known.head.head))
+    n = best_relation(tests, (known.head.layer, known.head.head))
     assert n is not None
     margin, ends = tests.margin.at(n), ends_of(tests.labels[n])
     text = f"attends from {ends.query} to {ends.key}"

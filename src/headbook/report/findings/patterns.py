@@ -14,17 +14,17 @@ from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.report.findings.ablation import replaced
 from headbook.report.findings.finding import Finding, Link
-from headbook.report.head_types import OffSinkType, Place, Types, share
+from headbook.report.head_types import OffSinkType, Place, Types, share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
 from headbook.report.wording import (
-    counted,
+    count_text,
     head_name,
     head_page,
     in_hundred,
     number,
+    number_word,
     percent,
-    small,
 )
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
@@ -115,7 +115,7 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
     kinds = Counter(kind for sink in _sinks(types) if (kind := _key(results, sink)))
     if kinds:
         listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
-        heads = counted(sum(kinds.values()), "sink head")
+        heads = count_text(sum(kinds.values()), "sink head")
         yield Finding(
             (f"Largest part of the attention to the sink, over {heads}: {listed}.",),
             _sentences(results),
@@ -124,7 +124,7 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _key(results: StackResults, place: Place) -> str:
     """The kind of sink key that receives most from a head; empty where it is not known."""
-    own = {k: share(results, ids.ATTENTION_TO, SinkView.RAW, k, place).value for k in KEYS}
+    own = {k: share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, k, place).value for k in KEYS}
     own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
     own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
     best = max(own, key=lambda kind: own[kind])
@@ -143,7 +143,7 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
         beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
         yield Finding(
             (
-                f"Mean attention to {sink_words(results)} in {counted(len(own), 'sink head')}: ",
+                f"Mean attention to {sink_words(results)} in {count_text(len(own), 'sink head')}: ",
                 f"{_mean(own)}{beside}; uniform attention: {number(even, share=True)}.",
             ),
             int(given.sentences.max()),
@@ -161,10 +161,10 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
     if values:
         yield Finding(
             (
-                f"In {counted(len(values), 'sink head')}, {sink_words(results)} contribute ",
+                f"In {count_text(len(values), 'sink head')}, {sink_words(results)} contribute ",
                 Link(_mean(values), "metrics/sink_norm_share.html"),
                 " of the value-weighted norm. Less than half of their share of attention, "
-                f"95 % intervals apart: in {small(len(idle))} of these heads.",
+                f"95 % intervals apart: in {number_word(len(idle))} of these heads.",
             ),
             int(brought.sentences.max()),
         )
@@ -199,7 +199,8 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
                     (
                         f"{what}: ",
                         Link(_mean(own), f"metrics/{metric}.html"),
-                        f" in {counted(len(own), 'positional head')}, {_mean(rest)} in the other "
+                        f" in {count_text(len(own), 'positional head')}, {_mean(rest)} in the "
+                        "other "
                         f"{len(rest):,}.",
                     ),
                     int(numbers.sentences.max()),
@@ -223,7 +224,7 @@ def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterat
     if amount:
         yield Finding(
             (
-                f"Of {counted(amount, noun)} ",
+                f"Of {count_text(amount, noun)} ",
                 Link("replaced one at a time", "importance.html#list"),
                 f"{how}, {verdicts}.",
             ),
@@ -281,7 +282,7 @@ def _named(results: StackResults, places: Sequence[Place]) -> Parts:
     for cell in places[:NAMED]:
         head = HeadName(results.stack.name, *cell)
         parts += [", ", Link(head_name(head), head_page(head))]
-    more = [f" and {small(len(places) - NAMED)} more"] if len(places) > NAMED else []
+    more = [f" and {number_word(len(places) - NAMED)} more"] if len(places) > NAMED else []
     return [*parts[1:], *more]
 
 

@@ -7,9 +7,15 @@ import numpy as np
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import ids
-from headbook.report.findings.finding import Finding, begun, metric, metric_link, opened
+from headbook.report.findings.finding import (
+    Finding,
+    metric,
+    metric_link,
+    sentence_start,
+    sentence_start_with_link,
+)
 from headbook.report.results import StackResults
-from headbook.report.wording import SPACES, counted, interval, is_share, number, percent
+from headbook.report.wording import SPACES, count_text, interval_text, is_share, number, percent
 from headbook.schema import HEAD_RULES, EmbeddingSpace, ResidualPoint, SinkView
 from headbook.study.state_geometry import GeometrySums, state_names
 from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, TopAnchor
@@ -245,7 +251,8 @@ def _anchors(results: StackResults) -> Iterator[str]:
     true, mixed, heads = (sum(counts[0][i] for counts in layers.values()) for i in range(3))
     yield (
         f"Different anchors per layer, summed over layers: {true:,} for the "
-        f"{counted(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of each "
+        f"{count_text(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of "
+        "each "
         "sentence shuffled."
     )
 
@@ -299,7 +306,7 @@ def _segments(results: StackResults) -> Iterator[str]:
     )
 
 
-def drift(results: StackResults) -> Iterator[Finding]:
+def drift_from_input(results: StackResults) -> Iterator[Finding]:
     """How far tokens travel from their input."""
     numbers = results.tokens(ids.COSINE_TO_INPUT, ResidualPoint.OUT, None, "all")
     if numbers is None or len(numbers.value) < 2:
@@ -307,11 +314,13 @@ def drift(results: StackResults) -> Iterator[Finding]:
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
     if last.high < first.low or last.low > first.high:
         verb = "falls" if last.value < first.value else "rises"
-        before = f"{_cosine(first.value)} {interval(first.low, first.high)}"
-        after = f"{_cosine(last.value)} {interval(last.low, last.high)}"
+        before = f"{_cosine(first.value)} {interval_text(first.low, first.high)}"
+        after = f"{_cosine(last.value)} {interval_text(last.low, last.high)}"
         yield Finding(
             (
-                *opened(results, metric_link(ids.COSINE_TO_INPUT, "Cosine to the input embedding")),
+                *sentence_start_with_link(
+                    results, metric_link(ids.COSINE_TO_INPUT, "Cosine to the input embedding")
+                ),
                 f" {verb} from {before} after layer 0 to {after} after layer "
                 f"{len(numbers.value) - 1}.",
             ),
@@ -336,10 +345,13 @@ def own_word(results: StackResults) -> Iterator[Finding]:
             return
         yield Finding(
             (
-                begun(results, f"Up to layer {_end(near)}, a typical token is nearest to its own "),
+                sentence_start(
+                    results, f"Up to layer {_end(near)}, a typical token is nearest to its own "
+                ),
                 "vocabulary token; after the last layer, ",
                 metric_link(ids.VOCABULARY_RANK, "others are nearer"),
-                f": {number(10**last.value - 1)} {interval(10**last.low - 1, 10**last.high - 1)} "
+                f": {number(10**last.value - 1)} "
+                f"{interval_text(10**last.low - 1, 10**last.high - 1)} "
                 f"(geometric mean, compared with {SPACES[space]}).",
             ),
             last.sentences,

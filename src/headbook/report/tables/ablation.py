@@ -15,11 +15,11 @@ from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
     FIFTH,
     GROUP_MARGIN,
-    can_go,
+    equivalence_margin,
     head_effects,
     held_out,
-    margin,
-    places,
+    removable_share,
+    single_head_rows,
 )
 from headbook.study.study import Study
 
@@ -143,7 +143,7 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def _largest(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """The head of largest effect on one half of the sentences, on both halves."""
     target = removals.targets[0]
-    sets = places(removals, Replacement.MEAN)
+    sets = single_head_rows(removals, Replacement.MEAN)
     first = removals.ratios(target, sets).half(SELECTION).value
     if not len(sets) or np.isnan(first).all():
         return
@@ -190,9 +190,9 @@ def _pruned(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
         yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
     target = removals.targets[0]
-    most = GROUP_MARGIN * margin(removals, target, reported=True)
+    most = GROUP_MARGIN * equivalence_margin(removals, target, reported=True)
     shares = {
-        str(order): can_go([*steps["share"]], [*steps["high"]], most)
+        str(order): removable_share([*steps["share"]], [*steps["high"]], most)
         for order, steps in table[table["target"] == target].groupby("order", sort=False)
     }
     chance = float(np.median([s for order, s in shares.items() if order.startswith("random")]))

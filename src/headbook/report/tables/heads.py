@@ -14,13 +14,20 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
 from headbook.metrics import ids
-from headbook.report.findings.attention import ON_RANDOM, POSITIONAL, REPEATED, untrained
-from headbook.report.findings.finding import even, highest, named, reaching, reported, runs
+from headbook.report.findings.attention import ON_RANDOM, POSITIONAL, REPEATED, untrained_mean
+from headbook.report.findings.finding import (
+    heads_above,
+    held_out_run_mean,
+    highest,
+    layer_runs,
+    run_text,
+    uniform_run_mean,
+)
 from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, descending
-from headbook.report.roles import role
+from headbook.report.results import StackResults, heads_by_value
+from headbook.report.roles import role_of
 from headbook.schema import HeadKey, SinkView
-from headbook.study.exemplars import weights_of
+from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of
 
 COLUMNS = (
@@ -89,7 +96,7 @@ def types(results: StackResults) -> Iterator[Row]:
 def evidence(results: StackResults) -> Iterator[Row]:
     """Yield the claims on what every head does, but for relations, which have rows of their own."""
     for head in heads_of(results.stack):
-        for claim in role(results, head, None).claims:
+        for claim in role_of(results, head, None).claims:
             if claim.column is not None:
                 yield row(
                     f"role: {claim.kind}", head.stack, claim.column, layer=head.layer,
@@ -103,14 +110,14 @@ def quantiles(results: StackResults) -> Iterator[Row]:
     """Yield quantiles over sentences of every head's largest weight, by which exemplars rank."""
     for head in heads_of(results.stack):
         sample = results.study.corpus_sums.heads[head.stack].sample
-        scores = weights_of(sample, head).score
+        scores = rank_by_weight(sample, head).score
         for ranking, share in QUANTILES.items() if len(scores) else ():
             value = without_interval(float(np.quantile(scores, share)), len(scores), math.nan)
             yield row("largest weight of a sentence", head.stack, ("exemplars", "", ranking),
                       layer=head.layer, head=head.head, value=value)  # fmt: skip
 
 
-def medians(results: StackResults) -> Iterator[Row]:
+def median_rows(results: StackResults) -> Iterator[Row]:
     """Yield the median over all heads of every metric and label, in the view of pages."""
     for metric in results.metrics:
         for label in metric.labels:
@@ -205,30 +212,30 @@ def heads_beyond(results: StackResults) -> Iterator[Row]:
     asked = [(HeadKey(metric, view, x), POSITIONAL) for x in results.labels(metric)]
     asked += [(HeadKey(name, SinkView.RAW, ""), REPEATED) for name in ON_RANDOM]
     for column, least in asked:
-        for best in reaching(results, *column, least):
+        for best in heads_above(results, *column, least):
             yield _of_head(results, f"at least {least:g}", column, best.place, HELD_OUT)
 
 
-def layer_runs(results: StackResults) -> Iterator[Row]:
+def layer_run_rows(results: StackResults) -> Iterator[Row]:
     """Yield the layers that attend most and least to the sink, and farthest and nearest."""
     asked = (
         (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
     )
     for metric, view, other in asked:
-        found = runs(results, metric, view) if results.has(metric, view) else None
+        found = layer_runs(results, metric, view) if results.has(metric, view) else None
         for which, run in zip(("lowest", "highest"), found or (), strict=False):
-            claim, column = f"{which} of all layers: {named(run)}", (metric, view, "")
+            claim, column = f"{which} of all layers: {run_text(run)}", (metric, view, "")
             stack, layer = results.stack.name, run[0] if len(run) == 1 else None
             yield row(
                 claim, stack, column, layer=layer, split=HELD_OUT_SPLIT,
-                value=reported(results, run, metric, view), baseline=UNIFORM,
-                baseline_value=even(results, run, metric, view).value,
+                value=held_out_run_mean(results, run, metric, view), baseline=UNIFORM,
+                baseline_value=uniform_run_mean(results, run, metric, view).value,
             )  # fmt: skip
             if other and results.has(other, view):
                 yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT_SPLIT,
-                          value=reported(results, run, other, view))  # fmt: skip
-            random = untrained(results, run, results.by_id[metric], view)
+                          value=held_out_run_mean(results, run, other, view))  # fmt: skip
+            random = untrained_mean(results, run, results.by_id[metric], view)
             if random is not None:
                 yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
 
@@ -244,7 +251,7 @@ def trees_of_layers(results: StackResults) -> Iterator[Row]:
             other = column._replace(label=label)
             value = results.half(HELD_OUT, *other).at(layers[0], 0)
             yield row("tree without attention", stack, other, split=HELD_OUT_SPLIT, value=value)
-        ranked = descending(results.half(SELECTION, *column).trusted)
+        ranked = heads_by_value(results.half(SELECTION, *column).trusted)
         for layer in layers:
             if joint:
                 other = column._replace(label=joint)
@@ -261,5 +268,5 @@ def pieces_of_words(results: StackResults) -> Iterator[Row]:
     """Yield the heads that attend most from a subword token to the rest of its word."""
     column = HeadKey(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
     if results.has(*column):
-        for cell in descending(results.half(SELECTION, *column).trusted)[:MOST_PIECES]:
+        for cell in heads_by_value(results.half(SELECTION, *column).trusted)[:MOST_PIECES]:
             yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, HELD_OUT)

@@ -9,7 +9,7 @@ import numpy as np
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.report.relation_counts import METRIC, VIEW
-from headbook.report.relation_tests import RelationTests, SplitScores, tests_of
+from headbook.report.relation_tests import RelationTests, SplitScores, tests_of_stack
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
 from headbook.report.tables.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
@@ -35,7 +35,7 @@ def relation_rows(results: StackResults) -> Iterator[RelationRow]:
     ``difference_high``, ``p`` (family-wise; NaN if nothing was tested), ``n_sentences`` and
     ``n_observations``.
     """
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     for n in range(len(tests.labels) if tests else 0):
         assert tests is not None
         yield from _of_label(results, tests, n)
@@ -116,7 +116,7 @@ FAR = ids.RELATION_ACCURACY_FAR
 
 def relations_by_layer(results: StackResults) -> Iterator[Row]:
     """Yield the best head of each layer for every tested relation, against the best rule."""
-    tests = results.once(tests_of)
+    tests = results.once(tests_of_stack)
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         for layer in np.flatnonzero(~np.isnan(tests.layer_margin.value[:, n])).tolist():
@@ -135,7 +135,7 @@ def beside_relations(results: StackResults) -> Iterator[Row]:
     The best surface rule has a row without a head, too: pages of heads that were not tested for a
     relation print it.
     """
-    tests, stack = results.once(tests_of), results.stack.name
+    tests, stack = results.once(tests_of_stack), results.stack.name
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         layer, head = map(int, tests.head[n])

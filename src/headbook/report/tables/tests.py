@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from headbook.report.results import StackResults, results
+from headbook.report.results import StackResults, stack_results
 from headbook.report.tables.ablation import NO_HEAD, ablation_tests, whole_model
 from headbook.report.tables.heads import (
     COLUMNS,
@@ -19,8 +19,8 @@ from headbook.report.tables.heads import (
     evidence,
     extreme_heads,
     heads_beyond,
-    layer_runs,
-    medians,
+    layer_run_rows,
+    median_rows,
     pieces_of_words,
     quantiles,
     trees_of_layers,
@@ -35,12 +35,12 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     beside_relations,
     types,
     evidence,
-    layer_runs,
+    layer_run_rows,
     trees_of_layers,
     heads_beyond,
     pieces_of_words,
     extreme_heads,
-    medians,
+    median_rows,
     quantiles,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
@@ -52,7 +52,9 @@ WHOLE = ("layer", "head", "n_sentences")
 
 def tests_table(study: Study) -> pd.DataFrame:
     """Return the table of a study; columns as in ``tests.csv``."""
-    rows = [row for each in results(study).values() for make in OF_STACK for row in make(each)]
+    rows = [
+        row for each in stack_results(study).values() for make in OF_STACK for row in make(each)
+    ]
     rows += [row for make in OF_STUDY for row in make(study)]
     table = pd.DataFrame(rows, columns=[*COLUMNS]).astype(dict.fromkeys(WHOLE, "Int64"))
     places = table[["layer", "head"]]
