@@ -161,14 +161,14 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     """Largest difference of the weights that a run reads from the model's own, text by text."""
     model = load_model(str(folder), device="cpu")
     annotator = Annotator.load("none")
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=annotator)
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=annotator)
     architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
     pairs = model.config.is_encoder_decoder
     sentences = [
         Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
         for i, text in enumerate(TEXTS)
     ]
-    items = encoder.encode(annotator.annotate(sentences))
+    items = encoder.tokenize(annotator.annotate(sentences))
     loader = getattr(transformers, f"AutoModelFor{kind}" if kind in KINDS and kind else "AutoModel")
     fresh = loader.from_pretrained(folder, attn_implementation="eager").eval()
     worst: Counter[str] = Counter({"none returned": 0})

@@ -65,7 +65,7 @@ def lost(
     Raises:
         ConfigError: the model has no causal language-model head.
     """
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load(NONE))
     architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
     lens = make_logit_lens(model, architecture)
     if not isinstance(lens, LogitLens) or not lens.causal:
@@ -81,7 +81,7 @@ def lost(
     sets = [group.heads, *(each.heads for each in matched_random_sets(group, heads, seed, 20))]
     parts = [ablator.effects(batch, sets, replacement, means) for batch in batches]
     return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | summarised(
-        BatchEffects.together(parts)
+        BatchEffects.merge(parts)
     )
 
 

@@ -77,9 +77,11 @@ def main() -> None:
     with open_corpus([given.corpus]) as corpus:
         rarities = {Side.SOURCE: WordFrequencies.load("en", (s.text for s in corpus))}
         annotator = Annotator.load("embedded")
-        encoder = SentenceTokenizer(model, limit=model.limit, targets=annotator, rarities=rarities)
+        encoder = SentenceTokenizer(
+            model, limit=model.max_length, targets=annotator, rarities=rarities
+        )
         some = [s for s in corpus if s.index < given.sentences]
-        items = [*encoder.encode(annotator.annotate(some))]
+        items = [*encoder.tokenize(annotator.annotate(some))]
     batches = [Batch.of([item], model.device, torch.float32) for item in items]
     metrics = [m for name, m in all_metrics().items() if not given.only or name in given.only]
     pooled: dict[str, list[tuple[Floats, ...]]] = {}
@@ -140,7 +142,7 @@ def columns(
     )
     tables = Tables()
     for batch in batches:
-        corpus_sums = corpus_pass.corpus_sums(batch)
+        corpus_sums = corpus_pass.batch_sums(batch)
         tables.take({name: head.table for name, head in corpus_sums.heads.items()}, "heads")
         tables.take(corpus_sums.tokens, "layers")
     yield from tables.columns()
@@ -151,7 +153,9 @@ def columns(
             run_pass(model, architecture, batch, [first])
         second, tables = HeadOutputSums(context, first.thresholds()), Tables()
         for batch in batches:
-            tables.take(run_pass(model, architecture, batch, [second]).corpus_sums.context, "heads")
+            tables.take(
+                run_pass(model, architecture, batch, [second]).corpus_sums.head_outputs, "heads"
+            )
         yield from tables.columns()
     flows = FlowTracker(model, architecture, tuple(flow_metrics(metrics)), (), range(len(batches)))
     if flows.metrics:

@@ -71,8 +71,8 @@ def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Tokeni
     model = load_model(name)
     with open_corpus([corpus]) as opened:
         some = (sentence for sentence in opened if sentence.index < sentences)
-        encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-        items = list(encoder.encode(Annotator.load("embedded").annotate(some)))
+        encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
+        items = list(encoder.tokenize(Annotator.load("embedded").annotate(some)))
     return model, items
 
 
@@ -88,12 +88,12 @@ def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
     architecture, batches = probe_architecture(model), batches_of(model, items)
     metrics = tuple(attention_metrics(all_metrics().values(), Source.ALL))
     corpus_pass = CorpusPass(model, architecture, metrics, (), 10)
-    corpus_pass.corpus_sums(batches[0])  # compiles its loops
+    corpus_pass.batch_sums(batches[0])  # compiles its loops
     # Batch by batch: what else the machine does seldom hits every repetition of one.
     each = [
         fastest(
             partial(run_forward, model, architecture, batch),
-            partial(corpus_pass.corpus_sums, batch),
+            partial(corpus_pass.batch_sums, batch),
         )
         for batch in batches
     ]
@@ -123,7 +123,7 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
         for block in rows.split(per_block):
             _ = block @ known.embedding.T
 
-    kinds = [ResidualPoint.MID, ResidualPoint.OUT] * (len(states) // 2)
+    kinds = [ResidualPoint.MID, ResidualPoint.POST] * (len(states) // 2)
 
     def measured(space: EmbeddingSpace, near: int) -> Callable[[], object]:
         every = token_metrics(all_metrics().values())

@@ -115,7 +115,7 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
 
 def _stored(work: Path, part: Path) -> CorpusSums:
     name = part.relative_to(work).with_suffix("").as_posix()
-    result: ShardResult = Store(work).kept(ShardResult, name, _missing)
+    result: ShardResult = Store(work).load_or_compute(ShardResult, name, _missing)
     return result.sums
 
 

@@ -196,7 +196,7 @@ def _random(model: Model, study: Study) -> list[TokenizedSentence]:
     """The random sequences that a study has numbers of."""
     if not study.corpus_sums.random:
         return []
-    encoder = SentenceTokenizer(model, model.limit, Annotator.load("none"))
+    encoder = SentenceTokenizer(model, model.max_length, Annotator.load("none"))
     return [*random_sequences(encoder, study.manifest.options["seed"])]
 
 
@@ -215,7 +215,10 @@ def _products(model: Model, items: Sequence[TokenizedSentence], tracked: set[int
 
     The largest blocks that products with the vocabulary are made in, of any numbers.
     """
-    architecture, size = probe_architecture(model), model.body.get_input_embeddings().weight.shape
+    architecture, size = (
+        probe_architecture(model),
+        model.base_model.get_input_embeddings().weight.shape,
+    )
     some = [item for item in items if item.sentence.index in tracked]
     (batch, *_) = _batches(model, some)
     known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
@@ -237,7 +240,9 @@ def _prepared(file: str, model: Model) -> list[TokenizedSentence]:
     none = Annotator.load("none")
     with open_corpus([file]) as opened:
         return [
-            *SentenceTokenizer(model, limit=model.limit, targets=none).encode(none.annotate(opened))
+            *SentenceTokenizer(model, limit=model.max_length, targets=none).tokenize(
+                none.annotate(opened)
+            )
         ]
 
 

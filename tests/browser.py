@@ -71,7 +71,7 @@ class Record:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def watch(self, page: Page) -> None:
+    def observe(self, page: Page) -> None:
         """Note what happens on a page from now on."""
         page.on("console", self._line)
         page.on("pageerror", self._error)

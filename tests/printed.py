@@ -9,6 +9,6 @@ class Lines(NoProgress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Keep it."""
         self.lines.append(text)

@@ -69,7 +69,7 @@ class Case(NamedTuple):
         """Of all batches."""
         means = self.means
         parts = [self.ablator.effects(b, sets, replacement, means) for b in self.batches]
-        return BatchEffects.together(parts)
+        return BatchEffects.merge(parts)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ class Naive:
     def __init__(self, case: Case, masked: Sequence[Sequence[int]]) -> None:
         self.case, self.masked = case, masked
         self.architecture = case.ablator.heads.architecture
-        own = dict(case.ablator.heads.model.body.named_modules())
+        own = dict(case.ablator.heads.model.base_model.named_modules())
         self.model = bare(case.folder, case.family)
         names = {
             place: next(n for n, m in own.items() if m is projection.module)
@@ -204,10 +204,10 @@ class Naive:
 def scored(case: Case) -> list[dict[int, int]]:
     """The tokens that are scored, by place, of every sentence; as the judge says."""
     found: dict[int, dict[int, int]] = {}
-    judge = case.ablator.judge
+    judge = case.ablator.functions
     assert isinstance(judge, LogitTargets)
     for batch in case.batches:
-        read = judge.prepared(batch)
+        read = judge.prepare_batch(batch)
         side = judge.side
         for row, number in enumerate(batch.index):
             ids, valid = batch.texts[side].ids[row], batch.texts[side].valid[row]
@@ -236,7 +236,7 @@ def test_effects_equal_plain_hooks_sentence_by_sentence(
     masked = [[*row] if family == "bert" else [] for row in true]
     naive = Naive(it, masked)
     order = np.argsort(KEYS)
-    loss_name, kl_name = it.ablator.judge.targets
+    loss_name, kl_name = it.ablator.functions.targets
     assert effects.counts[loss_name].tolist() == [len(true[n]) for n in order]
     for row, number in enumerate(order):
         whole, _ = naive.run(number, {})
@@ -262,12 +262,12 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
     it = case(family)
     call = it.ablator.heads.architecture.calls[-1]
     head = HeadName(call.stack, call.layer, 2)
-    others = DonorOutputs.of(it.ablator.heads, it.ablator.judge, it.batches, {call})
+    others = DonorOutputs.of(it.ablator.heads, it.ablator.functions, it.batches, {call})
     parts = [
         it.ablator.effects(b, [[head]], Replacement.RESAMPLE, MeanOutputs(), others)
         for b in it.batches
     ]
-    effects, true = BatchEffects.together(parts), scored(it)
+    effects, true = BatchEffects.merge(parts), scored(it)
     naive = Naive(it, [[*row] if family == "bert" else [] for row in true])
     z = [naive.run(number, {})[1][head.stack, head.layer][:, 16:24] for number in range(len(TEXTS))]
     digest = [
@@ -287,7 +287,7 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
             places = [min(i, len(z[donor]) - 1) for i in range(len(z[number]))]
             other = scipy.special.log_softmax(naive.run(number, {head: z[donor][places]})[0], -1)
             lost.append(sum(logs[i, t] - other[i, t] for i, t in true[number].items()))
-        loss = it.ablator.judge.targets[0]
+        loss = it.ablator.functions.targets[0]
         assert effects.changes[loss][row, 0] == pytest.approx(np.mean(lost), abs=SMALL)
 
 
@@ -297,7 +297,7 @@ def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> N
     output = torch.arange(40.0)[:, None, None, None].expand(40, 21, 1, 1)
     others = DonorOutputs(key, {call: length}, {call: output})
     for own in key:
-        drawn = [others.borrowed(call, key[[own]], 3, draw)[0, 0, 0, 0] for draw in range(3)]
+        drawn = [others.donor_output(call, key[[own]], 3, draw)[0, 0, 0, 0] for draw in range(3)]
         donors = [int(each) for each in drawn]
         assert len({*donors, int(own)}) == 4
         apart = length[donors] - length[int(own)]
@@ -307,7 +307,7 @@ def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> N
 
 def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) -> None:
     it = case("bert", head=False)
-    assert it.ablator.judge.targets == (AblationTarget.STATE, AblationTarget.EMBEDDING)
+    assert it.ablator.functions.targets == (AblationTarget.STATE, AblationTarget.EMBEDDING)
     effects = it.effects([[HeadName("self", 0, 2)]], Replacement.ZERO)
     bare = Bare.load(it.folder)
     layer = bare.network.encoder.layer[0].attention.output.dense
@@ -387,7 +387,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
     """Some of every sentence, ordinary ones alone, by the hash of its content."""
     it = case("bert")
     assert all(1 <= len(row) <= 3 for row in scored(it))
-    (first, _), judge = it.batches, it.ablator.judge
+    (first, _), judge = it.batches, it.ablator.functions
     turned = Batch(
         (),
         {
@@ -399,7 +399,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
         first.index[::-1],
         first.content_hash[::-1],
     )
-    one, other = (judge.prepared(b).texts[Side.SOURCE].ids for b in (first, turned))
+    one, other = (judge.prepare_batch(b).texts[Side.SOURCE].ids for b in (first, turned))
     assert torch.equal(one, other.flip(0))
     special = first.texts[Side.SOURCE].special
     assert torch.equal(one[special], first.texts[Side.SOURCE].ids[special])

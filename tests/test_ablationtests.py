@@ -23,7 +23,7 @@ KEYS = (
 def study_of(given: AblationResults | None) -> Study:
     column = HeadKey("attention_to", SinkView.RAW, "next")
     study = fake_results({column: Fake([[0.2, 0.6, 0.1]])}).study
-    return replace(study, corpus_sums=replace(study.corpus_sums, removals=given))
+    return replace(study, corpus_sums=replace(study.corpus_sums, ablation=given))
 
 
 def rows_of(given: AblationResults | None) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def computing_wrongly(
 
 
 def checked(model: Model) -> None:
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     items = probe_texts(encoder)
     assert len(items) == 6
     check_accelerator(model, items)

@@ -72,7 +72,7 @@ def test_value_and_interval_are_those_of_plain_loops(
         parts = [Part(above, below, below) for above, below in pairs]
         wanted = ratio(parts, limits, spread)
         ends = (np.clip(end[cell], *limits) for end in (low, high))
-        behind = [found.sentences[cell], found.events[cell], found.effective[cell]]
+        behind = [found.n_sentences[cell], found.n_observations[cell], found.n_effective[cell]]
         np.testing.assert_allclose(
             [found.value[cell], *ends, *behind], wanted, rtol=1e-9, atol=1e-12
         )
@@ -135,7 +135,7 @@ def test_a_cell_without_denominator_is_missing() -> None:
     found = ratios(n, d, half)
     low, high = found.interval()
     assert np.isnan([found.value[0, 0], low[0, 0], high[0, 0]]).all()
-    assert found.sentences[0, 0] == found.events[0, 0] == 0
+    assert found.n_sentences[0, 0] == found.n_observations[0, 0] == 0
     assert np.isfinite([found.value[0, 1], low[0, 1], high[0, 1]]).all()
     assert np.isnan(RatioSums.zero(3).value).all()
 
@@ -159,7 +159,7 @@ def test_where_one_sentence_decides_there_is_no_interval() -> None:
     n[0], d[0] = 300, 400
     n[1::2] = 0
     found = RatioSums.of(n, d, d, np.zeros(40, np.int64))
-    assert found.effective[0] < 2
+    assert found.n_effective[0] < 2
     assert np.isnan(found.interval((0, 1))).all()
 
 
@@ -195,9 +195,9 @@ def test_the_halves_are_the_sentences_of_each_half_and_add_to_the_whole() -> Non
     for number in (0, 1):
         mine = half == number
         np.testing.assert_allclose(
-            found.half(number).value, ratios(n[mine], d[mine], half[mine]).value, rtol=1e-12
+            found.split(number).value, ratios(n[mine], d[mine], half[mine]).value, rtol=1e-12
         )
-    np.testing.assert_array_equal((found.half(0) + found.half(1)).sums, found.sums)
+    np.testing.assert_array_equal((found.split(0) + found.split(1)).sums, found.sums)
     np.testing.assert_array_equal(found[1, 2].value, found.value[1, 2])
 
 
@@ -342,5 +342,5 @@ def test_no_more_than_one_batch_is_kept_beside_the_sums() -> None:
             yield PassResults(sums)
             del sums
 
-    assert PassResults.together(batches()).corpus_sums.counts == {"batches": 4}
+    assert PassResults.merge(batches()).corpus_sums.counts == {"batches": 4}
     assert len(found) == 4

@@ -67,7 +67,7 @@ def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool 
         for n, item in enumerate(items):
             number, chance = wanted[item]
             assert ratios.value[head, n] == pytest.approx(number.value, abs=1e-9)
-            assert ratios.sentences[head, n] == number.sentences
+            assert ratios.n_sentences[head, n] == number.sentences
             assert sums.counts[0, layer, n] == number.events
             assert sums.even[layer, n] == pytest.approx(chance, abs=1e-9)
             every = [expected[place][0][item][0].value for place in places]

@@ -34,9 +34,9 @@ HASHES = ("content_hash", "prints", "text_hash", "pair", "texts")
 GAPS = {
     "corpus_sums/heads/members/values",
     "corpus_sums/heads/sample/payload",
-    "corpus_sums/removals/changes/embedding",
-    "corpus_sums/removals/changes/state",
-    "corpus_sums/removals/direct",
+    "corpus_sums/ablation/changes/embedding",
+    "corpus_sums/ablation/changes/state",
+    "corpus_sums/ablation/direct",
     "corpus_sums/sampled/stats/payload",
     "corpus_sums/types/squares",
     "corpus_sums/types/total",

@@ -170,10 +170,10 @@ def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
 
 def test_one_wide_interval_does_not_flatten_the_curves() -> None:
     """A mean rank of 0.02 from sentences that are up to 1 away from it."""
-    column = TokenKey("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
+    column = TokenKey("vocabulary_rank", ResidualPoint.POST, EmbeddingSpace.RAW, "all")
     sink = {HeadKey("confidence", SinkView.RAW, ""): Fake([[0.5], [0.5]])}
     found = fake_results(sink, tokens={column: ([0.02, 0.02], 1.0)})
-    numbers = found.tokens("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
+    numbers = found.tokens("vocabulary_rank", ResidualPoint.POST, EmbeddingSpace.RAW, "all")
     assert numbers is not None
     assert numbers.high.max() > 0.1
     (curve,) = layer_curves(found, ())

@@ -174,8 +174,8 @@ def test_heads_are_found_by_what_they_attend_to_and_by_type(
     encoder_site: Site, overview: Page
 ) -> None:
     facts = [f for r in stack_results(encoder_site.study).values() for f in head_facts(r)]
-    word = next(f.looks.word for f in facts if f.looks.word)
-    wanted = {f.name for f in facts if f.looks.word == word}
+    word = next(f.attends_to.word for f in facts if f.attends_to.word)
+    wanted = {f.name for f in facts if f.attends_to.word == word}
     found = ask(overview, f"attends most to {word}")["Heads"]
     assert found == len(wanted)
     if found > 5:

@@ -165,7 +165,7 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
         visit(open_page, encoder_site),
         head_facts(stack_results(encoder_site.study)["self"]),
     )
-    for filtered, attribute in (("class", "label"), ("looks", "looks")):
+    for filtered, attribute in (("class", "label"), ("looks", "attends_to")):
         select = page.locator(f'select[data-filter="{filtered}"]')
         words = {getattr(f, attribute).word for f in facts} - {""}
         for word in sorted(words):
@@ -197,7 +197,7 @@ def test_search_takes_neither_case_nor_accents_into_account(
     page.get_by_label("Filter by words").fill(accented)
     parts = [
         " ".join(
-            (f.name, f.href, *(f"{x.word} {x.behind}" for x in (f.label, f.looks, f.relation)))
+            (f.name, f.href, *(f"{x.word} {x.behind}" for x in (f.label, f.attends_to, f.relation)))
         )
         for f in facts
     ]

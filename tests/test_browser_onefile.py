@@ -81,7 +81,7 @@ def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]
         folder = next(parent for parent in file.parents if parent.name == "site")
         site = Site(folder.parent.name.removesuffix("-site"), folder.parent)
         taken.append(page := windows.take(**options))
-        record.watch(page)
+        record.observe(page)
         page.goto(f"{one_file(site).as_uri()}#/{file.relative_to(folder).as_posix()}")
         if options.get("java_script_enabled", True):
             page.locator(AWAKE).wait_for()

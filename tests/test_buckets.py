@@ -67,12 +67,12 @@ def test_buckets_of_tokens_add_up_to_the_table(whole: Study) -> None:
     sums = whole.corpus_sums
     tables = {
         column: table["self"].layers.total
-        for table in (sums.tokens, sums.lookups, sums.flows)
+        for table in (sums.tokens, sums.vocabulary, sums.flows)
         for column in table["self"].columns
     }
     places = {
         column: at
-        for table in (sums.tokens, sums.lookups, sums.flows)
+        for table in (sums.tokens, sums.vocabulary, sums.flows)
         for at, column in enumerate(table["self"].columns)
     }
     seen = set()
@@ -90,7 +90,7 @@ def test_buckets_of_tokens_add_up_to_the_table(whole: Study) -> None:
 def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:
     """Of what was kept of every token, one by one: all sentences have a page here."""
     part = of_tokens(whole.corpus_sums, "cosine_to_input")
-    at = part.columns.index(TokenKey("cosine_to_input", ResidualPoint.OUT, None, "all"))
+    at = part.columns.index(TokenKey("cosine_to_input", ResidualPoint.POST, None, "all"))
     sentences = whole.sentence_data.listed
     assert len(sentences) == len(ROWS)
     rows = whole.tokens[whole.tokens["metric"] == "cosine_to_input"]

@@ -90,19 +90,19 @@ def test_states_equal_hidden_states(
         states[stack, layer, state] = vectors.clone()
 
     with observe_states(model, architecture, keep):
-        output = model.body(**model_inputs(batch), output_hidden_states=True)
+        output = model.base_model(**model_inputs(batch), output_hidden_states=True)
     for stack in architecture.layers:
         theirs = output["hidden_states" if stack == "self" else f"{stack}_hidden_states"]
-        torch.testing.assert_close(states[stack, 0, ResidualPoint.INPUT], theirs[0], rtol=0, atol=0)
+        torch.testing.assert_close(states[stack, 0, ResidualPoint.PRE], theirs[0], rtol=0, atol=0)
         # The last one may have gone through the model's final norm.
-        torch.testing.assert_close(states[stack, 0, ResidualPoint.OUT], theirs[1], rtol=0, atol=0)
+        torch.testing.assert_close(states[stack, 0, ResidualPoint.POST], theirs[1], rtol=0, atol=0)
         assert {s for n, layer, s in states if n == stack and layer == 1} == {
             ResidualPoint.MID,
-            ResidualPoint.OUT,
+            ResidualPoint.POST,
         }
     if pairs:
         assert ("cross", 1, ResidualPoint.MID) in states
-        assert ("cross", 1, ResidualPoint.OUT) not in states
+        assert ("cross", 1, ResidualPoint.POST) not in states
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt_neox", "t5", "mpnet"])
@@ -116,7 +116,7 @@ def test_an_exception_leaves_no_hook_behind(
     displayed: list[AttentionPlace] = []
 
     def fail_late(_: str, layer: int, state: ResidualPoint, __: torch.Tensor) -> None:
-        if (layer, state) == (1, ResidualPoint.OUT):
+        if (layer, state) == (1, ResidualPoint.POST):
             raise RuntimeError("told to fail")
 
     def fail(place: AttentionPlace, _: AttentionCall) -> None:

@@ -38,7 +38,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
     """Sums over the sentences of a half, by hand, for every metric and label of the table."""
     table = study.head_tables["self"]
     n, d, effective = (  # (half, layer, head, column)
-        np.stack([sums_of(table.heads.half(half), name) for half in (SELECTION, HELD_OUT)])
+        np.stack([sums_of(table.heads.split(half), name) for half in (SELECTION, HELD_OUT)])
         for name in ("n", "d", "effective")
     )
     rows = study.tests.query("claim == 'highest of all heads'")
@@ -61,7 +61,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
 
 
 def sums_of(ratios: RatioSums, name: str) -> Floats:
-    return ratios.effective if name == "effective" else ratios.total[name]
+    return ratios.n_effective if name == "effective" else ratios.total[name]
 
 
 def test_differences_are_values_minus_baselines(study: Study) -> None:

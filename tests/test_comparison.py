@@ -162,10 +162,10 @@ def test_every_difference_of_tokens_is_that_of_the_tables(found: Comparison) -> 
 
 def test_targets_of_removals_keep_their_order(a: Study, tuned: Study) -> None:
     """Whatever the process makes of the hashes of their names."""
-    removals = a.corpus_sums.removals
+    removals = a.corpus_sums.ablation
     assert removals is not None
     turned = replace(removals, changes=dict([*removals.changes.items()][::-1]))
-    other = replace(a, corpus_sums=replace(a.corpus_sums, removals=turned))
+    other = replace(a, corpus_sums=replace(a.corpus_sums, ablation=turned))
     targets = [
         [c.label.partition("/")[2] for c in compare(study, tuned).heads["self"].columns
          if c.metric == EFFECT]
@@ -309,7 +309,7 @@ def test_heads_of_other_shapes_do_not_correspond(
 ) -> None:
     other = collected(tiny_folder("bert"), importance="off", metrics="sink_share")
     found = compare(a, other)
-    assert found.sides.apart
+    assert found.sides.mismatch
     assert not found.heads
     assert not found.layers
     assert found.matched["self"].cut == (

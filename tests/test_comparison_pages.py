@@ -206,7 +206,7 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     assert curves is not None
     assert differences is not None
     for name, results in zip(both.names, (both.a, both.b), strict=True):
-        numbers = results.tokens("cosine_to_input", ResidualPoint.OUT, None, "all")
+        numbers = results.tokens("cosine_to_input", ResidualPoint.POST, None, "all")
         assert numbers is not None
         own = curves[curves["series"] == name]
         for part in ("value", "low", "high"):
@@ -293,7 +293,7 @@ def test_types_beside_chance(compared: Make) -> None:
 def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     site = compared("apart")
     overview, matched = (text_of(site.folder / n) for n in ("index.html", "matched.html"))
-    assert f"do not correspond by number: {site.found.sides.apart}" in overview
+    assert f"do not correspond by number: {site.found.sides.mismatch}" in overview
     found = site.found.matched["self"]
     mutual = int(found.matching.mutual.sum())
     assert f"{mutual} of {len(found.a)} heads are each other" in overview.replace("&#39;", "'")

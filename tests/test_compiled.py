@@ -49,7 +49,7 @@ def scopes(stack: AttentionStack, dtype: torch.dtype) -> dict[SinkView, ViewMask
 def maps(frame: BatchMask) -> torch.Tensor:
     """Random weights; one head on the sink alone, one with equal weights."""
     generator = torch.Generator().manual_seed(1)
-    seen = frame.seen.to(frame.dtype).unsqueeze(1)
+    seen = frame.attention_mask.to(frame.dtype).unsqueeze(1)
     weights = torch.rand(
         len(seen), HEADS, *seen.shape[2:], generator=generator, dtype=torch.float64
     ).to(frame.dtype)
@@ -95,7 +95,7 @@ def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtyp
     scope = scopes(SELF, dtype)[SinkView.NOSINK]
     frame, weights = scope.frame, maps(scope.frame)
     pairs: QueryKeyPairs = frame.pairs(
-        [frame.seen & (frame.offset == -1), frame.seen & (frame.offset > 1)]
+        [frame.attention_mask & (frame.offset == -1), frame.attention_mask & (frame.offset > 1)]
     )
     mass = map_sums.torch_row_sums(weights, scope).mass
     one, other = (

@@ -369,7 +369,7 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
     whys = [gap.why for gap in of.manifest.gaps if gap.key == MissingPart.PASSAGES]
     assert whys == ["every source text counts as one sentence; --pack joins as many as fit"]
     found = stack_results(of)["self"]
-    assert not found.has("same_sentence_preference", SinkView.RAW, "0.9")
+    assert not found.has_value("same_sentence_preference", SinkView.RAW, "0.9")
     assert np.isnan(found.heads("segmentation", SinkView.RAW, "f1:even").value).all()
 
 
@@ -380,8 +380,8 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
     assert gaps[MissingPart.OUTPUTS] == "head outputs (values)"
     found = stack_results(of)["self"]
-    assert found.has("row_similarity", SinkView.RAW, "all")
-    assert not found.has("context_similarity", SinkView.RAW, "all")
+    assert found.has_value("row_similarity", SinkView.RAW, "all")
+    assert not found.has_value("context_similarity", SinkView.RAW, "all")
     assert not of.corpus_sums.anchors
     page = context_page(stack_results(of))
     assert page is not None
@@ -394,11 +394,11 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
         run(tiny_folder("bert"), treebank.write_trees(tmp_path / f"{n}.conllu", trees))
         for n, trees in enumerate((treebank.TREES[:2], treebank.TREES[2:]))
     ]
-    both = (halves[0] + halves[1]).corpus_sums.context["self"]
-    parts = [half.corpus_sums.context["self"] for half in halves]
+    both = (halves[0] + halves[1]).corpus_sums.head_outputs["self"]
+    parts = [half.corpus_sums.head_outputs["self"] for half in halves]
     np.testing.assert_allclose(both.heads.sums, parts[0].heads.sums + parts[1].heads.sums)
     position = both.columns.index(HeadKey("high_pair_distance", SinkView.RAW, SIMILARITY_LABELS[0]))
-    assert (both.heads.events[..., position] > 0).all()
+    assert (both.heads.n_observations[..., position] > 0).all()
 
 
 def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:

@@ -85,7 +85,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Stud
 
 
 def test_every_metric_is_there_for_every_twin(study: Study) -> None:
-    assert list(map(str, study.twins)) == ["untrained 0", "untrained 1", "shuffled 0"]
+    assert list(map(str, study.baselines)) == ["untrained 0", "untrained 1", "shuffled 0"]
     own = set(study.heads["metric"])
     for name, table in study.compared.groupby("control"):
         assert set(table["metric"]) == own, name
@@ -106,6 +106,6 @@ def test_an_untrained_twin_is_nearly_uniform_and_this_model_is_not(study: Study)
 def test_twins_are_stored_with_the_study(study: Study, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
-    assert list(loaded.twins) == list(study.twins)
-    assert all(BaselineRun.of(str(twin)) == twin for twin in loaded.twins)
+    assert list(loaded.baselines) == list(study.baselines)
+    assert all(BaselineRun.parse(str(twin)) == twin for twin in loaded.baselines)
     np.testing.assert_array_equal(loaded.compared["value"], study.compared["value"])

@@ -27,7 +27,7 @@ STEP = 1e-4  # of the way to the replacement: the masked head's transform is no 
 
 
 def with_logits(it: Case) -> Case:
-    judge = it.ablator.judge
+    judge = it.ablator.functions
     assert isinstance(judge, LogitTargets)
     own = HeadAblator(
         it.ablator.heads, LogitTargets(judge.lens, judge.side, judge.mask, logits=True)
@@ -97,7 +97,7 @@ def centred(logits: np.ndarray, true: dict[int, int]) -> float:
 def by_sentence(it: Case, batch: Batch) -> np.ndarray:
     """Direct effects of heads, each summed over the scored tokens of a sentence."""
     tokens = direct_effects_by_token(it.ablator, batch, Replacement.ZERO, it.means)
-    rows = it.ablator.judge.scored(batch)[:, 0].numpy()
+    rows = it.ablator.functions.scored(batch)[:, 0].numpy()
     return np.stack([tokens[rows == row].sum(0) for row in range(len(batch.index))])
 
 
@@ -143,7 +143,7 @@ def test_parts_sum_to_the_logit(case: Callable[..., Case]) -> None:
 def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) -> None:
     """Sums over sums, never cut to shares."""
     it = with_logits(case("llama"))
-    removals = asked(it, FULL).removals()
+    removals = asked(it, FULL).run()
     table = importance_table(removals)
     head = HeadName("self", 0, 1)
     total = only(table, **head._asdict(), metric="ablation_effect", replacement="mean",
@@ -161,7 +161,7 @@ def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) ->
 def test_self_repair_on_the_tokens_for_which_a_head_says_most(case: Callable[..., Case]) -> None:
     """Against passes token by token; the threshold is that of the other half's tokens."""
     it = with_logits(case("llama"))
-    removals = asked(it, FULL).removals()
+    removals = asked(it, FULL).run()
     table = importance_table(removals)
     true, head = scored(it), HeadName("self", 0, 1)
     naive, held = Naive(it, [[] for _ in true]), Held(it, [[] for _ in true])

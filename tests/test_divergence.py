@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headbook.analysis import attention_divergence
+from headbook.analysis import attention_divergence as divergence
 from headbook.analysis.attention_divergence import (
     AttentionRows,
     attention_divergence,
@@ -53,7 +53,7 @@ def test_rows_are_those_of_metrics(view: SinkView, causal: bool) -> None:
     found = rows_of(weights, view, causal=causal)
     layer = views_of(torch.tensor(weights), Marks(N, special=SPECIAL), causal=causal)[view]
     np.testing.assert_allclose(found.weights, layer.weights[0].numpy(), atol=1e-15)
-    counted = layer.trusted[0].numpy() * layer.frame.rows[0].numpy()
+    counted = layer.trusted_rows[0].numpy() * layer.frame.rows[0].numpy()
     np.testing.assert_array_equal(found.counted, np.broadcast_to(counted, (HEADS, N)) > 0)
     assert found.counted[0].any() == (view is not SinkView.RENORM)
 
@@ -117,5 +117,5 @@ def test_rows_without_a_common_key_are_ln_2_apart_and_small_differences_keep_the
 def test_blocks_of_heads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (rows_of(maps(seed), SinkView.RAW) for seed in (1, 2))
     whole = attention_divergence(a, b)
-    monkeypatch.setattr(attention_divergence, "MAX_WEIGHTS", 2 * N * N)
+    monkeypatch.setattr(divergence, "MAX_WEIGHTS", 2 * N * N)
     np.testing.assert_array_equal(whole.n, attention_divergence(a, b).n)

@@ -39,7 +39,7 @@ def read(model: Model) -> Embedding:
     """The embedding of a model's only side."""
     none = Annotator.load("none")
     encoder = SentenceTokenizer(model, limit=16, targets=none)
-    (item,) = encoder.encode(none.annotate([Sentence(0, "1", "the cat")]))
+    (item,) = encoder.tokenize(none.annotate([Sentence(0, "1", "the cat")]))
     return read_embedding(
         model, probe_architecture(model), Side.SOURCE, Batch.of([item], model.device)
     )
@@ -90,13 +90,13 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
     embedding = read(model)
     assert embedding.vocabulary is not None
     none = Annotator.load("none")
-    (item,) = SentenceTokenizer(model, limit=16, targets=none).encode(
+    (item,) = SentenceTokenizer(model, limit=16, targets=none).tokenize(
         none.annotate([Sentence(0, "1", "the cat")])
     )
     batch = Batch.of([item], model.device)
     texts = batch.texts[Side.SOURCE]
     with torch.no_grad():
-        states = model.body(texts.ids, output_hidden_states=True).hidden_states[0].float()
+        states = model.base_model(texts.ids, output_hidden_states=True).hidden_states[0].float()
     near = embedding.vocabulary.compare(states[None], texts, embedding.vocabulary.spaces[0], 1)
     assert torch.equal(near.ids[0, ..., 0], texts.ids)
     torch.testing.assert_close(near.cosines[0, ..., 0], torch.ones_like(near.cosines[0, ..., 0]))

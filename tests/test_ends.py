@@ -71,14 +71,14 @@ def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Pat
     with torch.inference_mode(), observe_states(model, architecture, _keep(seen, stack)):
         block = layer.get_submodule(wanted.block)
         handle = block.register_forward_hook(lambda _, __, output: seen.update(block=output))
-        model.body(**varied_texts(model))
+        model.base_model(**varied_texts(model))
         handle.remove()
     torch.testing.assert_close(seen["mid"], seen["taken"] + wanted.scale * seen["block"])
 
 
 def _keep(seen: dict[str, torch.Tensor], stack: str) -> Callable[..., None]:
     def keep(name: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        if name == stack and (layer, state) in {(0, ResidualPoint.OUT), (1, ResidualPoint.MID)}:
+        if name == stack and (layer, state) in {(0, ResidualPoint.POST), (1, ResidualPoint.MID)}:
             seen["mid" if layer else "taken"] = vectors.clone()
 
     return keep
@@ -186,7 +186,7 @@ def test_a_pass_with_more_calls_than_expected_is_named(tmp_path: Path) -> None:
 @contextmanager
 def breaking(model: Model, hook: Callable[..., None]) -> Iterator[None]:
     """A hook before the embedding of tokens."""
-    handle = model.body.get_input_embeddings().register_forward_pre_hook(hook)
+    handle = model.base_model.get_input_embeddings().register_forward_pre_hook(hook)
     try:
         yield
     finally:

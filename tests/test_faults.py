@@ -92,12 +92,12 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
     study: Study, model: str, poisoned: list[str], tmp_path: Path
 ) -> None:
     # What the model is compared with is not tried on them.
-    assert not any(each.twin for each in study.manifest.set_aside)
-    (whole,) = [each for each in study.manifest.set_aside if len(each.sentences) > 1]
+    assert not any(each.baseline for each in study.manifest.not_measured)
+    (whole,) = [each for each in study.manifest.not_measured if len(each.sentences) > 1]
     assert len(whole.sentences) == SHARD
     lost = not_measured(study)
     assert lost > {*range(20)}
-    assert len(lost) == SHARD + len(study.manifest.set_aside) - 1
+    assert len(lost) == SHARD + len(study.manifest.not_measured) - 1
     assert study.manifest.places == SENTENCES
     rest = [text for place, text in enumerate(poisoned) if place not in lost]
     alone = collect(write(tmp_path / "rest.txt", rest), model=model, **OPTIONS)
@@ -113,7 +113,7 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
 
 def not_measured(study: Study) -> set[int]:
     """Places of the sentences without numbers."""
-    names = chain.from_iterable(each.sentences for each in study.manifest.set_aside)
+    names = chain.from_iterable(each.sentences for each in study.manifest.not_measured)
     return {int(name.rpartition(":")[2]) - 1 for name in names}
 
 
@@ -121,7 +121,7 @@ def test_one_sentence_costs_no_other(model: str, lines: list[str], tmp_path: Pat
     options = OPTIONS | {"control": "shuffled"}
     few = [*lines[:30], "the " * (LAST + 5), *lines[30:40]]
     study = collect(write(tmp_path / "texts.txt", few), model=model, **options)
-    (alone,) = study.manifest.set_aside
+    (alone,) = study.manifest.not_measured
     assert alone.sentences == ("texts.txt:31",)
     message = rf"sentence texts\.txt:31: token {LAST} has .*stack self, input"
     assert re.match(message, alone.why)
@@ -188,7 +188,7 @@ def test_merged_studies_keep_what_is_missing(study: Study, model: str, tmp_path:
     file = write(tmp_path / "more.txt", ["the old house", "the dog runs"])
     more = collect(file, model=model, **OPTIONS, control="shuffled")
     whole = study + more
-    assert whole.manifest.set_aside == study.manifest.set_aside
+    assert whole.manifest.not_measured == study.manifest.not_measured
     assert max(each.index for each in whole.sentence_data.listed) == SENTENCES + 1
 
 
@@ -242,11 +242,11 @@ def test_what_is_no_fault_of_a_shard_ends_the_run() -> None:
     for error in (OutputError("no room"), RuntimeError("CUDA error: device-side assert")):
         with pytest.raises(type(error)):
             with_retries(partial(measure, error))
-    assert with_retries(partial(measure, ValueError("odd\nline"))).why == "ValueError: odd line"
+    assert with_retries(partial(measure, ValueError("odd\nline"))).error == "ValueError: odd line"
 
 
 def test_where_every_shard_fails_the_run_ends() -> None:
-    failing = [(number, ShardResult(CorpusSums(), why="odd")) for number in range(9)]
+    failing = [(number, ShardResult(CorpusSums(), error="odd")) for number in range(9)]
     came = list[int]()
 
     def results() -> Any:

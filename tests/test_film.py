@@ -93,7 +93,7 @@ def test_frames_are_in_the_order_of_steps_and_say_what_their_studies_say(
 
 def test_losses_are_those_of_the_studies(place: Path, of_three: Film) -> None:
     for each in of_three.frames:
-        removals = Study.load(place / "studies" / each.name).corpus_sums.removals
+        removals = Study.load(place / "studies" / each.name).corpus_sums.ablation
         assert removals is not None
         assert each.loss.value == pytest.approx(removals.loss("loss"))
         assert math.isnan(each.loss.low)  # of ten sentences
@@ -123,7 +123,7 @@ def test_changes_and_half_rise_steps_are_the_naive_ones(place: Path, of_three: F
 def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Film) -> None:
     column = next(c for c in of_three.columns("self") if c.label == "previous")
     for numbers, leader in zip(
-        of_three.numbers("self", column), of_three.leaders("self", column), strict=True
+        of_three.numbers("self", column), of_three.best_heads("self", column), strict=True
     ):
         assert leader.place is not None
         assert numbers.choice[leader.place] == np.nanmax(numbers.choice)
@@ -170,7 +170,7 @@ def test_stored_studies_give_the_same_bytes_as_collected_ones(place: Path, tmp_p
 def test_pages_say_what_is_missing(place: Path, tmp_path: Path) -> None:
     """Without importance there is no loss."""
     study = Study.load(place / "studies" / "step-0")
-    without = replace(study, corpus_sums=replace(study.corpus_sums, removals=None))
+    without = replace(study, corpus_sums=replace(study.corpus_sums, ablation=None))
     found = film([FilmedCheckpoint("a", lambda: without), FilmedCheckpoint("b", lambda: without)])
     assert not found.named
     assert found.steps.tolist() == [0, 1]

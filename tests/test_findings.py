@@ -65,7 +65,7 @@ def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
 
 
 def cosines(values: list[float], spread: float = 0.01) -> StackResults:
-    column = TokenKey("cosine_to_input", ResidualPoint.OUT, None, "all")
+    column = TokenKey("cosine_to_input", ResidualPoint.POST, None, "all")
     return fake_results(NO_ESTIMATES, tokens={column: (values, spread)})
 
 
@@ -82,7 +82,7 @@ def test_tokens_drift_only_if_the_ends_are_apart() -> None:
 
 def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
     def of(values: list[float]) -> list[str]:
-        column = TokenKey("vocabulary_rank", ResidualPoint.OUT, EmbeddingSpace.RAW, "all")
+        column = TokenKey("vocabulary_rank", ResidualPoint.POST, EmbeddingSpace.RAW, "all")
         return finding_texts(
             states.own_word, fake_results(NO_ESTIMATES, tokens={column: (values, 0.01)})
         )

@@ -162,18 +162,18 @@ def test_norms_are_lengths_of_gated_values(
     view = ViewMasks(it.batch, it.architecture.stacks).views("self", it.layer.call)[SinkView.RAW]
     found = sink_norm_share.measure(view)
     lengths = it.layer.brought.norm(dim=-1)
-    counted = lengths * view.frame.counted[:, None, :, None]
+    counted = lengths * view.frame.counted_queries[:, None, :, None]
     _near(found.denominator, counted.sum((2, 3)), name)
     _near(found.numerator, (counted * view.frame.sink[:, None, None]).sum((2, 3)), name)
-    assert view.maps.brought is not None
-    _near(view.maps.brought, lengths.sum(3), name)
+    assert view.maps.value_weighted_mass is not None
+    _near(view.maps.value_weighted_mass, lengths.sum(3), name)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_shares_of_the_output_norm_are_those_of_gated_outputs(name: str, case: Cases) -> None:
     it = case(name).layer
     lengths = it.brought.sum(3).norm(dim=-1)  # (sentence, head, query)
-    shares = lengths / lengths.sum(1, keepdim=True) * it.view.frame.counted.unsqueeze(1)
+    shares = lengths / lengths.sum(1, keepdim=True) * it.view.frame.counted_queries.unsqueeze(1)
     found = output_norm_share.measure(it.view)[..., 0]
     _near(found, shares.sum(2), name)
 

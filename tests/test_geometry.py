@@ -262,7 +262,7 @@ def test_a_large_dimension_is_found_and_does_nothing_once_standardised() -> None
     vectors = np.random.default_rng(5).normal(size=tokens.vectors.shape)
     vectors[:, 4] = vectors[:, 4] + 50
     estimates = METRICS["anisotropy"].measure(StateVectors(cloud_of(tokens).sample, vectors))
-    assert StateVectors(cloud_of(tokens).sample, vectors).outliers[0] == 4
+    assert StateVectors(cloud_of(tokens).sample, vectors).outlier_dimensions[0] == 4
     assert estimates["raw"].value > 0.95
     assert abs(estimates["standardised"].value) < 0.1
     assert abs(estimates["without_outliers"].value) < 0.3

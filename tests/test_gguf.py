@@ -58,7 +58,7 @@ def test_a_file_is_the_model_that_it_was_written_from(folder: Path, file: Path) 
     assert torch.equal(logits(here.network, ids), logits(stored.network, ids))
     assert here.config.rms_norm_eps == stored.config.rms_norm_eps == 1e-5  # not 9.99999974e-06
     assert here.headless == ""
-    assert here.limit == 72  # as many as it has positions
+    assert here.max_length == 72  # as many as it has positions
     assert (here.name, here.weights.stored, here.weights.bits) == ("tiny", "GGUF, F32 100 %", 0)
     assert here.revision == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
 
@@ -71,7 +71,7 @@ def test_quantised_weights_are_those_of_the_file(folder: Path, file: Path) -> No
     original = AutoModelForCausalLM.from_pretrained(folder).model.layers[1].mlp.up_proj.weight
     q4 = gguf.GGMLQuantizationType.Q4_1
     rounded = gguf.dequantize(gguf.quants.quantize(original.detach().numpy(), q4), q4)
-    here = model.body.layers[1].mlp.up_proj.weight
+    here = model.base_model.layers[1].mlp.up_proj.weight
     assert torch.equal(here, torch.from_numpy(rounded))
     assert not torch.equal(here, original)
 
@@ -112,7 +112,7 @@ def test_numbers_that_nobody_reads_are_told(file: Path, folder: Path) -> None:
 def test_a_head_that_is_the_embedding_is_there(folder: Path, file: Path) -> None:
     model = load_model(str(ggufs.write(folder, file, without=("output",))))
     assert model.headless == ""
-    assert model.network.lm_head.weight is model.body.embed_tokens.weight
+    assert model.network.lm_head.weight is model.base_model.embed_tokens.weight
     assert model.weights.unexpected == ()
 
 
@@ -162,7 +162,7 @@ def test_llama_3_scales_rotations(folder: Path, file: Path) -> None:
     assert max(factors) > 7.9
     ggufs.write(folder, file, rotations=factors, llama__rope__freq_base=500000.0)
     model = load_model(str(file))
-    torch.testing.assert_close(model.body.rotary_emb.inv_freq, wanted)
+    torch.testing.assert_close(model.base_model.rotary_emb.inv_freq, wanted)
     assert model.weights.unexpected == ()
 
 

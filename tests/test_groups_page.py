@@ -137,7 +137,7 @@ def compared(table: PageTable, row: Row) -> list[tuple[str, Any]]:
 
 def column_of(stack: StackResults, link: Any) -> dict[str, Any]:
     """The column of a study's tables that a row's metric leads to."""
-    (found,) = [h.column for h in stack.once(headlines) if h.title == text(link)]
+    (found,) = [h.column for h in stack.cached(headlines) if h.title == text(link)]
     return dict(found._asdict())
 
 
@@ -210,7 +210,7 @@ def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResult
         assert figure.rows is not None
         groups = {g.value: g for g in sums.groups if g.column == "label"}
         metric = figure.name.rpartition("-")[2]
-        place = next(h.place for h in stack.once(headlines) if h.metric.id == metric)
+        place = next(h.place for h in stack.cached(headlines) if h.metric.id == metric)
         for name, drawn in figure.rows.groupby("series"):
             expected = groups[str(name)].layers[..., place].value
             np.testing.assert_array_equal(drawn["value"], expected)

@@ -91,7 +91,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     assert [key for key, _, _ in choice["labels"]] == [effectvalues.KEY]
     packed = data_file(folder / "values" / f"{EFFECT}.js")[1][effectvalues.KEY]
     value, low, high = decoded(packed)
-    removals = any_site.study.corpus_sums.removals
+    removals = any_site.study.corpus_sums.ablation
     assert removals is not None
     target, by = ablation.main_target(removals), ablation.unit_factor(removals)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
@@ -122,7 +122,7 @@ def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
             assert not any(key.startswith(f"{metric.id}/") for key in keys)
         elif metric.chart is not ChartKind.DISTANCES:
             r = found["self"]
-            labels = [x for x in metric.listed if r.has(metric.id, r.view(metric, x), x)]
+            labels = [x for x in metric.listed if r.has_value(metric.id, r.view(metric, x), x)]
             there = {f"{metric.id}/{label}" for label in labels}
             assert {key for key in keys if key.startswith(f"{metric.id}/")} == there
 
@@ -166,7 +166,7 @@ def kish(words: "np.ndarray[Any, Any]") -> float:
 
 def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
     """The head with the best number on one half of the sentences; empty without observations."""
-    numbers = r.half(SELECTION, column.metric.id, column.views[r.stack.name], column.label)
+    numbers = r.split(SELECTION, column.metric.id, column.views[r.stack.name], column.label)
     best, sign = "", -1 if lowest else 1
     most = -math.inf
     for facts in head_facts(r):
@@ -211,7 +211,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
         special = KEY_KINDS["special"]
         gains[special] -= gains[KEY_KINDS["first"]] + gains[KEY_KINDS["separator"]]
         best = max(gains, key=lambda word: gains[word])
-        assert facts.looks.word == (best if gains[best] >= LEAST else "")
+        assert facts.attends_to.word == (best if gains[best] >= LEAST else "")
 
 
 LAYERS, HEADS, SENTENCES = 2, 2, 60

@@ -55,7 +55,7 @@ class Lost:
         self.masked = it.family == "bert"
         masked = [[*row] if self.masked else [] for row in self.true]
         self.naive = Naive(it, masked)
-        self.names = it.ablator.judge.targets
+        self.names = it.ablator.functions.targets
         self._logs = cache(self._without)
 
     def __call__(
@@ -136,7 +136,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
     it = case(family)
     heads, lost = asked(it, FULL).heads, Lost(it)
     group = HeadGroup("", "some", (heads[0], heads[1], heads[5]), (Replacement.ZERO,))
-    removals = asked(it, FULL, group).removals()
+    removals = asked(it, FULL, group).run()
     table, groups, pruned = (
         make(removals) for make in (importance_table, head_groups_table, pruning_table)
     )
@@ -174,7 +174,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
 
 
 def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -> None:
-    removals = asked(case("gpt2"), FULL).removals()
+    removals = asked(case("gpt2"), FULL).run()
     table = pruning_table(removals)
     for _, steps in table.groupby(["order", "target"]):
         assert (steps["share"].is_monotonic_increasing, steps["share"].iloc[-1]) == (True, 1.0)
@@ -189,8 +189,8 @@ def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -
 def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -> None:
     """Absolute values of sentences, over all scored tokens."""
     it = case("bert")
-    table = importance_table(asked(it, FAST).removals())
-    means, loss = it.means, it.ablator.judge.targets[0]
+    table = importance_table(asked(it, FAST).run())
+    means, loss = it.means, it.ablator.functions.targets[0]
     alone = [
         gradient_estimates(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means)
         for n in EVERY
@@ -249,7 +249,7 @@ def test_the_fast_level_keeps_to_its_budget(
     it = case("gpt2")
     few = asked(it, FAST)
     monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
-    removals = few.removals()
+    removals = few.run()
     exact = [HeadName(*h) for h, why in zip(removals.heads, removals.chosen, strict=True) if why]
     assert few.passes <= module.FAST_PASSES + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
@@ -269,10 +269,10 @@ def test_the_fast_level_keeps_to_its_budget(
 
 def test_nothing_depends_on_batches(case: Callable[..., Case]) -> None:
     it = case("gpt2")
-    one = asked(it, FAST).removals()
+    one = asked(it, FAST).run()
     order = (4, 1, 0, 3, 2)
     batches = [sentences(it, order[:2]), sentences(it, order[2:])]
-    other = asked(Case(it.ablator, batches, it.folder, it.family), FAST).removals()
+    other = asked(Case(it.ablator, batches, it.folder, it.family), FAST).run()
     assert_same(one, other)
 
 
@@ -280,7 +280,7 @@ def test_smaller_batches_where_memory_does_not_suffice(
     case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = case("gpt2")
-    whole = asked(it, FAST).removals()
+    whole = asked(it, FAST).run()
 
     def scarce(ablator: Any, batch: Batch, *rest: Any) -> Any:
         if len(batch.content_hash) > most:
@@ -294,10 +294,10 @@ def test_smaller_batches_where_memory_does_not_suffice(
     few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
     monkeypatch.setattr(module, "gradient_estimates", scarce)
     most = 1
-    assert_same(whole, few.removals())
+    assert_same(whole, few.run())
     most = 0
     with pytest.raises(NotEnoughMemory, match="memory does not suffice"):
-        few.removals()
+        few.run()
 
 
 def rest(batch: Batch) -> tuple[Any, ...]:

@@ -111,7 +111,8 @@ def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
     ):  # fmt: skip
         rows.append({
             "stack": "self", "group": HEAVY_NAME, "heads": 3, "metric": "group_effect",
-            "replacement": name, "target": AblationTarget.LOSS, "value": value, "low": value - 0.001,
+            "replacement": name, "target": AblationTarget.LOSS, "value": value,
+            "low": value - 0.001,
             "high": value + 0.001, "sentences": SENTENCES, "singles": value, "random_low": 0.0,
             "random_high": band, "random_sets": 20, "rank": 1 + 20 * (value < band),
             "margin": 0.01, "share_changed": 0.9, "share_low": 0.8, "share_high": 1.0,
@@ -158,7 +159,7 @@ def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
 
 def overview(of: Study, given: AblationResults | None, **tables: pd.DataFrame) -> str:
     """What the first page says of a study with other numbers of importance."""
-    changed = replace(of, corpus_sums=replace(of.corpus_sums, removals=given))
+    changed = replace(of, corpus_sums=replace(of.corpus_sums, ablation=given))
     for name, table in tables.items():
         changed.__dict__[name] = table
     return " | ".join(finding.text for finding in ablation_summary(changed))
@@ -260,7 +261,7 @@ def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) 
     text = " ".join(finding.text for finding in found.findings)
     assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
-    fast = replace(study.corpus_sums, removals=ablation_results(around(0.0, 0.05)))
+    fast = replace(study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
     single = StackResults(replace(study, corpus_sums=fast), own.stack)
     assert without_them(single, head_types(own)).table is None
 
@@ -278,7 +279,7 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site)
 
 
 def test_without_removals_there_is_no_page(study: Study) -> None:
-    none = replace(study, corpus_sums=replace(study.corpus_sums, removals=None))
+    none = replace(study, corpus_sums=replace(study.corpus_sums, ablation=None))
     assert importance_page(stack_results(none)) is None
     assert head_groups_table(None).empty
     assert pruning_table(None).empty
@@ -287,7 +288,7 @@ def test_without_removals_there_is_no_page(study: Study) -> None:
 def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
     """The exact change with its verdict, and the tokens as the table ranks them."""
     stack = stack_results(study)["self"]
-    assert study.corpus_sums.removals is not None
+    assert study.corpus_sums.ablation is not None
     table = study.effect_tokens
     for head in heads_of(stack.stack):
         without = ablation_section(stack, head)
@@ -316,7 +317,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
 
 
 def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     assert removals is not None
     one, other = (HeadName(*head) for head in removals.heads)
     pairs = study.head_groups.query("metric == 'interaction' and target == 'loss'")
@@ -330,8 +331,8 @@ def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
 
 
 def test_studies_put_together_keep_what_one_knows_of_tokens(study: Study) -> None:
-    shifted = study.corpus_sums.shifted(100).removals
-    removals = study.corpus_sums.removals
+    shifted = study.corpus_sums.shifted(100).ablation
+    removals = study.corpus_sums.ablation
     assert removals is not None
     assert shifted is not None
     assert [m.sentence - 100 for m in shifted.missed] == [m.sentence for m in removals.missed]

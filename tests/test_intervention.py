@@ -110,7 +110,7 @@ def naive(case: Case, changed: dict[tuple[AttentionPlace, int], torch.Tensor]) -
     handles.append(last.register_forward_hook(lambda _, __, out: left.append(out)))
     try:
         with torch.no_grad():
-            case.model.body(**model_inputs(case.batch))
+            case.model.base_model(**model_inputs(case.batch))
     finally:
         for handle in handles:
             handle.remove()

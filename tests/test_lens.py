@@ -349,7 +349,7 @@ def test_a_head_changes_no_number_of_the_body(name: str, folder: Made, tmp_path:
     ids = torch.arange(3, 10).repeat(2, 1)
     rows = {"input_ids": ids} | ({"decoder_input_ids": ids} if tiny.ALL[case.family].pairs else {})
     with torch.inference_mode():
-        assert torch.equal(with_head.body(**rows)[0], bare(**rows)[0])
+        assert torch.equal(with_head.base_model(**rows)[0], bare(**rows)[0])
 
 
 def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(

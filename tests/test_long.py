@@ -83,7 +83,7 @@ def test_what_has_no_room_is_named_and_the_rest_is_there(
         assert "--memory allows more" in gaps[all_metrics()[name].title]
     for name in ("maps and pages of long texts", "importance of heads"):
         assert "every text has more than 721 tokens" in gaps[name]
-    assert study.corpus_sums.removals is None
+    assert study.corpus_sums.ablation is None
     assert not study.sentence_data.maps
     assert not study.sentence_data.exemplars
     assert all(check.passed for check in study.manifest.checks)

@@ -85,7 +85,7 @@ def test_rounding_reaches_the_language_model_head(case: Callable[..., Case], fam
         one, other = (log_softmax(each.run(int(number), {})[0], -1) for each in (naive, coarse))
         loss = sum(one[i, t] - other[i, t] for i, t in true[number].items())
         kl = sum(float((np.exp(one[i]) * (one[i] - other[i])).sum()) for i in true[number])
-        name = it.ablator.judge.targets[0]
+        name = it.ablator.functions.targets[0]
         assert rounding[name][row] == pytest.approx(loss, abs=1e-9)
         assert rounding[AblationTarget.KL][row] == pytest.approx(kl, abs=1e-9)
     assert rounding[AblationTarget.KL].max() > 1e-7

@@ -155,8 +155,8 @@ def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finishe
         )
         stats[..., metric.expected_at] = cells.expected(0)
     reported = [np.zeros((1, 0)) for _ in layers]
-    if metric.about is not None:
-        reported = [metric.about(layer.scope).numpy() for layer in layers]
+    if metric.sentence_statistics is not None:
+        reported = [metric.sentence_statistics(layer.scope).numpy() for layer in layers]
     return metric.finish(stats, np.concatenate(reported))
 
 

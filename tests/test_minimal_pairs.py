@@ -174,5 +174,5 @@ def test_a_pair_whose_difference_is_missing_takes_no_part(grouped_study: Study) 
     less = pair_differences(sums, present)
     sums.members.values[sums.members.index == 0, 0, 0, 0] = kept
     assert less is not None
-    assert less.difference.sentences[0, 0, 0] == whole.difference.sentences[0, 0, 0] - 1
+    assert less.difference.n_sentences[0, 0, 0] == whole.difference.n_sentences[0, 0, 0] - 1
     np.testing.assert_array_equal(less.difference.value[1:], whole.difference.value[1:])

@@ -84,7 +84,7 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert {*one["replacement"]} == {"mean", "without_sink", "zero"}
     np.testing.assert_allclose(one["singles"], one["value"], atol=1e-6)
     assert (one["random_low"] <= one["value"]).all()
-    removals = full.corpus_sums.removals
+    removals = full.corpus_sums.ablation
     assert removals is not None
     assert {each.kind for each in removals.sets} == {*HeadSetKind}
 
@@ -93,7 +93,7 @@ def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
     collected: Callable[..., Study],
 ) -> None:
     study = collected(margin=0.7)
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     assert removals is not None
     (layer,) = study.head_groups.query("target == 'kl'").to_dict("records")
     assert (layer["group"], layer["heads"], layer["replacement"]) == ("layer 0", 2, "mean")
@@ -106,7 +106,7 @@ def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
     assert {*removals.rounding} == {"loss", "kl", "logit"}
     assert 0 < np.abs(removals.rounding["kl"]).max() < 1e-3
     assert len(removals.rounding["kl"]) == len(removals.content_hash)
-    assert removals.apart == {}
+    assert removals.sentence_distance == {}
 
 
 def test_the_sample_does_not_depend_on_the_order_of_the_input(
@@ -131,7 +131,7 @@ def test_the_plan_is_said_and_nothing_runs_when_it_is_off(
     assert line.startswith("importance, full: about ")
     assert line.endswith(" forward passes over 12 sentences")
     none = collected(importance="off")
-    assert none.corpus_sums.removals is None
+    assert none.corpus_sums.ablation is None
     assert all(getattr(none, name).empty for name in TABLES)
 
 
@@ -169,7 +169,7 @@ def test_other_models_have_it_or_say_why_not(
     study = headbook.collect([path / "texts.txt"], **given)
     gaps = [gap.why for gap in study.manifest.gaps if gap.what == "importance of heads"]
     if family == "xlnet":
-        assert study.corpus_sums.removals is None
+        assert study.corpus_sums.ablation is None
         (why,) = gaps
         assert why.endswith("its heads cannot be replaced")
     else:

@@ -100,7 +100,7 @@ def several() -> tuple[ConcatenatedMaps, list[AttentionMaps]]:
         layers.append(views_of(weights, Marks(5, special=(0, 4), separator=(4,)))[SinkView.NOSINK])
     scope = layers[0].scope
     tables = {m.pairs for m in head_metrics(all_metrics().values()) if m.pairs is not None}
-    pairs = [scope.frame.once(table) for table in tables]
+    pairs = [scope.frame.cached(table) for table in tables]
     maps = [
         AttentionMaps(scope, AttentionCall(None, None, None, None, None, layer.attention, None))
         for layer in layers

@@ -66,7 +66,7 @@ UNPADDED = ["mobilebert", *(pytest.param(n, marks=SLOW) for n in ("convbert", "f
 def settled(folder: Path) -> tuple[Model, Architecture, SentenceTokenizer]:
     """A model as a run begins with it."""
     model = load_model(str(folder), device="cpu")
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return model, verify_attention(model, probe_architecture(model), probe_texts(encoder)), encoder
 
 
@@ -77,7 +77,7 @@ def items_of(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
         Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
         for i, text in enumerate(TEXTS)
     ]
-    return list(encoder.encode(Annotator.load("none").annotate(sentences)))
+    return list(encoder.tokenize(Annotator.load("none").annotate(sentences)))
 
 
 @pytest.fixture
@@ -204,8 +204,8 @@ def test_where_the_interface_computes_something_else_the_models_own_weights_are_
     tiny_folder: Folder,
 ) -> None:
     model = load_model(str(tiny_folder("gpt2")), device="cpu")
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-    for block in model.body.h:
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
+    for block in model.base_model.h:
         block.attn.__class__ = Elsewhere
     before = probe_architecture(model)
     assert before.hooked
@@ -231,7 +231,7 @@ def test_rows_and_the_learned_sink_are_the_models_softmax(tiny_folder: Folder) -
     attentions: dict[object, AttentionCall] = {}
     run_forward(model, architecture, batch, attentions.__setitem__)
     valid = batch.texts[Side.SOURCE].valid
-    for call, layer in zip(architecture.calls, model.body.layers, strict=True):
+    for call, layer in zip(architecture.calls, model.base_model.layers, strict=True):
         a, module = attentions[call], layer.self_attn
         assert a.query is not None
         assert a.key is not None

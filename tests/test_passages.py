@@ -35,7 +35,7 @@ def joined(file: Path, model: Model, most: int) -> Passages:
 
 def encoded(passages: Passages, model: Model, annotator: str = "none") -> list[TokenizedSentence]:
     encoder = SentenceTokenizer(model, limit=64, targets=Annotator.load("none"))
-    return [*encoder.encode(Annotator.load(annotator).annotate(passages))]
+    return [*encoder.tokenize(Annotator.load(annotator).annotate(passages))]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Chosen(StackResults):
         super().__init__(study, study.manifest.stacks[0])
         object.__setattr__(self, "_chosen", numbers)
 
-    def has(self, metric: str, view: SinkView, label: str = "") -> bool:
+    def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Whether it was chosen."""
         return (metric, label) in self._numbers_chosen
 
@@ -131,7 +131,7 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
 
     def last(changes: list[float] | None) -> Discussion:
         given = None if changes is None else ablation_results(around(*changes, spread=0.003))
-        sums = replace(whole.corpus_sums, removals=given)
+        sums = replace(whole.corpus_sums, ablation=given)
         object.__setattr__(own, "study", replace(whole, corpus_sums=sums))
         return [*discussions(own, types)][-1]
 
@@ -147,7 +147,7 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
 
 
 def without_removals(of: StackResults) -> Study:
-    return replace(of.study, corpus_sums=replace(of.study.corpus_sums, removals=None))
+    return replace(of.study, corpus_sums=replace(of.study.corpus_sums, ablation=None))
 
 
 def test_without_the_numbers_there_are_no_sentences(chosen: Callable[..., StackResults]) -> None:

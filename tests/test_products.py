@@ -24,7 +24,7 @@ def looked_at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Ar
 def calls(model: Model) -> list[attention_hook.AttentionCall]:
     found: list[attention_hook.AttentionCall] = []
     with attention_hook.observing(found.append), torch.inference_mode():
-        model.body(**varied_texts(model))
+        model.base_model(**varied_texts(model))
     return found
 
 
@@ -35,7 +35,7 @@ def test_weights_are_those_that_the_model_returns(
     assert architecture.products
     assert architecture.hooked
     with torch.inference_mode():
-        theirs = model.body(**varied_texts(model), output_attentions=True).attentions
+        theirs = model.base_model(**varied_texts(model), output_attentions=True).attentions
     for call, weights in zip(calls(model), theirs, strict=True):
         assert torch.equal(call.weights, weights)
         assert call.value is not None
@@ -57,7 +57,7 @@ def test_what_a_watcher_gives_goes_through_the_output_projection(
         return numbers[..., : call.output.shape[-1]]
 
     with attention_hook.observing(other), torch.inference_mode():
-        model.body(**varied_texts(model))
+        model.base_model(**varied_texts(model))
     handle.remove()
     width = given[0].shape[-1] // tiny.HEADS
     assert torch.equal(given[0].reshape(4, 3, -1), numbers[..., :width].flatten(2))

@@ -69,7 +69,7 @@ def test_a_log_has_lines_now_and_then_with_the_time_left() -> None:
 
 def test_lines_keep_their_brackets() -> None:
     file = io.StringIO()
-    Display(Console(file=file)).say("overview: site[bold]/index.html")
+    Display(Console(file=file)).message("overview: site[bold]/index.html")
     assert file.getvalue() == "overview: site[bold]/index.html\n"
 
 
@@ -114,6 +114,6 @@ def test_stages_take_about_as_much_as_they_announce(
 
 def test_parameters_are_counted_without_the_vocabulary(tiny_folder: Callable[[str], Path]) -> None:
     model = load_model(str(tiny_folder("bert")))
-    words = model.body.get_input_embeddings().weight
+    words = model.base_model.get_input_embeddings().weight
     every = sum(each.numel() for each in model.network.parameters())
     assert parameters_of(model) == (every - words.numel(), tuple(words.shape))

@@ -29,7 +29,7 @@ def test_norms_are_the_lengths_of_projected_values(heads: int, width: int, wide:
     out = 40 if wide else 3
     module = torch.nn.Linear(6 * width, out, dtype=torch.float64)
     value = torch.randn(2, heads, 7, width, dtype=torch.float64)
-    found = OutputProjection(module).norms(value)
+    found = OutputProjection(module).value_norms(value)
     assert found.shape == (2, 6, 7)
     for head in range(6):
         part = module.weight[:, head * width : (head + 1) * width]

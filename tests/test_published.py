@@ -271,7 +271,7 @@ def test_what_can_go_is_the_share_of_its_order() -> None:
     ]
     of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING])
     assert math.isnan(RemovableShare("gradient_importance").number(of).value)
-    sums = replace(of.study.corpus_sums, removals=ablation_results(around(0.0, 0.05)))
+    sums = replace(of.study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
     of.study.__dict__["corpus_sums"] = sums
     assert RemovableShare("gradient_importance").number(of).value == 0.5
     assert RemovableShare("type").number(of).value == 1

@@ -24,7 +24,7 @@ SCORES = {"duplicate_score": 0, "induction_score": 1}  # how far behind the twin
 def sequences(folder: Path) -> list[list[list[int]]]:
     """The ids of every sequence, by side."""
     model = load_model(str(folder), dtype="float64")
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return [
         [item.tokens[side].ids.tolist() for side in Side if side in item.tokens]
         for item in random_sequences(encoder, seed=0)

@@ -35,26 +35,26 @@ def english() -> WordFrequencies:
 def test_the_rarest_word_has_the_lowest_zipf_frequency(english: WordFrequencies) -> None:
     words = ["The", "Fisherman", "sees", "a", "yellow", "bird"]
     zipf = [wordfreq.zipf_frequency(word, "en") for word in words]
-    assert english.rarest(words) == zipf.index(min(zipf)) == 1
+    assert english.rarest_word(words) == zipf.index(min(zipf)) == 1
     assert english.name.startswith("en (wordfreq 3.")
     assert english.missing == ""
 
 
 def test_of_equally_rare_words_the_first_is_taken(english: WordFrequencies) -> None:
-    assert english.rarest(["the", "bird", "Bird", "bird"]) == 1
-    assert english.rarest(["qqxz", "the", "zzqx"]) == 0
+    assert english.rarest_word(["the", "bird", "Bird", "bird"]) == 1
+    assert english.rarest_word(["qqxz", "the", "zzqx"]) == 0
 
 
 def test_numbers_and_punctuation_are_never_the_rarest_word(english: WordFrequencies) -> None:
-    assert english.rarest(["the", "83714923", "§§", "birds", "!"]) == 3
-    assert english.rarest(["83714923", "!"]) is None
-    assert english.rarest([]) is None
+    assert english.rarest_word(["the", "83714923", "§§", "birds", "!"]) == 3
+    assert english.rarest_word(["83714923", "!"]) is None
+    assert english.rarest_word([]) is None
 
 
 def test_a_sentence_of_frequent_words_has_no_rare_one(english: WordFrequencies) -> None:
     frequent = wordfreq.top_n_list("en", 500)
-    assert english.rarest(frequent) is None
-    assert english.rarest([*frequent, "heron"]) == 500
+    assert english.rarest_word(frequent) is None
+    assert english.rarest_word([*frequent, "heron"]) == 500
 
 
 def test_a_language_without_a_list_is_counted_in_the_input() -> None:
@@ -63,15 +63,15 @@ def test_a_language_without_a_list_is_counted_in_the_input() -> None:
         "tlh", [" ".join(common), " ".join(common), "w1, Qapla w2 Heghlu"]
     )
     assert rarity.name == "tlh (counts in the input)"
-    assert rarity.rarest(["w1", "HEGHLU", "w2", "qapla"]) == 1
-    assert rarity.rarest(["w1", "w2"]) is None
-    assert rarity.rarest(["w1", "unseen"]) is None
+    assert rarity.rarest_word(["w1", "HEGHLU", "w2", "qapla"]) == 1
+    assert rarity.rarest_word(["w1", "w2"]) is None
+    assert rarity.rarest_word(["w1", "unseen"]) is None
 
 
 def test_few_words_are_too_few_to_count() -> None:
     rarity = WordFrequencies.load("tlh", ["Qapla Heghlu"])
     assert "500 different words" in rarity.missing
-    assert rarity.rarest(["qapla"]) is None
+    assert rarity.rarest_word(["qapla"]) is None
 
 
 def test_a_list_that_needs_another_program_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_list_that_needs_another_program_is_not_used(monkeypatch: pytest.Monke
 def test_nothing_is_rare_where_the_language_is_not_given() -> None:
     rarity = WordFrequencies.load("none", Unread())
     assert rarity.missing
-    assert rarity.rarest(["heron"]) is None
+    assert rarity.rarest_word(["heron"]) is None
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def tokens_of(model: Model, rarity: WordFrequencies, text: str, limit: int = 64)
     encoder = SentenceTokenizer(
         model, limit=limit, targets=annotator, rarities={Side.SOURCE: rarity}
     )
-    (item,) = encoder.encode(annotator.annotate([Sentence(0, "", text, origin="a.txt:1")]))
+    (item,) = encoder.tokenize(annotator.annotate([Sentence(0, "", text, origin="a.txt:1")]))
     return item.tokens[Side.SOURCE]
 
 

@@ -283,7 +283,7 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
 ) -> None:
     plan = {"input": "a", "--seed": "0"}
     with open_store(tmp_path, plan, restart=False) as work:
-        assert work.kept(int, "model/x", lambda: 3) == 3
+        assert work.load_or_compute(int, "model/x", lambda: 3) == 3
     with (
         pytest.raises(OutputError, match="--seed 0, not 1; expected the same; --restart") as caught,
         open_store(tmp_path, plan | {"--seed": "1"}, restart=False),
@@ -291,9 +291,9 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
         pass
     assert "\n" not in str(caught.value)
     with open_store(tmp_path, plan, restart=False) as work:
-        assert work.kept(int, "model/x", lambda: 4) == 3
+        assert work.load_or_compute(int, "model/x", lambda: 4) == 3
     with open_store(tmp_path, plan | {"--seed": "1"}, restart=True) as work:
-        assert work.kept(int, "model/x", lambda: 4) == 4
+        assert work.load_or_compute(int, "model/x", lambda: 4) == 4
 
 
 def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
@@ -303,23 +303,23 @@ def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
         open_store(tmp_path, {}, restart=True),
     ):
         pass
-    assert work.kept(int, "x", lambda: 1) == 1
+    assert work.load_or_compute(int, "x", lambda: 1) == 1
 
 
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     work = Store(tmp_path)
-    work.kept(np.ndarray, "first", lambda: np.ones(10))
+    work.load_or_compute(np.ndarray, "first", lambda: np.ones(10))
     message = "the same command goes on from there"
     with small_files(1 << 16), pytest.raises(OutputError, match=message):
-        work.kept(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
+        work.load_or_compute(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
     assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
-    assert work.kept(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
+    assert work.load_or_compute(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
 
 
 def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
     sums, wanted = simulated(np.arange(5)), simulated(np.arange(5))
     seen = weakref.ref(sums.buckets[""][0])
-    taken_up = Store(tmp_path).put_by(CorpusSums, sums)
+    taken_up = Store(tmp_path).spill(CorpusSums, sums)
     del sums
     assert seen() is None
     (file,) = tmp_path.iterdir()
@@ -333,7 +333,7 @@ def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
     message = "the same command goes on from there"
     with small_files(1 << 10), pytest.raises(OutputError, match=message):
-        Store(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
+        Store(tmp_path).spill(CorpusSums, simulated(np.arange(100)))
 
 
 @pytest.mark.parametrize(
@@ -341,20 +341,20 @@ def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
 )
 def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     work, file = Store(tmp_path), tmp_path / f"x{SUFFIX}"
-    work.kept(np.ndarray, "x", lambda: np.ones(10))
+    work.load_or_compute(np.ndarray, "x", lambda: np.ones(10))
     file.write_bytes(damage(file.read_bytes()))
-    assert work.kept(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
+    assert work.load_or_compute(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
 
 
 def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
     """Else a file that somebody copied would count one shard twice, and nobody would know."""
     work = Store(tmp_path)
     for name in ("corpus/000000", "corpus/000001"):
-        work.kept(str, name, partial(str, name))
+        work.load_or_compute(str, name, partial(str, name))
     first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
     second.write_bytes(first.read_bytes())
-    assert work.kept(str, "corpus/000001", lambda: "measured again") == "measured again"
-    assert work.kept(str, "corpus/000000", lambda: "measured again") == "corpus/000000"
+    assert work.load_or_compute(str, "corpus/000001", lambda: "measured again") == "measured again"
+    assert work.load_or_compute(str, "corpus/000000", lambda: "measured again") == "corpus/000000"
 
 
 @pytest.mark.parametrize("body", [b"", b"rubbish" * 9, (1 << 62).to_bytes(8, "little") + b"x" * 9])
@@ -362,8 +362,8 @@ def test_a_whole_part_without_a_value_is_made_again(tmp_path: Path, body: bytes)
     """It is no fault of the sentences that it was made of, which are not set aside."""
     work = Store(tmp_path)
     work._write("x", body)
-    assert work.kept(int, "x", lambda: 3) == 3
-    assert work.kept(int, "x", lambda: 4) == 3
+    assert work.load_or_compute(int, "x", lambda: 3) == 3
+    assert work.load_or_compute(int, "x", lambda: 4) == 3
 
 
 def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "corpus").write_text("")
     for name, place in (("x", f"x{SUFFIX}"), ("corpus/000000", "corpus")):
         with pytest.raises(OutputError, match="--restart begins anew") as caught:
-            Store(tmp_path).kept(int, name, lambda: 3)
+            Store(tmp_path).load_or_compute(int, name, lambda: 3)
         assert str(caught.value).startswith(f"{tmp_path / place}: ")
         assert "\n" not in str(caught.value)
 
@@ -429,7 +429,7 @@ def test_a_study_goes_through_its_parts_unchanged(whole: dict[str, bytes], tmp_p
     for name, body in whole.items():
         (tmp_path / name).write_bytes(body)
     sums = Study.load(tmp_path).corpus_sums
-    kept = Store(tmp_path / "work").kept(CorpusSums, "x", lambda: sums)
+    kept = Store(tmp_path / "work").load_or_compute(CorpusSums, "x", lambda: sums)
     assert kept.heads.keys() == sums.heads.keys()
     for stack, heads in sums.heads.items():
         np.testing.assert_array_equal(kept.heads[stack].table.heads.sums, heads.table.heads.sums)

@@ -182,7 +182,7 @@ def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> N
         replace(study.manifest, options=options),
         study.corpus_sums,
         replace(study.sentence_data, queries_and_keys={}),
-        study.twins,
+        study.baselines,
     )
     why = reason(results_of(old)["self"], old.sentence_data.sentences[1])
     assert why == "queries and keys were kept of no sentence; --neuron-sentences 2 keeps more"

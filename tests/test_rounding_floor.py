@@ -158,7 +158,7 @@ def test_a_difference_counts_if_its_interval_lies_beyond_the_floor() -> None:
     above = found.above({column: 0.1})
     assert above.supported[:, 0].tolist() == [True, False, False, True, False]
     assert above.beyond[:, 0].tolist() == [True, False, False, True, True]
-    beside = ModelDifferences.beside([above, found])
+    beside = ModelDifferences.join_columns([above, found])
     assert beside.supported.T.tolist() == [
         above.supported[:, 0].tolist(),
         found.supported[:, 0].tolist(),

@@ -32,7 +32,7 @@ def stepped(
 ) -> dict[AblationTarget, np.ndarray]:
     """How targets change where a head goes a part of the way to what replaces it."""
     batch, ablator, means = it.batches[number], it.ablator, it.means
-    read = ablator.judge.prepared(batch)
+    read = ablator.functions.prepare_batch(batch)
     scopes = ViewMasks(read, ablator.heads.architecture.stacks)
     half = torch.from_numpy(batch.half)
 
@@ -50,7 +50,7 @@ def stepped(
     other = ablator.heads.run(
         read, HeadAblation({AttentionPlace(head.stack, head.layer): table}, towards)
     )
-    changes = ablator.judge.changes(batch, clean, other[None])
+    changes = ablator.functions.changes(batch, clean, other[None])
     return {target: change[0].numpy() for target, change in changes.sums.items()}
 
 
@@ -62,7 +62,7 @@ def estimated(it: Case, number: int) -> GradientEstimates:
 def test_slopes_are_what_small_steps_say(family: str, case: Callable[..., Case]) -> None:
     it = case(family)
     found = estimated(it, 0)
-    loss = it.ablator.judge.targets[0]
+    loss = it.ablator.functions.targets[0]
     step, error = (COARSE, 0.02) if family == SINGLE else (STEP, 1e-5)
     places = [(c.stack, c.layer) for c in it.ablator.heads.architecture.calls]
     assert {(h.stack, h.layer) for h in found.heads} == {*places}
@@ -92,7 +92,7 @@ def test_divergences_are_halves_of_squares_on_average(
     found = estimated(it, 0)
     square = [
         target
-        for target in it.ablator.judge.targets
+        for target in it.ablator.functions.targets
         if target not in {AblationTarget.LOSS, AblationTarget.MASKED_LOSS}
     ]
     assert square

@@ -218,8 +218,8 @@ def halves(
 ) -> dict[tuple[int, int], float]:
     """Times chance of each head on half of the sentences, where there are enough observations."""
     metric = "pos_received_ratio" if direction is LOOKED_AT else "pos_given"
-    numbers = found.half(half, metric, SinkView(VIEWS[metric]), tag)
-    even = found.half(half, "pos_given", SinkView.NOSINK, tag, of="uniform")
+    numbers = found.split(half, metric, SinkView(VIEWS[metric]), tag)
+    even = found.split(half, "pos_given", SinkView.NOSINK, tag, of="uniform")
     ratios = {}
     for layer in range(tiny.LAYERS):
         for head in range(tiny.HEADS):
@@ -251,14 +251,14 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
             assert set(re.findall(r"L\d+·H\d+", row["head"].parts[1])) == {*tied} - {link.text}
         assert row["ratio to uniform attention"].text == number(other[layer, head])
         metric = "pos_received" if direction is LOOKED_AT else "pos_given"
-        part = found.half(1, metric, SinkView(VIEWS[metric]), tag).at(layer, head)
+        part = found.split(1, metric, SinkView(VIEWS[metric]), tag).at(layer, head)
         assert row["share"] == NumberCell.of(part, all_metrics()[metric])
         if direction is LOOKED_AT:
             title = "of all attention"
-            beside = found.half(1, metric, SinkView.RAW, tag).at(layer, head)
+            beside = found.split(1, metric, SinkView.RAW, tag).at(layer, head)
         else:
             title = "uniform attention"
-            beside = found.half(1, metric, SinkView.NOSINK, tag, of="uniform").at(layer)
+            beside = found.split(1, metric, SinkView.NOSINK, tag, of="uniform").at(layer)
         assert row[title] == number(beside.value, share=True)
     assert named >= 3
 
@@ -355,7 +355,7 @@ def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:
     found = stack_results(study)["self"]
     for table in ("heads", "uniform"):
         whole = getattr(found, table)("pos_given", SinkView.NOSINK, "NOUN")
-        one, two = (found.half(n, "pos_given", SinkView.NOSINK, "NOUN", of=table) for n in (0, 1))
+        one, two = (found.split(n, "pos_given", SinkView.NOSINK, "NOUN", of=table) for n in (0, 1))
         np.testing.assert_array_equal(one.events + two.events, whole.events)
         assert (np.minimum(one.value, two.value) <= whole.value).all()
         assert (np.maximum(one.value, two.value) >= whole.value).all()

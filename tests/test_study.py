@@ -197,13 +197,13 @@ def test_fits_are_stored_and_made_again_where_they_are_not(
     fresh = collect(file, model=model, metrics=some, annotator="none")
     fresh.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
-    assert loaded.fitted is not None
-    columns = {column.metric for column in loaded.fitted["self"].columns}
+    assert loaded.stored_sampled is not None
+    columns = {column.metric for column in loaded.stored_sampled["self"].columns}
     assert columns == {"pattern", "variability"}
     pd.testing.assert_frame_equal(loaded.heads, fresh.heads)
-    pd.testing.assert_frame_equal(replace(loaded, fitted=None).heads, fresh.heads)
+    pd.testing.assert_frame_equal(replace(loaded, stored_sampled=None).heads, fresh.heads)
     both = loaded + loaded
-    assert both.fitted is None
+    assert both.stored_sampled is None
     assert (both.heads["sentences"] >= fresh.heads["sentences"]).all()
 
 

@@ -151,7 +151,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         label = label_of(row)
         (layer, head), rule = chosen(sentences, label)
         assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
-        accuracy = found.half(1, "relation_accuracy", VIEW, label).at(layer, head)
+        accuracy = found.split(1, "relation_accuracy", VIEW, label).at(layer, head)
         assert row["accuracy"] == NumberCell.of(accuracy, all_metrics()["relation_accuracy"])
         words = sum(len([*s.cases(label)]) for s in report)
         assert row["words"] == str(words) == str(int(accuracy.events))
@@ -167,10 +167,10 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         if others < 30:
             shares = f"no comparison possible ({count_text(others, 'other word')})"
         assert row["right class, in the relation and elsewhere"].startswith(shares)
-        even = found.half(1, "relation_accuracy", VIEW, label, of="uniform").at(layer)
+        even = found.split(1, "relation_accuracy", VIEW, label, of="uniform").at(layer)
         assert row["uniform attention"] == number(even.value, share=True)
-        if found.has("relation_accuracy_far", VIEW, label):
-            far = found.half(1, "relation_accuracy_far", VIEW, label).at(layer, head)
+        if found.has_value("relation_accuracy_far", VIEW, label):
+            far = found.split(1, "relation_accuracy_far", VIEW, label).at(layer, head)
             assert row["accuracy at distance ≥ 3"] == NumberCell.of(
                 far, all_metrics()["relation_accuracy_far"]
             )
@@ -294,10 +294,10 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
             if r["claim"] == "surface_rule" and r["split"] == "held_out"
             and (r["layer"], r["head"]) == place
         )  # fmt: skip
-        value = found.half(1, "surface_rule", VIEW, str(own_rule["label"])).at(*place)
+        value = found.split(1, "surface_rule", VIEW, str(own_rule["label"])).at(*place)
         assert own_rule["value"] == pytest.approx(value.value)
         assert [own_rule["low"], own_rule["high"]] == pytest.approx([value.low, value.high])
-        heads = found.half(1, "surface_rule", VIEW, str(own_rule["label"])).value
+        heads = found.split(1, "surface_rule", VIEW, str(own_rule["label"])).value
         assert own_rule["baseline_value"] == pytest.approx(heads.mean())
 
 
@@ -383,15 +383,15 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> 
     phrases, dependencies = page.sections[0].trees
     for table, own in ((phrases, "f1"), (dependencies, "uas")):
         metric = all_metrics()[table.metric]
-        first, other = (found.half(n, table.metric, VIEW, own) for n in (0, 1))
+        first, other = (found.split(n, table.metric, VIEW, own) for n in (0, 1))
         for layer, row in enumerate(lines(table.table)):
             head = int(first.value[layer].argmax())
             assert row["best head"].text == f"L{layer}·H{head}"
             assert row["its score"] == NumberCell.of(other.at(layer, head), metric)
         for name, cell in table.baselines:
             label = name.replace("-", "_")
-            assert cell == NumberCell.of(found.half(1, table.metric, VIEW, label).at(0, 0), metric)
-    joint = found.half(1, "phrase_trees", VIEW, "joint")
+            assert cell == NumberCell.of(found.split(1, table.metric, VIEW, label).at(0, 0), metric)
+    joint = found.split(1, "phrase_trees", VIEW, "joint")
     for layer, row in enumerate(lines(phrases.table)):
         value = NumberCell.of(joint.at(layer, 0), all_metrics()["phrase_trees"])
         assert row["all heads, mean attention"] == value
@@ -408,7 +408,7 @@ def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
     assert (pieces.words, pieces.split) == (f"{words:,}", f"{split:,}")
     assert pieces.share == number(split / words, share=True)
     first, other = (
-        stack_results(study)["self"].half(n, "attention_to", SinkView.RAW, "rest_of_word")
+        stack_results(study)["self"].split(n, "attention_to", SinkView.RAW, "rest_of_word")
         for n in (0, 1)
     )
     places = [(a, b) for a in range(tiny.LAYERS) for b in range(tiny.HEADS)]
@@ -547,5 +547,5 @@ def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site
     metric = all_metrics()["relation_accuracy"]
     (made,) = metric_pages(found, [metric])
     (cells,) = made.sections[0].figures[0].spec["datasets"].values()
-    labels = [x for x in LABELS if found["self"].has(metric.id, VIEW, x)]
+    labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
     assert len({cell["label"] for cell in cells}) == min(len(labels), MOST_DRAWN)

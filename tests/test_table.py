@@ -21,7 +21,7 @@ from headbook.site.page_writer import PageWriter
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")
 LINKED = '<a href="../heads/L00-H01.html">L0·H1</a>'
-KNOWN = NumberCell("0.5", "[0.4, 0.6]", "9 sentences", thin=True)
+KNOWN = NumberCell("0.5", "[0.4, 0.6]", "9 sentences", too_few=True)
 FOREIGN = "<i>&"  # letters of a corpus
 
 
@@ -41,7 +41,7 @@ def written(macro: str, **given: object) -> str:
         (DASH, "<td>–</td>"),
         (words_cell(), "<td></td>"),
         (KNOWN, '<td class="number thin" title="9 sentences">0.5 <small>[0.4, 0.6]</small></td>'),
-        (NumberCell("–", "", "", thin=False), '<td class="number">–</td>'),
+        (NumberCell("–", "", "", too_few=False), '<td class="number">–</td>'),
         (words_cell(FOREIGN, foreign=True), '<td dir="auto">&lt;i&gt;&amp;</td>'),
         (words_cell(HEAD, " ", MarkedText(FOREIGN, "bdi"), style="what"),
          f'<td class="what">{LINKED} <bdi>&lt;i&gt;&amp;</bdi></td>'),

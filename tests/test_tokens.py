@@ -29,7 +29,7 @@ def encode(model: Model, *texts: str, limit: int = 64) -> list[TokenizedText]:
     annotator = Annotator.load(NONE)
     given = [Sentence(i, "", text, origin=f"a.txt:{i + 1}") for i, text in enumerate(texts)]
     encoder = SentenceTokenizer(model, limit=limit, targets=annotator)
-    return [item.tokens[Side.SOURCE] for item in encoder.encode(annotator.annotate(given))]
+    return [item.tokens[Side.SOURCE] for item in encoder.tokenize(annotator.annotate(given))]
 
 
 def words_of(tokens: TokenizedText) -> list[str]:
@@ -90,7 +90,7 @@ def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
 def test_a_model_that_takes_one_text_keeps_a_target_as_metadata(demo: Model) -> None:
     pair = Sentence(0, "", "one", target="eins", metadata={"n": "1"}, origin="a.tsv:2")
     encoder = SentenceTokenizer(demo, limit=8, targets=Annotator.load(NONE))
-    (item,) = encoder.encode([pair])
+    (item,) = encoder.tokenize([pair])
     assert [*item.tokens] == [Side.SOURCE]
     assert item.sentence.target is None
     assert item.sentence.metadata == {"n": "1", "target": "eins"}

@@ -48,14 +48,16 @@ def ablation_results(
         chosen=np.full(heads, int(AblationReason.FIRST)),
         content_hash=key,
         counts={target: counts},
-        full={} if target == AblationTarget.STATE else {target: counts * LOSS},
+        unablated={} if target == AblationTarget.STATE else {target: counts * LOSS},
         sets=tuple(HeadSet(HeadSetKind.HEAD, "self", f"L0-H{h}", 0, "mean") for h in range(heads)),
         members=np.eye(heads, dtype=bool),
         changes={target: effects * TOKENS},
         direct=np.full(effects.shape, np.nan),
         columns=(AttributionKey("attribution_estimate", "mean", target, ""),),
         estimates=RatioSums.of(guess[None, :, None], d, d, np.zeros(1, np.int64)),
-        apart={target: APART} if target in {AblationTarget.STATE, AblationTarget.EMBEDDING} else {},
+        sentence_distance={target: APART}
+        if target in {AblationTarget.STATE, AblationTarget.EMBEDDING}
+        else {},
     )
 
 
@@ -167,7 +169,7 @@ def test_the_margin_is_never_below_ten_times_rounding() -> None:
 
 
 def test_without_a_margin_there_is_no_verdict() -> None:
-    given = replace(ablation_results(around(0.01), AblationTarget.STATE), apart={})
+    given = replace(ablation_results(around(0.01), AblationTarget.STATE), sentence_distance={})
     effects = head_effects(given, AblationTarget.STATE, "mean")
     assert effects.verdict == ("",)
     assert np.isnan(effects.share_changed).all()
@@ -220,7 +222,9 @@ def test_a_head_that_never_changes_anything_can_go() -> None:
     for target in (AblationTarget.LOSS, AblationTarget.KL, AblationTarget.STATE):
         still = ablation_results(np.zeros((SENTENCES, 1)), target)
         if target is AblationTarget.KL:
-            still = replace(still, full={AblationTarget.KL: still.counts[AblationTarget.KL] * LOSS})
+            still = replace(
+                still, unablated={AblationTarget.KL: still.counts[AblationTarget.KL] * LOSS}
+            )
         effects = head_effects(still, target, "mean")
         assert effects.verdict == (AblationVerdict.NO_CHANGE,)
         assert (effects.low[0], effects.high[0]) == (0, 0)
@@ -250,8 +254,8 @@ def test_an_audit_tells_what_estimates_miss() -> None:
     given = replace(
         given, chosen=chosen, sets=given.sets[:7], members=given.members[:7],
         changes={AblationTarget.STATE: given.changes[AblationTarget.LOSS][:, :7]},
-        counts={AblationTarget.STATE: given.counts[AblationTarget.LOSS]}, full={},
-        apart={AblationTarget.STATE: 0.1},
+        counts={AblationTarget.STATE: given.counts[AblationTarget.LOSS]}, unablated={},
+        sentence_distance={AblationTarget.STATE: 0.1},
         columns=(AttributionKey("attribution_estimate", "mean", AblationTarget.STATE, ""),),
     )  # fmt: skip
     found = audit(given, AblationTarget.STATE)
@@ -307,7 +311,11 @@ def test_groups_stand_beside_random_sets_and_their_singles() -> None:
     members = np.array([[True, True, False], [True, False, True], [False, True, True]])
     given = replace(
         given, sets=(*given.sets, *sets), members=np.concatenate([given.members, members]),
-        changes={AblationTarget.LOSS: np.concatenate([given.changes[AblationTarget.LOSS], more * TOKENS], 1)},
+        changes={
+            AblationTarget.LOSS: np.concatenate(
+                [given.changes[AblationTarget.LOSS], more * TOKENS], 1
+            )
+        },
     )  # fmt: skip
     (found,) = head_groups_table(given).to_dict("records")
     assert found["value"] == pytest.approx(0.09)

@@ -42,8 +42,8 @@ TEXTS = {
 
 
 def tokens_of(model: Model, text: str) -> tuple[list[int], list[tuple[int, int]], int]:
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
-    (item,) = encoder.encode([Sentence(0, "", text, origin="a.txt:1")])
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
+    (item,) = encoder.tokenize([Sentence(0, "", text, origin="a.txt:1")])
     own = item.tokens[Side.SOURCE]
     return own.ids.tolist(), [(int(a), int(b)) for a, b in own.spans], own.lost
 
@@ -55,13 +55,13 @@ def test_tokens_are_those_of_the_whole_text(
 ) -> None:
     model = load_model(str(tiny_folder(family)), device="cpu")
     text = TEXTS[name].strip()
-    kept = shorten_text(text, model.tokenizer, model.limit)
+    kept = shorten_text(text, model.tokenizer, model.max_length)
     assert text.startswith(kept)
     whole, cut = tokens_of(model, text), tokens_of(model, kept)
     assert cut[:2] == whole[:2]
     assert (cut[2] > 0) == (whole[2] > 0)
     if name == "words":
-        assert len(kept) <= model.limit * PLENTY
+        assert len(kept) <= model.max_length * PLENTY
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -69,13 +69,13 @@ def test_tokens_of_a_trained_tokenizer_are_those_of_the_whole_text(name: str) ->
     model = load_model("demo", device="cpu")
     text = TEXTS[name].strip()
     whole = tokens_of(model, text)
-    assert tokens_of(model, shorten_text(text, model.tokenizer, model.limit))[:2] == whole[:2]
+    assert tokens_of(model, shorten_text(text, model.tokenizer, model.max_length))[:2] == whole[:2]
 
 
 def test_what_is_short_stays_whole(tiny_folder: Callable[[str], Path]) -> None:
     model = load_model(str(tiny_folder("bert")), device="cpu")
-    text = many(model.limit * PLENTY - 500, 0)[: model.limit * PLENTY]
-    assert shorten_text(text, model.tokenizer, model.limit) is text
+    text = many(model.max_length * PLENTY - 500, 0)[: model.max_length * PLENTY]
+    assert shorten_text(text, model.tokenizer, model.max_length) is text
 
 
 def test_a_line_of_ten_megabytes_takes_seconds_and_pages_say_so(

@@ -93,9 +93,9 @@ def test_what_is_missing_is_a_dash_and_never_zero() -> None:
 def test_few_observations_are_said_to_be_few() -> None:
     metric = all_metrics()["attention_distance"]
     few, many = (NumberCell.of(Estimate(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
-    assert few.thin
+    assert few.too_few
     assert few.note == "too few sentences: 30 sentences, 90 observations"
-    assert not many.thin
+    assert not many.too_few
     assert many.note == "30 sentences, 90 observations"
 
 
@@ -167,7 +167,7 @@ def test_running_text_keeps_what_no_token_covers() -> None:
     assert [t.before + t.text for t in tokens] == ["<s>", "ab", "  — c"]
     assert [t.shade for t in tokens] == [10, 5, 0]
     assert tokens[1].weight == "50\u202f%"
-    assert [t.looks for t in tokens] == [False, False, True]
+    assert [t.is_query for t in tokens] == [False, False, True]
 
 
 def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> None:

@@ -117,7 +117,7 @@ def test_drift_is_that_of_whole_products(
     for stack, tables in found.stacks.items():
         assert tables.query_key.shape == tables.value_output.shape == (LAYERS, HEADS)
         for layer in range(LAYERS):
-            fours = [BLOCKS[name, stack](model.body, layer) for model in (a, b)]
+            fours = [BLOCKS[name, stack](model.base_model, layer) for model in (a, b)]
             for head in range(HEADS):
                 before, after = (whole_products(four, head) for four in fours)
                 for table, was, now in zip(tables, before, after, strict=True):
@@ -150,7 +150,7 @@ def described(weights: HeadWeights) -> list[object]:
 def test_weights_of_one_head_that_move_are_seen_in_that_head_alone(tiny_folder: Folder) -> None:
     """Queries of head 2 are doubled; values of key head 0 that heads 0 and 1 share change sign."""
     a, b = model_of(tiny_folder("qwen2")), model_of(tiny_folder("qwen2"))
-    block = b.body.layers[1].self_attn
+    block = b.base_model.layers[1].self_attn
     block.q_proj.weight[16:24] *= 2
     block.v_proj.weight[:8] *= -1
     found = compared(a, b).stacks["self"]
@@ -202,4 +202,4 @@ def test_models_of_other_shapes_are_not_compared(tiny_folder: Folder) -> None:
 def test_watching_leaves_no_trace(tiny_folder: Folder) -> None:
     model = model_of(tiny_folder("t5"))
     find_head_weights(model, probe_architecture(model))
-    assert not any(module._forward_hooks for module in model.body.modules())
+    assert not any(module._forward_hooks for module in model.base_model.modules())

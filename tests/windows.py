@@ -41,7 +41,7 @@ def open_page(windows: Windows, record: Record) -> Iterator[Open]:
 
     def opened(file: Path, **options: Any) -> Page:
         taken.append(page := windows.take(**options))
-        record.watch(page)
+        record.observe(page)
         page.goto(file.as_uri())
         return page
 

@@ -6,10 +6,10 @@ HeadbookError           anything the person at the keyboard can mend; exit code 
 ├── InputError          a fault in an input file: file, line, what came, what was expected
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
-│   └── SentenceError   sentences for which it gives no numbers
+│   └── NonFiniteStateError  sentences for which it gives no numbers
 ├── StudyError          a stored study that cannot be read or merged
 ├── CheckError          a self-check that failed; all is written, and the exit code is 3
-├── MissingError        sentences that could not be measured; all else is written, exit code 3
+├── PartialResultError  sentences that could not be measured; all else is written, exit code 3
 ├── OutputError         a folder that must not or cannot be written
 └── ResourceError       the machine has too little memory, or does not take what is printed
 ```

@@ -55,7 +55,7 @@ class CachedByFunction:
 
     _made: dict[Callable[[Any], Any], Any]
 
-    def once(self, build: Callable[[Self], T]) -> T:
+    def cached(self, build: Callable[[Self], T]) -> T:
         """What ``build`` makes of this object."""
         if build not in self._made:
             self._made[build] = build(self)

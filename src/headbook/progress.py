@@ -12,7 +12,7 @@ class Progress(Protocol):
     def advance(self, amount: int, tokens: int) -> None:
         """Report that ``amount`` of the stage is done, in which ``tokens`` tokens were read."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a line."""
 
 
@@ -25,7 +25,7 @@ class NoProgress:
     def advance(self, amount: int, tokens: int) -> None:
         """Show nothing."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print nothing."""
 
 
@@ -42,6 +42,6 @@ class NestedProgress:
         """Advance the stage of the other run."""
         self._progress.advance(amount, tokens)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a line."""
-        self._progress.say(text)
+        self._progress.message(text)

@@ -48,7 +48,7 @@ OTHER = "other"  # what the rest of them count as
 
 
 def universal_relation(relation: str) -> str:
-    """A relation as `AnnotationScheme` calls it: with its subtype only where `RELATIONS` have it."""
+    """Return a relation as `AnnotationScheme` names it: a subtype only if `RELATIONS` has it."""
     return relation if relation in RELATIONS else relation.partition(":")[0] or relation
 
 
@@ -176,7 +176,7 @@ class BaselineRun(NamedTuple):
         return f"{self.baseline} {self.seed}"
 
     @classmethod
-    def of(cls, text: str) -> "BaselineRun":
+    def parse(cls, text: str) -> "BaselineRun":
         """The twin that files call so.
 
         Raises:
@@ -189,11 +189,11 @@ class BaselineRun(NamedTuple):
 class ResidualPoint(StrEnum):
     """Where in a layer a token's vector is read."""
 
-    INPUT = "input"
+    PRE = "input"
     """What enters layer 0."""
     MID = "mid"
     """Attention block output plus the residual it is added to."""
-    OUT = "out"
+    POST = "out"
     """Output of the layer."""
 
 

@@ -96,7 +96,7 @@ def ablate(
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NONE))
         architecture = verify_attention(loaded, probe_architecture(loaded), probe_texts(encoder))
         sets = [_set(head, architecture) for head in heads]
-        items = _smallest(encoder.encode(Annotator.load(NONE).annotate(corpus)), sentences)
+        items = _smallest(encoder.tokenize(Annotator.load(NONE).annotate(corpus)), sentences)
         groups = batches_by_tokens(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
         whole = make_patchable(loaded, architecture, batches[0])
@@ -114,7 +114,7 @@ def ablate(
             places = {AttentionPlace(head.stack, head.layer) for each in sets for head in each}
             others = DonorOutputs.of(whole, judge, batches, places)
         parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
-    return pd.DataFrame(_rows(BatchEffects.together(parts), sets, kind))
+    return pd.DataFrame(_rows(BatchEffects.merge(parts), sets, kind))
 
 
 def _rows(
@@ -134,8 +134,8 @@ def _rows(
                 "low": low[column],
                 "high": high[column],
                 "full": np.nan if full is None else full.sum() / counts[:, column].sum(),
-                "sentences": int(ratios.sentences[column]),
-                "events": int(ratios.events[column]),
+                "sentences": int(ratios.n_sentences[column]),
+                "events": int(ratios.n_observations[column]),
             }
 
 

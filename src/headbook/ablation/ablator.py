@@ -79,7 +79,7 @@ def zero_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
 
 def uniform_attention_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
     """The mean of the values of all visible keys."""
-    seen = frame.seen.unsqueeze(1).to(heads.weights.dtype)
+    seen = frame.attention_mask.unsqueeze(1).to(heads.weights.dtype)
     return heads.of(seen / seen.sum(-1, keepdim=True).clamp(min=1))
 
 
@@ -209,7 +209,7 @@ class DonorOutputs:
                 found[place].append(attention.output.detach())
 
         for batch in batches:
-            run_forward(heads.model, heads.architecture, judge.prepared(batch), add)
+            run_forward(heads.model, heads.architecture, judge.prepare_batch(batch), add)
         sides = {call: heads.architecture.stacks[call.stack].queries for call in places}
         length = {
             call: np.concatenate([b.texts[side].valid.sum(1).cpu().numpy() for b in batches])
@@ -217,7 +217,7 @@ class DonorOutputs:
         }
         return cls(key, length, {call: _padded(each) for call, each in found.items()})
 
-    def borrowed(
+    def donor_output(
         self, place: AttentionPlace, key: NDArray[np.uint64], queries: int, draw: int
     ) -> torch.Tensor:
         """What other sentences give, their last token where they are shorter.
@@ -292,7 +292,7 @@ class BatchEffects:
     tokens: TokenChanges
 
     @classmethod
-    def together(cls, parts: Sequence["BatchEffects"]) -> "BatchEffects":
+    def merge(cls, parts: Sequence["BatchEffects"]) -> "BatchEffects":
         """Of all batches, in the order of the sentences' hashes."""
         order = np.argsort(np.concatenate([part.content_hash for part in parts]), kind="stable")
 
@@ -344,11 +344,11 @@ class HeadAblator:
     """Takes heads of one model away."""
 
     heads: PatchableModel
-    judge: TargetFunctions
+    functions: TargetFunctions
 
     def means(self, batch: Batch) -> MeanOutputs:
         """Sums of what all heads give in a batch."""
-        read = self.judge.prepared(batch)
+        read = self.functions.prepare_batch(batch)
         scopes, half = ViewMasks(read, self._stacks), self._half(read)
         classes, positions = {}, {}
 
@@ -376,11 +376,11 @@ class HeadAblator:
         Args:
             others: what `Replacement.RESAMPLE` borrows from; the mean over draws is taken.
         """
-        read = self.judge.prepared(batch)
+        read = self.functions.prepare_batch(batch)
         states = self.heads.states(read)
         clean = states.after[self.heads.read][-1]
-        found = np.zeros((len(self.judge.targets), len(batch.content_hash), len(sets)))
-        places = self.judge.scored(batch).cpu().numpy()
+        found = np.zeros((len(self.functions.targets), len(batch.content_hash), len(sets)))
+        places = self.functions.scored(batch).cpu().numpy()
         tokens, logits = np.zeros((2, len(places), len(sets)))
         before = np.zeros(len(places))
         draws = DRAWS if replacement is Replacement.RESAMPLE else 1
@@ -394,17 +394,19 @@ class HeadAblator:
                     instead = self._instead(copies, replacement, means, others, draw)
                     ablation = HeadAblation(self._tables(copies, some), instead)
                     left = self.heads.run(copies, ablation, again)
-                    changes = self.judge.changes(batch, clean, left.unflatten(0, (len(some), -1)))
-                    for row, target in enumerate(self.judge.targets):
+                    changes = self.functions.changes(
+                        batch, clean, left.unflatten(0, (len(some), -1))
+                    )
+                    for row, target in enumerate(self.functions.targets):
                         found[row][:, chosen] += changes.sums[target].T.cpu().numpy() / draws
                     tokens[:, chosen] += changes.tokens.T.cpu().numpy() / draws
                     logits[:, chosen] += changes.logits.T.cpu().numpy() / draws
                     before = changes.before.cpu().numpy()
-        full = self.judge.full(batch, clean)
-        counts = self.judge.counts(batch).double().cpu().numpy()
+        full = self.functions.unablated(batch, clean)
+        counts = self.functions.n_scored(batch).double().cpu().numpy()
         return BatchEffects(
-            changes=dict(zip(self.judge.targets, found, strict=True)),
-            counts=dict(zip(self.judge.targets, counts, strict=True)),
+            changes=dict(zip(self.functions.targets, found, strict=True)),
+            counts=dict(zip(self.functions.targets, counts, strict=True)),
             full={target: sums.cpu().numpy() for target, sums in full.items()},
             content_hash=batch.content_hash,
             half=batch.half,
@@ -445,7 +447,9 @@ class HeadAblator:
             if replacement is Replacement.RESAMPLE:
                 assert others is not None
                 assert attention.output is not None
-                return others.borrowed(place, copies.content_hash, attention.output.shape[1], draw)
+                return others.donor_output(
+                    place, copies.content_hash, attention.output.shape[1], draw
+                )
             frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
             known = LayerMeans(means.classes[place], means.positions[place], half)
             return replacement_output(attention, frame, replacement, known)

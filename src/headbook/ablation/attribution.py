@@ -106,14 +106,14 @@ def gradient_estimates(
     Args:
         without: targets that nobody asks for; each saves backward passes.
     """
-    read = ablator.judge.prepared(batch)
+    read = ablator.functions.prepare_batch(batch)
     watched = PatchedPass(ablator, read, asked, means)
     heads = _heads(ablator)
     gradient: dict[str, Floats] = {}
     found: dict[Asked, Floats] = {}
     with torch.enable_grad():
         model_output, states = _pass(ablator, read, watched)
-        for slope in ablator.judge.slopes(batch, model_output, states):
+        for slope in ablator.functions.differentiable(batch, model_output, states):
             if slope.target in without:
                 continue
             along = dict(
@@ -141,7 +141,7 @@ def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any
     with ExitStack() as around:
         around.callback(handle.remove)
         around.enter_context(attention_hook.observing(watched))
-        network = heads.model.network if ablator.judge.speaks else heads.model.body
+        network = heads.model.network if ablator.functions.needs_lm_head else heads.model.base_model
         model_output = network(**model_inputs(batch))
     return model_output, left[-1]
 
@@ -237,9 +237,9 @@ def direct_effects_by_token(
         0 for heads of an encoder whose logits a decoder says, since no such path leads there.
         *Shape:* ``(scored token, head)``.
     """
-    judge = ablator.judge
+    judge = ablator.functions
     assert isinstance(judge, LogitTargets)
-    read = judge.prepared(batch)
+    read = judge.prepare_batch(batch)
     watched = PatchedPass(ablator, read, [replacement], means, held=True)
     with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(watched):
         logits = ablator.heads.model.network(**model_inputs(read)).logits

@@ -79,7 +79,7 @@ def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
 
     The shape is ``(entry, width)``, and (0, 0) if there is no matrix of word embeddings.
     """
-    weight = word_embedding(model.body)
+    weight = word_embedding(model.base_model)
     entries, width = (0, 0) if weight is None else weight.shape
     return max(1, model.network.num_parameters() - entries * width), (entries, width)
 
@@ -166,7 +166,7 @@ class AblationPlan:
             found += [group, *(replace(each, replacements=banded) for each in alike)]
         return found
 
-    def removals(self) -> AblationResults:
+    def run(self) -> AblationResults:
         """Take heads away."""
         columns, estimates = self._estimates()
         table = _ResultTable(self.sample.content_hash)
@@ -180,15 +180,15 @@ class AblationPlan:
         self._take(table, [removed for group in self._with_random for removed in group.removed()])
         if self.level == FULL:
             self._take(table, self._later(table, columns, estimates))
-        removals = table.removals(self.level, self.heads, chosen, columns, estimates)
+        removals = table.results(self.level, self.heads, chosen, columns, estimates)
         found = self._with_direct(removals, table)
-        texts = self.sample.texts(self.ablator.judge.side)
+        texts = self.sample.texts(self.ablator.functions.side)
         apart, rounding = measure_margins(self.ablator, self.sample.small)
         return replace(
             found,
             text_hash=texts[0],
             characters=texts[1],
-            apart=apart,
+            sentence_distance=apart,
             rounding=rounding,
             asked_margin=float("nan") if self.margin is None else self.margin,
         )
@@ -216,7 +216,7 @@ class AblationPlan:
     @property
     def _ranked(self) -> AblationTarget:
         """The target that heads are ranked by."""
-        targets = self.ablator.judge.targets
+        targets = self.ablator.functions.targets
         return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
     @property
@@ -231,10 +231,10 @@ class AblationPlan:
         if not self.sample.reported:
             return []
         effect = table.first_half(self._ranked, Replacement.MEAN)
-        loss = self.ablator.judge.targets[0]
+        loss = self.ablator.functions.targets[0]
         gradient = AttributionKey(GRADIENT, "", loss, "")
         position = columns.index(gradient) if gradient in columns else self._ranking(columns)
-        slope = np.nan_to_num(estimates.half(0).value[:, position])
+        slope = np.nan_to_num(estimates.split(0).value[:, position])
         named = {columns[position].metric: dict(zip(self.heads, slope, strict=True))}
         types = [group for group in self.groups if group.type]
         return [
@@ -259,7 +259,7 @@ class AblationPlan:
         shape = len(found.content_hash), len(self.heads)
         if not self.costs.direct:
             return replace(found, direct=np.full(shape, np.nan))
-        mean, judge = Replacement.MEAN, self.ablator.judge
+        mean, judge = Replacement.MEAN, self.ablator.functions
         parts = [direct_effects_by_token(self.ablator, b, mean, self._means) for b in self._small]
         places = [(b.index, judge.scored(b).cpu().numpy().T) for b in self._small]
         index = np.concatenate([own[row] for own, (row, _) in places])
@@ -313,8 +313,8 @@ class AblationPlan:
     def _estimated(
         self, batch: Batch, found: GradientEstimates
     ) -> tuple[tuple[AttributionKey, ...], RatioSums]:
-        judge = self.ablator.judge
-        counts = dict(zip(judge.targets, judge.counts(batch).double().cpu().numpy(), strict=True))
+        judge = self.ablator.functions
+        counts = dict(zip(judge.targets, judge.n_scored(batch).double().cpu().numpy(), strict=True))
         loss = judge.targets[0]
         tables: dict[AttributionKey, Floats] = {}
         if found.gradient:
@@ -340,7 +340,7 @@ class AblationPlan:
                     and (each.set.kind in REPORTED) == reported
                 ]  # fmt: skip
                 if some:
-                    effects = BatchEffects.together([*self._effects(batches, some, replacement)])
+                    effects = BatchEffects.merge([*self._effects(batches, some, replacement)])
                     table.add(some, effects)
                     heads, tokens = _of_singles(some, effects.tokens)
                     table.missed += self._missed(heads, tokens)
@@ -350,7 +350,7 @@ class AblationPlan:
     def _missed(self, heads: Sequence[HeadName], changes: TokenChanges) -> Iterator[MissedToken]:
         """The tokens at which single heads are missed."""
         items = [item for batch in self.sample.batches for item in batch.items]
-        texts = texts_of(items, self.ablator.judge.side)
+        texts = texts_of(items, self.ablator.functions.side)
         return missed_tokens(changes, [self.heads.index(head) for head in heads], texts)
 
     def _effects(
@@ -407,7 +407,7 @@ class _ResultTable:
         found: Floats = changes[(self._content_hash & np.uint64(1)) == 0].sum(0)
         return found
 
-    def removals(
+    def results(
         self,
         level: str,
         heads: Sequence[HeadName],
@@ -427,7 +427,7 @@ class _ResultTable:
             chosen=chosen,
             content_hash=self._content_hash,
             counts={str(name): table for name, table in self._whole.counts.items()},
-            full={str(name): table for name, table in self._whole.full.items()},
+            unablated={str(name): table for name, table in self._whole.full.items()},
             sets=tuple(each.set for each in self._sets),
             members=members,
             changes={str(t): np.concatenate(change, 1) for t, change in self._changes.items()},

@@ -61,12 +61,12 @@ def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int])
         parameters: of the network without its vocabulary.
         vocabulary: entries and width.
     """
-    speaks = ablator.judge.speaks
+    speaks = ablator.functions.needs_lm_head
     product = vocabulary[0] * vocabulary[1] * speaks
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
     backward = DRAWS + speaks
     share = product / (product + parameters)
-    direct = AblationTarget.LOGIT in ablator.judge.targets and has_direct_path(ablator.heads)
+    direct = AblationTarget.LOGIT in ablator.functions.targets and has_direct_path(ablator.heads)
     return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)
 
 
@@ -181,18 +181,18 @@ class _VectorSums:
 def measure_margins(
     ablator: HeadAblator, batches: Iterable[Batch]
 ) -> tuple[Mapping[str, float], Mapping[str, Floats]]:
-    """Return `AblationResults.apart` and `AblationResults.rounding` of a sample.
+    """Return `AblationResults.sentence_distance` and `AblationResults.rounding` of a sample.
 
     The latter is empty if weights are not all in memory.
     """
     clouds: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
     found: dict[AblationTarget, list[Floats]] = defaultdict(list)
     keys = []
-    judge, network = ablator.judge, ablator.heads.model.network
+    judge, network = ablator.functions, ablator.heads.model.network
     other = partial(rounded_weights, network)
     with torch.inference_mode():
         for batch in batches:
-            read = judge.prepared(batch)
+            read = judge.prepare_batch(batch)
             keys.append(batch.content_hash)
             states = ablator.heads.states(read).after[ablator.heads.read][-1]
             for target, (vectors, sentence) in judge.vectors(batch, states).items():

@@ -87,16 +87,16 @@ class TargetFunctions(Protocol):
         """What it compares."""
 
     @property
-    def speaks(self) -> bool:
+    def needs_lm_head(self) -> bool:
         """Whether it needs the language-model head."""
 
-    def prepared(self, batch: Batch) -> Batch:
+    def prepare_batch(self, batch: Batch) -> Batch:
         """The batch that the model is to read."""
 
-    def counts(self, batch: Batch) -> torch.Tensor:
+    def n_scored(self, batch: Batch) -> torch.Tensor:
         """Tokens of each sentence that are scored. *Shape:* ``(target, sentence)``."""
 
-    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+    def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
         """The targets of the whole pass that are sums of their own: losses.
 
         Args:
@@ -110,7 +110,7 @@ class TargetFunctions(Protocol):
         """How the targets change.
 
         Args:
-            batch: as it was before `prepared`.
+            batch: as it was before `prepare_batch`.
             states: of the whole pass. *Shape:* ``(sentence, token, width)``.
             others: *Shape:* ``(pass, sentence, token, width)``.
         """
@@ -142,7 +142,7 @@ class TargetFunctions(Protocol):
             states: of the whole pass. *Shape:* ``(sentence, token, width)``.
         """
 
-    def slopes(
+    def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
         """What to differentiate in one pass; random draws come from the sentences' hashes.
@@ -205,21 +205,21 @@ class StateTargets:
         return found[::-1] if self.pooling else found
 
     @property
-    def speaks(self) -> bool:
+    def needs_lm_head(self) -> bool:
         """It does not."""
         return False
 
-    def prepared(self, batch: Batch) -> Batch:
+    def prepare_batch(self, batch: Batch) -> Batch:
         """The batch itself."""
         return batch
 
-    def counts(self, batch: Batch) -> torch.Tensor:
+    def n_scored(self, batch: Batch) -> torch.Tensor:
         """Number of tokens for states, one for texts."""
         tokens = batch.texts[self.side].valid.sum(1)
         counts = {AblationTarget.STATE: tokens, AblationTarget.EMBEDDING: torch.ones_like(tokens)}
         return torch.stack([counts[target] for target in self.targets])
 
-    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+    def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
         """None."""
         del batch, states
         return {}
@@ -262,7 +262,7 @@ class StateTargets:
         """All tokens."""
         return batch.texts[self.side].valid.nonzero()
 
-    def slopes(
+    def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
         """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
@@ -317,11 +317,11 @@ class LogitTargets:
         )
 
     @property
-    def speaks(self) -> bool:
+    def needs_lm_head(self) -> bool:
         """It does."""
         return True
 
-    def prepared(self, batch: Batch) -> Batch:
+    def prepare_batch(self, batch: Batch) -> Batch:
         """With mask tokens where tokens are scored."""
         if self.mask is None:
             return batch
@@ -329,11 +329,11 @@ class LogitTargets:
         ids = torch.where(self._true(batch) >= 0, self.mask, texts.ids)
         return replace(batch, texts={**batch.texts, self.side: replace(texts, ids=ids)})
 
-    def counts(self, batch: Batch) -> torch.Tensor:
+    def n_scored(self, batch: Batch) -> torch.Tensor:
         """Scored tokens, the same for all."""
         return (self._true(batch) >= 0).sum(1).expand(len(self.targets), -1)
 
-    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+    def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
         """The loss."""
         loss, _, _ = self._by_sentence(batch, self._by_token(batch, states[None]))
         return {self.targets[0]: loss[0]}
@@ -381,7 +381,7 @@ class LogitTargets:
         found: torch.Tensor = _centred(logits[chosen], true[chosen])
         return found
 
-    def slopes(
+    def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
         """The loss; and the log probability of tokens that the model itself draws.

@@ -57,7 +57,7 @@ class RatioSums:
         """Some of the cells."""
         return RatioSums(self.sums[(slice(None), slice(None), *np.index_exp[cells])])
 
-    def half(self, number: int) -> "RatioSums":
+    def split(self, number: int) -> "RatioSums":
         """The sentences of one half only."""
         kept = np.zeros_like(self.sums)
         kept[:, number] = self.sums[:, number]
@@ -75,17 +75,17 @@ class RatioSums:
         return divide(total["n"], total["d"])
 
     @property
-    def sentences(self) -> Ints:
+    def n_sentences(self) -> Ints:
         """Sentences that take part."""
         return self.total["sentences"].astype(np.int64)
 
     @property
-    def events(self) -> Floats:
+    def n_observations(self) -> Floats:
         """Observations behind the value."""
         return self.total["events"]
 
     @property
-    def effective(self) -> Floats:
+    def n_effective(self) -> Floats:
         """The effective number of sentences: as many of equal weight would tell as much."""
         return intervals.effective(self.total)
 
@@ -287,5 +287,5 @@ class Estimates(NamedTuple):
     ) -> "Estimates":
         """Values with intervals inside the metric's bounds."""
         low, high = ratios.interval(limits, spread)
-        behind = ratios.sentences, ratios.events, ratios.effective
+        behind = ratios.n_sentences, ratios.n_observations, ratios.n_effective
         return cls(ratios.value, low, high, *behind)

@@ -148,7 +148,7 @@ class StateVectors:
         return divide(products, pairs)
 
     @cached_property
-    def outliers(self) -> Ints:
+    def outlier_dimensions(self) -> Ints:
         """The dimensions that add most, first the most. *Shape:* ``(up to NAMED,)``."""
         return largest_dimensions(self.contributions, NAMED)
 
@@ -160,7 +160,7 @@ class StateVectors:
         scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=moves)
         return unit_vectors((self.vectors - middle) * scale)
 
-    def dropping(self, dimensions: Ints) -> Floats:
+    def without_dimensions(self, dimensions: Ints) -> Floats:
         """Units of what is left without outliers; NaN where none can be told apart.
 
         *Shape:* as ``vectors``.

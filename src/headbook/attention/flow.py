@@ -134,7 +134,7 @@ def split_block_output(
     shared = maps.shape[1] // value.shape[1]  # heads for each that has values
     own = maps.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
     own = own.transpose(1, 2)  # (sentence, token, head, width)
-    mixed, kept = (block.projection.carried(call.gated(part)) for part in (output - own, own))
+    mixed, kept = (block.projection.project(call.gated(part)) for part in (output - own, own))
     bias = _bias(block.projection.module, residual)
     if block.inner is not None:
         scale = linear_part(block.inner, mixed + kept + bias)

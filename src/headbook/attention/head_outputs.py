@@ -74,19 +74,19 @@ class HeadOutputs(TokenPairs):
         return None if self.outputs is None else cosines(self.outputs)
 
     @cached_property
-    def there(self) -> torch.Tensor:
+    def has_output(self) -> torch.Tensor:
         """Whether something is written for a token. *Shape:* ``(sentence, head, token)``."""
         assert self.outputs is not None
         return self.counted & (vector_norms(self.outputs) > 0)
 
     @cached_property
-    def away(self) -> torch.Tensor:
+    def centred_outputs(self) -> torch.Tensor:
         """What is written minus its mean over the sentence; 0 where that is rounding alone.
 
         *Shape:* ``(sentence, head, token, width)``.
         """
         assert self.outputs is not None
-        there = self.there.to(self.frame.dtype).unsqueeze(-1)
+        there = self.has_output.to(self.frame.dtype).unsqueeze(-1)
         mean = (self.outputs * there).sum(-2, keepdim=True) / there.sum(-2, keepdim=True).clamp(1)
         away = (self.outputs - mean) * there
         known = vector_norms(away) > ROUNDING * vector_norms(mean)
@@ -95,7 +95,7 @@ class HeadOutputs(TokenPairs):
     @cached_property
     def centred(self) -> torch.Tensor:
         """Cosines of that. *Shape:* ``(sentence, head, n, n)``."""
-        return cosines(self.away)
+        return cosines(self.centred_outputs)
 
     @cached_property
     def row_similarity(self) -> torch.Tensor:
@@ -108,12 +108,12 @@ class HeadOutputs(TokenPairs):
 
         *Shape:* ``(sentence, head, n, n)``.
         """
-        return self.pairs_of(self.there)
+        return self.pairs_of(self.has_output)
 
     @cached_property
     def pairs_away(self) -> torch.Tensor:
         """The same for tokens that differ from the mean."""
-        return self.pairs_of(vector_norms(self.away) > 0)
+        return self.pairs_of(vector_norms(self.centred_outputs) > 0)
 
     @cached_property
     def pairs_of_rows(self) -> torch.Tensor:
@@ -122,7 +122,7 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def high(self) -> tuple[torch.Tensor, ...]:
-        """1 for pairs of high similarity, the earlier token first; by the labels `SIMILARITY_LABELS`.
+        """Return 1 for pairs of high similarity, earlier token first, by `SIMILARITY_LABELS`.
 
         *Shape:* ``(sentence, head, n, n)`` each.
         """
@@ -140,7 +140,7 @@ class HeadOutputs(TokenPairs):
                 found.append((rounded >= float(label)) * self.pairs)
         return tuple(found)
 
-    def alike(self, row: int, head: int) -> NDArray[np.floating]:
+    def pair_similarity(self, row: int, head: int) -> NDArray[np.floating]:
         """Similarity of what one head writes in one sentence, and of its rows of attention.
 
         Of tokens that count. *Shape:* ``(2, token, token)``; without any where values are not
@@ -148,7 +148,7 @@ class HeadOutputs(TokenPairs):
         """
         if self.similarity is None:
             return np.zeros((2, 0, 0))
-        counted = self.frame.counted[row]
+        counted = self.frame.counted_queries[row]
         tables = (self.similarity[row, head], self.row_similarity[row, head])
         found: NDArray[np.floating] = torch.stack(tables)[:, counted][:, :, counted].cpu().numpy()
         return found
@@ -176,7 +176,7 @@ class HeadOutputs(TokenPairs):
         """Sums of values of pairs, by the labels `DISTANCES`. *Shape:* ``(..., label)``."""
         return sums_by_distance_label(values)
 
-    def of_high(self, values: torch.Tensor | None = None) -> torch.Tensor:
+    def sums_over_similar(self, values: torch.Tensor | None = None) -> torch.Tensor:
         """Sums over pairs of high similarity, or how many there are.
 
         Args:

@@ -80,7 +80,7 @@ def torch_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
     mass = mass.masked_fill(mass < torch.finfo(mass.dtype).tiny, 0)
     scale = 1 / mass.masked_fill(mass == 0, 1)
     by_token = frame.rows.expand_as(scale)
-    by_word = frame.words.unsqueeze(1).expand_as(scale)
+    by_word = frame.word_weights.unsqueeze(1).expand_as(scale)
     rows = [by_token, by_word, by_token * scale, by_word * scale]
     columns = torch.stack(rows, 2) @ weights
     maps = [weights, kept, kept * scale.unsqueeze(-1)]
@@ -207,7 +207,7 @@ def _rows(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTas
     keys, any_keys = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     columns, diagonals = zeros((*shape[:2], 4, m)), zeros((*shape[:2], 3, width))
     found = mass, sink_mass, best, keys, best_any, any_keys, columns, diagonals
-    tables = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.words)
+    tables = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.word_weights)
     masks = [part.numpy() for part in tables]
     tasks = [
         LoopTask(row_loop, (weights, *masks, frame.lengths, *found, first))
@@ -223,7 +223,7 @@ def _words(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTa
     found = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape, np.int64)
     room = np.zeros((shape[0], n_from, n_to + 1), dtype)
     of_key = frame.keys.word.masked_fill(frame.keys.word == NO_WORD, n_to)
-    tables = (scope.mask.squeeze(1), frame.words, frame.queries.word, of_key)
+    tables = (scope.mask.squeeze(1), frame.word_weights, frame.queries.word, of_key)
     arrays = [part.numpy() for part in tables]
     same = not frame.stack.crosses
     tasks = [

@@ -33,7 +33,7 @@ class AttentionMaps:
         return self._weights
 
     @property
-    def on_processor(self) -> bool:
+    def on_cpu(self) -> bool:
         """Whether compiled loops can reach the weights."""
         return self.attention.device.type == "cpu"
 
@@ -48,17 +48,17 @@ class AttentionMaps:
     @cached_property
     def rows(self) -> map_sums.RowSums:
         """Sums of rows, columns and diagonals."""
-        sums = map_sums.numba_row_sums if self.on_processor else map_sums.torch_row_sums
+        sums = map_sums.numba_row_sums if self.on_cpu else map_sums.torch_row_sums
         return sums(self.attention, self._scope)
 
     @cached_property
     def words(self) -> map_sums.WordSums:
         """Sums of the weights between words."""
-        sums = map_sums.numba_word_sums if self.on_processor else map_sums.torch_word_sums
+        sums = map_sums.numba_word_sums if self.on_cpu else map_sums.torch_word_sums
         return sums(self.attention, self._scope)
 
     @cached_property
-    def left(self) -> torch.Tensor:
+    def mass_off_sink(self) -> torch.Tensor:
         """What each query gives to keys outside the sink; 1 where that is nothing.
 
         To divide by: such a row stays 0. *Shape:* ``(sentence, head, query)``.
@@ -109,12 +109,12 @@ class AttentionMaps:
         if value is None or projection is None:
             return None
         if self._carried is None:
-            return projection.norms(value.to(self._frame.dtype))
+            return projection.value_norms(value.to(self._frame.dtype))
         received = self.rows.columns[:, :, 0]
         return self._carried[1] / received.masked_fill(received == 0, 1)
 
     @cached_property
-    def brought(self) -> torch.Tensor | None:
+    def value_weighted_mass(self) -> torch.Tensor | None:
         """All that a query's weights bring: each times the length of the key's value, as above.
 
         *Shape:* ``(sentence, head, query)``; None where `value_norms` are.
@@ -149,7 +149,7 @@ class AttentionMaps:
         *Shape:* ``(3, sentence, head, measure)``.
         """
         if id(pairs) not in self._on:
-            sums = map_sums.numba_pair_sums if self.on_processor else map_sums.torch_pair_sums
+            sums = map_sums.numba_pair_sums if self.on_cpu else map_sums.torch_pair_sums
             # The pairs are kept, too, so that no id is used twice.
             self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
         return self._on[id(pairs)][1]
@@ -172,7 +172,7 @@ class ConcatenatedMaps(AttentionMaps):
     ) -> None:
         self._scope, self._frame = scope, scope.frame
         maps = [layer.attention for layer in layers]
-        if all(layer.on_processor for layer in layers):
+        if all(layer.on_cpu for layer in layers):
             self.rows, self.words, on = map_sums.layer_sums(maps, scope, pairs)
         else:
             self.rows = map_sums.RowSums(*_heads_of([layer.rows for layer in layers]))
@@ -189,7 +189,7 @@ class ConcatenatedMaps(AttentionMaps):
 
     @cached_property
     def value_norms(self) -> torch.Tensor | None:
-        """See `AttentionMaps.value_norms`; 0 for layers that have none, None if no layer has any."""
+        """Return value norms by head; 0 for layers without any, None if no layer has any."""
         return _norms_of(self._layers)
 
     @property

@@ -42,14 +42,14 @@ class BatchMask(CachedByFunction):
     are special tokens and, in a causal stack, position 0.
 
     Attributes:
-        seen: what the model's mask lets a query see; padding left out.
+        attention_mask: what the model's mask lets a query see; padding left out.
             *Shape:* ``(sentence, query, key)``.
     """
 
     stack: AttentionStack
     queries: PaddedTexts
     keys: PaddedTexts
-    seen: torch.Tensor
+    attention_mask: torch.Tensor
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
 
     @property
@@ -58,10 +58,10 @@ class BatchMask(CachedByFunction):
         return self.keys.share.dtype
 
     @cached_property
-    def counted(self) -> torch.Tensor:
+    def counted_queries(self) -> torch.Tensor:
         """Queries that count. *Shape:* ``(sentence, query)``, boolean."""
         counted = self.queries.ordinary
-        return counted & (self.seen.sum(-1) > 1) if self.stack.causal else counted
+        return counted & (self.attention_mask.sum(-1) > 1) if self.stack.causal else counted
 
     @cached_property
     def sink(self) -> torch.Tensor:
@@ -82,7 +82,7 @@ class BatchMask(CachedByFunction):
     @cached_property
     def rows(self) -> torch.Tensor:
         """1 for queries that count, else 0. *Shape:* ``(sentence, 1, query)``."""
-        return self.counted.to(self.dtype).unsqueeze(1)
+        return self.counted_queries.to(self.dtype).unsqueeze(1)
 
     @cached_property
     def n_queries(self) -> torch.Tensor:
@@ -90,14 +90,14 @@ class BatchMask(CachedByFunction):
         return self.rows.sum(-1)
 
     @cached_property
-    def words(self) -> torch.Tensor:
+    def word_weights(self) -> torch.Tensor:
         """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``.
 
         1 over the number of the word's pieces that count: the first piece of a causal text may not.
         """
         word = self.queries.word
-        pieces = (word[:, :, None] == word[:, None, :]) & self.counted[:, None, :]
-        counts = self.counted & (self.queries.share > 0)
+        pieces = (word[:, :, None] == word[:, None, :]) & self.counted_queries[:, None, :]
+        counts = self.counted_queries & (self.queries.share > 0)
         return counts / pieces.sum(-1).clamp(min=1).to(self.dtype)
 
     @cached_property
@@ -106,7 +106,7 @@ class BatchMask(CachedByFunction):
 
         *Shape:* ``(sentence, word, query)``.
         """
-        return _members(self.queries).to(self.dtype).mT * self.words.unsqueeze(1)
+        return _members(self.queries).to(self.dtype).mT * self.word_weights.unsqueeze(1)
 
     @cached_property
     def word_columns(self) -> torch.Tensor:
@@ -116,14 +116,14 @@ class BatchMask(CachedByFunction):
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Keys of each sentence up to the last that is no padding. *Shape:* ``(sentence,)``."""
-        places = torch.arange(1, self.keys.n_tokens + 1, device=self.seen.device)
+        places = torch.arange(1, self.keys.n_tokens + 1, device=self.attention_mask.device)
         lengths: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
         return lengths
 
     @cached_property
     def offset(self) -> torch.Tensor:
         """Position of the key minus that of the query. *Shape:* ``(query, key)``."""
-        device = self.seen.device
+        device = self.attention_mask.device
         queries = torch.arange(self.queries.n_tokens, device=device, dtype=self.dtype)
         keys = torch.arange(self.keys.n_tokens, device=device, dtype=self.dtype)
         return keys[None, :] - queries[:, None]
@@ -154,7 +154,7 @@ class ViewMask(CachedByFunction):
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
 
     @cached_property
-    def kept(self) -> torch.Tensor:
+    def kept_keys(self) -> torch.Tensor:
         """Keys that count. *Shape:* ``(sentence, key)``, boolean."""
         valid = self.frame.keys.valid
         return valid if self.view is SinkView.RAW else valid & ~self.frame.sink
@@ -162,7 +162,11 @@ class ViewMask(CachedByFunction):
     @cached_property
     def visible(self) -> torch.Tensor:
         """Pairs that count. *Shape:* ``(sentence, query, key)``, boolean."""
-        return self.frame.seen & self.frame.counted[:, :, None] & self.kept[:, None, :]
+        return (
+            self.frame.attention_mask
+            & self.frame.counted_queries[:, :, None]
+            & self.kept_keys[:, None, :]
+        )
 
     @cached_property
     def mask(self) -> torch.Tensor:

@@ -78,7 +78,7 @@ def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArr
     Returns:
         *Shape:* ``(head, cell)``.
     """
-    pairs = layer.scope.once(pairs_by_surface)
+    pairs = layer.scope.cached(pairs_by_surface)
     cell = pairs.cell.cpu().numpy()[chosen].ravel()
     weights = layer.maps.by_word.double().cpu().numpy()[chosen]
     size = n_cells(len(layer.frame.queries.scheme.tags))
@@ -87,7 +87,7 @@ def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArr
 
 def pairs_in_cells(scope: "ViewMask", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
     """Return the number of visible pairs in each cell of chosen sentences. *Shape:* ``(cell,)``."""
-    pairs = scope.once(pairs_by_surface)
+    pairs = scope.cached(pairs_by_surface)
     visible = pairs.visible.cpu().numpy()[chosen]
     size = n_cells(len(scope.frame.queries.scheme.tags))
     return np.bincount(pairs.cell.cpu().numpy()[chosen][visible], minlength=size).astype(float)
@@ -98,7 +98,7 @@ def linked_cells(scope: "ViewMask") -> "NDArray[np.uint16]":
 
     *Shape:* ``(sentence, MOST_LINKS)``.
     """
-    pairs = scope.once(pairs_by_surface)
+    pairs = scope.cached(pairs_by_surface)
     there = (pairs.linked & pairs.counted[:, None, None]).cpu().numpy()
     found = np.full((len(there), MOST_LINKS), NO_CELL, np.uint16)
     sentence = np.nonzero(there)[0]
@@ -256,7 +256,7 @@ def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
 
     *Shape:* ``(sentence, head, given)``; see `NamedWords`.
     """
-    rules, strongest = layer.scope.once(words_named), layer.once(strongest_words)
+    rules, strongest = layer.scope.cached(words_named), layer.cached(strongest_words)
     looking = rules.choices > 0
     counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
     for place, word in enumerate(rules.word):
@@ -271,7 +271,7 @@ def rule_chance(scope: "ViewMask") -> "torch.Tensor":
 
     *Shape:* ``(sentence, 1, given)``.
     """
-    rules = scope.once(words_named)
+    rules = scope.cached(words_named)
     choices = rules.choices.clamp(min=1).to(scope.frame.dtype)
     sees = scope.word_visible.unsqueeze(0).expand(len(rules.given), -1, -1, -1)
     seen = sees.gather(-1, rules.word.clamp(min=0).unsqueeze(-1)).squeeze(-1)

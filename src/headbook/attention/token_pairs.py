@@ -231,7 +231,7 @@ def odds(
 
 
 def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The least similarity of the top shares `TOP_PAIR_SHARES` of each head, halfway to the next lower one.
+    """Return the least similarity of the top shares of each head, halfway to the next lower one.
 
     Args:
         similarities: NaN where there is none. *Shape:* ``(head, pair)``.
@@ -265,7 +265,7 @@ class TokenPairs:
     @cached_property
     def counted(self) -> torch.Tensor:
         """Tokens that count. *Shape:* ``(sentence, 1, token)``, boolean."""
-        return self.frame.counted.unsqueeze(1)
+        return self.frame.counted_queries.unsqueeze(1)
 
     def pairs_of(self, there: torch.Tensor) -> torch.Tensor:
         """1 for every two of some tokens, the earlier one first.
@@ -281,7 +281,7 @@ class TokenPairs:
     @cached_property
     def distance(self) -> torch.Tensor:
         """How far tokens are apart. *Shape:* ``(n, n)``."""
-        places = torch.arange(self.frame.queries.n_tokens, device=self.frame.seen.device)
+        places = torch.arange(self.frame.queries.n_tokens, device=self.frame.attention_mask.device)
         return (places[None, :] - places[:, None]).abs().to(self.frame.dtype)
 
     @cached_property
@@ -304,4 +304,4 @@ class TokenPairs:
     @cached_property
     def places(self) -> TokenOrder:
         """The tokens that count, in order."""
-        return TokenOrder.of(self.frame.counted)
+        return TokenOrder.of(self.frame.counted_queries)

@@ -42,7 +42,7 @@ class TokenStates:
         kinds: what the states are, in the order of layers. *Shape:* ``(state,)``.
         earlier: the neighbours at the layer before the first of these; `kept` brings it up to date.
         near: how many neighbours are looked for.
-        outlook: through the language-model head; None where there is none.
+        lens_context: through the language-model head; None where there is none.
     """
 
     states: torch.Tensor
@@ -52,7 +52,7 @@ class TokenStates:
     kinds: Sequence[ResidualPoint] = ()
     earlier: Earlier = field(default_factory=dict)
     near: int = NEIGHBOURS
-    outlook: LensContext | None = None
+    lens_context: LensContext | None = None
     _compared: dict[EmbeddingSpace, VocabularyComparison] = field(default_factory=dict)
 
     def compared(self, space: EmbeddingSpace) -> VocabularyComparison:
@@ -86,13 +86,13 @@ class TokenStates:
     def _at_input(self, space: EmbeddingSpace) -> torch.Tensor:
         """The neighbours of the tokens as they enter layer 0. *Shape:* ``(sentence, token, k)``."""
         assert self.vocabulary is not None
-        if (space, ResidualPoint.INPUT) not in self.earlier:
+        if (space, ResidualPoint.PRE) not in self.earlier:
             comparison = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
-            self.earlier[space, ResidualPoint.INPUT] = comparison.ids[0]
-        return self.earlier[space, ResidualPoint.INPUT]
+            self.earlier[space, ResidualPoint.PRE] = comparison.ids[0]
+        return self.earlier[space, ResidualPoint.PRE]
 
     def shared(self, space: EmbeddingSpace) -> torch.Tensor:
-        """Share of the neighbours that another token of the sentence has, too; see `random_partners`.
+        """Return the share of neighbours that another token of the sentence has; `random_partners`.
 
         *Shape:* ``(state, sentence, token)``; NaN where there is no other.
         """
@@ -111,8 +111,10 @@ class TokenStates:
     @cached_property
     def readings(self) -> LensReadings:
         """The states through the language-model head."""
-        assert self.outlook is not None
-        return self.outlook.lens.read(self.states, self.outlook.final, self.texts, NEIGHBOURS)
+        assert self.lens_context is not None
+        return self.lens_context.lens.read(
+            self.states, self.lens_context.final, self.texts, NEIGHBOURS
+        )
 
     def _masked(self, values: torch.Tensor) -> torch.Tensor:
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)

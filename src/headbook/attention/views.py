@@ -89,7 +89,7 @@ class LayerAttention(CachedByFunction, ABC):
         """
 
     @abstractmethod
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """Mass on chosen pairs, by measure. *Shape:* ``(sentence, head, measure)``."""
 
     @property
@@ -112,7 +112,7 @@ class LayerAttention(CachedByFunction, ABC):
         return (self.frame.rows - rows.mass - rows.sink_mass).clamp_min(0)
 
     @property
-    def trusted(self) -> torch.Tensor:
+    def trusted_rows(self) -> torch.Tensor:
         """1 for rows whose shape means something, else 0: those that see a key at all.
 
         *Shape:* ``(sentence, head, query)``, or one head for all where heads do not differ.
@@ -127,7 +127,7 @@ class LayerAttention(CachedByFunction, ABC):
     @cached_property
     def total_from_words(self) -> torch.Tensor:
         """The same, every word counting once, by the mean over its pieces."""
-        return (self.mass * self.frame.words.unsqueeze(1)).sum(-1)
+        return (self.mass * self.frame.word_weights.unsqueeze(1)).sum(-1)
 
     @property
     def received(self) -> torch.Tensor:
@@ -140,7 +140,7 @@ class LayerAttention(CachedByFunction, ABC):
         return self.received_both[:, :, 1]
 
     @cached_property
-    def reach(self) -> torch.Tensor:
+    def distance_mass(self) -> torch.Tensor:
         """Mass times the distance it spans, in tokens. *Shape:* ``(sentence, head)``."""
         sums = self.by_offset
         n = (sums.shape[-1] + 1) // 2
@@ -174,7 +174,7 @@ class _Raw(LayerAttention):
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 0]
 
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[0]
 
 
@@ -199,13 +199,13 @@ class _Nosink(LayerAttention):
 
     @cached_property
     def received_both(self) -> torch.Tensor:
-        return self.maps.rows.columns[:, :, :2] * self.scope.kept[:, None, None, :]
+        return self.maps.rows.columns[:, :, :2] * self.scope.kept_keys[:, None, None, :]
 
     @property
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 1]
 
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[1]
 
 
@@ -214,7 +214,7 @@ class _Renorm(LayerAttention):
 
     @cached_property
     def weights(self) -> torch.Tensor:
-        return self.maps.kept / self.maps.left.unsqueeze(-1)
+        return self.maps.kept / self.maps.mass_off_sink.unsqueeze(-1)
 
     @cached_property
     def mass(self) -> torch.Tensor:
@@ -223,28 +223,30 @@ class _Renorm(LayerAttention):
     @cached_property
     def entropy(self) -> torch.Tensor:
         # With a = A / s:  -sum a ln a  =  (-sum A ln A) / s + ln s
-        return (self.maps.entropies[1] / self.maps.left + self.maps.left.log()).clamp_min(0)
+        return (
+            self.maps.entropies[1] / self.maps.mass_off_sink + self.maps.mass_off_sink.log()
+        ).clamp_min(0)
 
     @cached_property
     def strongest(self) -> Strongest:
-        return Strongest(self.maps.rows.best / self.maps.left, self.maps.rows.best_key)
+        return Strongest(self.maps.rows.best / self.maps.mass_off_sink, self.maps.rows.best_key)
 
     @cached_property
-    def trusted(self) -> torch.Tensor:
+    def trusted_rows(self) -> torch.Tensor:
         """The rows that have not lost almost all of their mass to the sink, either."""
-        return super().trusted * (self.sink_mass <= MAX_SINK_MASS)
+        return super().trusted_rows * (self.sink_mass <= MAX_SINK_MASS)
 
     @cached_property
     def received_both(self) -> torch.Tensor:
         # Of the sink's keys the rest of a row can be a huge multiple.
         received = self.maps.rows.columns[:, :, 2:]
-        return received.masked_fill(~self.scope.kept[:, None, None, :], 0)
+        return received.masked_fill(~self.scope.kept_keys[:, None, None, :], 0)
 
     @property
     def by_offset(self) -> torch.Tensor:
         return self.maps.rows.diagonals[:, :, 2]
 
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
         return self.maps.on(pairs)[2]
 
 

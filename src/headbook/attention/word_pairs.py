@@ -88,8 +88,8 @@ def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, tor
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
     """
-    word = layer.once(strongest_words)
-    head = layer.scope.once(relation_queries).head.unsqueeze(1)
+    word = layer.cached(strongest_words)
+    head = layer.scope.cached(relation_queries).head.unsqueeze(1)
     up = word == head
     words = word.new_tensor(range(word.shape[-1]))
     down = word.gather(-1, head.expand_as(word)) == words
@@ -97,18 +97,18 @@ def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, tor
 
 
 def relation_hits(layer: "LayerAttention") -> "torch.Tensor":
-    """Words that are found, by label. *Shape:* ``(sentence, head, given)``; see `RelationQueries`."""
-    return _counted(layer, layer.scope.once(relation_queries).labels)
+    """Return the words that are found, by label. *Shape:* ``(sentence, head, given)``."""
+    return _counted(layer, layer.scope.cached(relation_queries).labels)
 
 
 def far_hits(layer: "LayerAttention") -> "torch.Tensor":
     """The same for words that stand at least `FAR` from their head."""
-    return _counted(layer, layer.scope.once(relation_queries).far)
+    return _counted(layer, layer.scope.cached(relation_queries).far)
 
 
 def _counted(layer: "LayerAttention", labels: "torch.Tensor") -> "torch.Tensor":
     half = labels.shape[-1] // 2
-    up, down = layer.once(finds_head_or_dependent)
+    up, down = layer.cached(finds_head_or_dependent)
     counts = up.new_empty((*up.shape[:2], labels.shape[-1]))
     counts[..., :half] = up @ labels[..., :half]
     counts[..., half:] = down @ labels[..., half:]
@@ -121,7 +121,7 @@ def relation_chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor"
     Args:
         labels: of `RelationQueries`, all or far ones only.
     """
-    questions, half = scope.once(relation_queries), labels.shape[-1] // 2
+    questions, half = scope.cached(relation_queries), labels.shape[-1] // 2
     words = questions.head.new_tensor(range(questions.head.shape[1]))
     choices = (scope.word_visible & (words[:, None] != words)).sum(-1).clamp(min=1)
     up = 1 / choices.to(labels.dtype)
@@ -140,7 +140,7 @@ def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
     visible = scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(visible.shape[-1]))
     others = (visible & (words[:, None] != words)).any(-1)
-    labels = scope.once(relation_queries).labels
+    labels = scope.cached(relation_queries).labels
     half = labels.shape[-1] // 2
     up, down = (part.any(-1) for part in (labels[..., :half] > 0, labels[..., half:] > 0))
     return HAS_OTHERS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down
@@ -152,20 +152,20 @@ Table = Callable[[Any], Any]  # which pairs: (sentence, query, key), boolean
 def same_token(frame: "BatchMask") -> "torch.Tensor":
     """The key is an earlier place of the query's token."""
     same = frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]
-    return same & (frame.offset < 0) & frame.seen & _ordinary(frame)
+    return same & (frame.offset < 0) & frame.attention_mask & _ordinary(frame)
 
 
 def after_same_token(frame: "BatchMask") -> "torch.Tensor":
     """The key comes after an earlier place of the query's token."""
-    earlier = frame.once(same_token)
+    earlier = frame.cached(same_token)
     after = earlier.new_zeros(earlier.shape)
     after[..., 1:] = earlier[..., :-1]
-    return after & frame.seen
+    return after & frame.attention_mask
 
 
 def previous_token_pairs(frame: "BatchMask") -> "torch.Tensor":
     """The key stands just before the query."""
-    return (frame.offset == -1) & frame.seen & _ordinary(frame)
+    return (frame.offset == -1) & frame.attention_mask & _ordinary(frame)
 
 
 def _ordinary(frame: "BatchMask") -> "torch.Tensor":
@@ -174,9 +174,9 @@ def _ordinary(frame: "BatchMask") -> "torch.Tensor":
 
 def on_pairs(layer: "LayerAttention", table: Table) -> "tuple[torch.Tensor, torch.Tensor]":
     """Mass on some pairs, and queries that have one. *Shape:* ``(sentence, head)``."""
-    chosen = layer.frame.once(table)
-    counted = (chosen.any(-1) & layer.frame.counted).sum(-1, keepdim=True)
-    return layer.on(layer.frame.once(pairs_of(table))).squeeze(-1), counted
+    chosen = layer.frame.cached(table)
+    counted = (chosen.any(-1) & layer.frame.counted_queries).sum(-1, keepdim=True)
+    return layer.mass_on_pairs(layer.frame.cached(pairs_of(table))).squeeze(-1), counted
 
 
 @cache
@@ -184,7 +184,7 @@ def pairs_of(table: Table) -> Table:
     """What makes pairs of a table: the same function each time, by which frames remember them."""
 
     def pairs(frame: "BatchMask") -> Any:
-        return frame.pairs([frame.once(table)])
+        return frame.pairs([frame.cached(table)])
 
     return pairs
 
@@ -254,7 +254,7 @@ def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
         Sentences, and weights, 0 in the padding. *Shape:* ``(sentence, head, word, word)``, for as
         many words as the longest of them has.
     """
-    trees, weights = layer.scope.once(word_trees), layer.maps.by_word
+    trees, weights = layer.scope.cached(word_trees), layer.maps.by_word
     n_sentences, n_heads = weights.shape[:2]
     step = max(CELLS // max(n_heads * trees.place.shape[1] ** 2, 1), 1)
     for start in range(0, n_sentences, step):

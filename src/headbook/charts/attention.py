@@ -58,7 +58,7 @@ def attention_map(
     grid = _grid(rows, columns)
     left, top, cell = grid.left, grid.top, grid.cell
     high = cell * len(rows)
-    room = max(grid.room(columns), SCALE + 2 * GAP + _width(about)) + GAP
+    room = max(grid.space(columns), SCALE + 2 * GAP + _width(about)) + GAP
     parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, grid)]
     parts += _names(grid, rows, columns)
     parts += _colour_scale(left, top + high + 2 * GAP, about)
@@ -73,7 +73,7 @@ class _Grid(NamedTuple):
     cell: float
     text: float
 
-    def room(self, columns: Sequence[str]) -> float:
+    def space(self, columns: Sequence[str]) -> float:
         """Width of the cells with the names that lean over them."""
         lean = self.text / TEXT * RUN
         ends = (self.cell * (i + 0.5) + lean * _width(t) for i, t in enumerate(columns))
@@ -87,7 +87,7 @@ def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
         left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
         top = max(part * RISE * max(map(_width, columns)), 2 * text) + 2 * GAP
         grid = _Grid(left, top, CELL, text)
-        if left + grid.room(columns) + GAP <= PAGE:
+        if left + grid.space(columns) + GAP <= PAGE:
             return grid
     room = PAGE - left - GAP
     ends = [(room - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]

@@ -232,7 +232,7 @@ def collect_film(
 
     def made(at: ModelCheckpoint, place: int) -> "Study":
         with progress_of(config) as progress:
-            progress.say(f"{at.name} ({place} of {len(found)})")
+            progress.message(f"{at.name} ({place} of {len(found)})")
             return study_of_checkpoint(
                 at, inputs, config, kept=kept, discard=discard, progress=progress
             )

@@ -370,7 +370,7 @@ def _check_film_outcome(config: Config, film: "Film") -> None:
 
 def _config(options: dict[str, Any]) -> Config:
     """Options as one value; a flag that was not given leaves the configuration file its say."""
-    creation_date()  # first of all, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
+    creation_date()  # first, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
     file = options.pop("config", None)
     given = {name: value for name, value in options.items() if value is not False}
     return Config.of(file, **given)

@@ -74,7 +74,7 @@ class Display:
         if self._progress.finished > finished or self._progress.get_time() - self._printed >= PAUSE:
             self._print_line()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -94,7 +94,7 @@ class Display:
             left = task.time_remaining
             parts = f"{task.percentage:.0f} %", self._read()
             time_left = f"{timedelta(seconds=round(left))} left" if left else ""
-            self.say(f"{task.description}: {', '.join(filter(None, (*parts, time_left)))}")
+            self.message(f"{task.description}: {', '.join(filter(None, (*parts, time_left)))}")
 
 
 NEED_LESS = (

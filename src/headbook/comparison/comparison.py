@@ -85,9 +85,11 @@ class Losses:
 
 def losses(sides: StudyPair) -> Losses | None:
     """Both models' losses; None where one of them predicts no text from left to right."""
-    parts = [study.corpus_sums.removals for study in (sides.a, sides.b)]
+    parts = [study.corpus_sums.ablation for study in (sides.a, sides.b)]
     known = [
-        part for part in parts if part and AblationTarget.LOSS in part.full and len(part.text_hash)
+        part
+        for part in parts
+        if part and AblationTarget.LOSS in part.unablated and len(part.text_hash)
     ]
     if len(known) < len(parts):
         return None
@@ -101,7 +103,7 @@ def losses(sides: StudyPair) -> Losses | None:
 
 def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
     """Bits with characters, and nats with tokens, of each sentence."""
-    loss = part.full[AblationTarget.LOSS][rows]
+    loss = part.unablated[AblationTarget.LOSS][rows]
     characters = part.characters[rows].astype(np.float64)
     return (
         ClusterSums(np.where(characters > 0, loss, 0) / log(2), characters),
@@ -230,7 +232,9 @@ def compare(
     formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice is not None else None
     found, layers = {}, {}
     for pair in both.stacks:
-        heads_found = HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
+        heads_found = HeadDifferences.join_columns(
+            [*_heads(both, pair, below), *drift.of(pair.name)]
+        )
         tokens_found = layer_differences(both, pair)
         if formats is not None:
             heads_found = heads_found.above(head_floors(formats, pair))

@@ -105,7 +105,7 @@ class ModelDifferences:
         return replace(self, columns=columns)
 
     @classmethod
-    def beside(cls, parts: Sequence[Self]) -> Self:
+    def join_columns(cls, parts: Sequence[Self]) -> Self:
         """Several, column by column."""
         names = ("a", "b", "value", "low", "high", "p", "sentences", "floors")
         return cls(
@@ -216,7 +216,7 @@ def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
             )
         parts.append(found)
     parts += [HeadDifferences.of(*each[:3]) for each in _of_ablation(sides, pair)]
-    return HeadDifferences.beside(parts)
+    return HeadDifferences.join_columns(parts)
 
 
 def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float]:
@@ -251,7 +251,7 @@ def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKe
     for study in (sides.a, sides.b):
         table = study.head_tables[stack]
         places = {column: place for place, column in enumerate(table.columns)}
-        found.append(table.heads[..., [places[column] for column in columns]].sentences)
+        found.append(table.heads[..., [places[column] for column in columns]].n_sentences)
     return np.minimum(*found)
 
 
@@ -305,7 +305,7 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
 
 def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """What each model loses without a head, where both were asked."""
-    mine, theirs = (s.corpus_sums.removals for s in (sides.a, sides.b))
+    mine, theirs = (s.corpus_sums.ablation for s in (sides.a, sides.b))
     if mine is None or theirs is None:
         return
     rows = _shared(mine.content_hash, theirs.content_hash)
@@ -357,7 +357,7 @@ def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | N
     for columns, *sums in token_sums(sides, pair):
         found = LayerDifferences.of(_names(columns), *sums)
         parts.append(replace(found, sentences=_n_sentences_of_layers(sides, pair, columns)))
-    return LayerDifferences.beside(parts) if parts else None
+    return LayerDifferences.join_columns(parts) if parts else None
 
 
 def layer_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float]:
@@ -394,9 +394,9 @@ def _n_sentences_of_layers(sides: StudyPair, pair: StackPair, columns: Sequence[
 
 def _of_study(study: Study, stack: str, columns: Sequence[TokenKey]) -> Ints:
     sums = study.corpus_sums
-    for table in (sums.tokens, sums.lookups, sums.flows):
+    for table in (sums.tokens, sums.vocabulary, sums.flows):
         there = table[stack].columns if stack in table else ()
         if columns[0] in there:
             places = [there.index(column) for column in columns]
-            return table[stack].layers[:, places].sentences
+            return table[stack].layers[:, places].n_sentences
     raise LookupError(columns[0])

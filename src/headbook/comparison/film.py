@@ -116,7 +116,7 @@ class Film:
         """The step at a place among them."""
         return int(self.steps[int(place)])
 
-    def leaders(self, stack: str, column: FilmColumn) -> list[BestHead]:
+    def best_heads(self, stack: str, column: FilmColumn) -> list[BestHead]:
         """The head with the highest value at each step."""
         numbers = self.numbers(stack, column)
         size = len(self.frames), -1

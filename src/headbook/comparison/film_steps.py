@@ -60,7 +60,9 @@ HEADLINES = (
         "attends to a token's earlier occurrence (duplicates)",
     ),
     FilmMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
-    FilmMetric(ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"),
+    FilmMetric(
+        ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"
+    ),
     FilmMetric(
         ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself"
     ),
@@ -110,7 +112,7 @@ def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
         if known is None:
             continue
         view = results.view(known, each.label)
-        if not results.has(each.metric, view, each.label):
+        if not results.has_value(each.metric, view, each.label):
             continue
         if not np.isnan(results.heads(each.metric, view, each.label).trusted).all():
             name, does = (text.format(sink=sink_words(results)) for text in (each.name, each.does))
@@ -261,8 +263,8 @@ def _numbers(of: StackResults, column: FilmColumn) -> FrameValues:
     known = of.by_id[column.metric]
     return FrameValues(
         of.heads(*asked),
-        of.half(SELECTION, *asked).trusted,
-        of.half(HELD_OUT, *asked),
+        of.split(SELECTION, *asked).trusted,
+        of.split(HELD_OUT, *asked),
         of.uniform(*asked).value,
         _sums(of, HeadKey(*asked)),
         known.source is Source.RANDOM,
@@ -280,11 +282,11 @@ def _sums(of: StackResults, column: HeadKey) -> BucketRatios | None:
 
 def _loss(study: Study) -> tuple[str, Estimate]:
     """What the model's loss is, and how large."""
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     if removals is not None:
         for target in LOSSES:
-            if target in removals.full:
+            if target in removals.unablated:
                 counts = removals.counts[target]
-                found = RatioSums.of(removals.full[target], counts, counts, removals.half)
+                found = RatioSums.of(removals.unablated[target], counts, counts, removals.half)
                 return str(target), Estimates.of(found, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

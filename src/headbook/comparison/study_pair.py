@@ -46,19 +46,19 @@ class StudyPair:
         a, b: the studies; differences are what ``b`` has more.
         names: what pages call the models.
         stacks: kinds of attention that are compared.
-        apart: why heads do not correspond by their numbers; empty where they do.
+        mismatch: why heads do not correspond by their numbers; empty where they do.
     """
 
     a: Study
     b: Study
     names: tuple[str, str]
     stacks: tuple[StackPair, ...]
-    apart: str = ""
+    mismatch: str = ""
 
     @property
     def same_heads(self) -> bool:
         """Whether heads correspond by their numbers."""
-        return not self.apart
+        return not self.mismatch
 
     @property
     def sentences(self) -> int:

@@ -39,11 +39,11 @@ Bounds = Callable[[float], tuple[float, float]]
 class Section(StrEnum):
     """Where a metric stands in lists; in this order."""
 
-    LOOKS = "Attention patterns"
+    PATTERNS = "Attention patterns"
     LANGUAGE = "Attention and language"
-    TRAVELS = "Token states"
-    WRITES = "Head outputs"
-    CONTRIBUTES = "Contributions of heads"
+    STATES = "Token states"
+    OUTPUTS = "Head outputs"
+    CONTRIBUTIONS = "Contributions of heads"
 
 
 class ChartKind(StrEnum):
@@ -170,7 +170,7 @@ class Metric:
         """The file's name, which is the metric's name in tables and addresses."""
         return self.measure.__module__.rpartition(".")[2]
 
-    def under(self, scheme: AnnotationScheme) -> Self:
+    def with_scheme(self, scheme: AnnotationScheme) -> Self:
         """The same with the labels of a corpus."""
         return self if self.named is None else replace(self, labels=self.named(scheme))
 
@@ -207,7 +207,7 @@ class HeadMetric(Metric):
         pairs: what makes the pairs of query and key whose mass it asks for, where both are of one
             text; they are summed up for all metrics at once.
         examples: maps with known answers.
-        layerwide: whether the heads of a layer together have a number worth showing.
+        has_layer_value: whether the heads of a layer together have a number worth showing.
         headline_compared: whether two models are compared by the headline alone, not by all labels.
         baselines: labels that hold what uniform attention gives for another label: files have them,
             pages do not list them.
@@ -219,7 +219,7 @@ class HeadMetric(Metric):
     chance: "Callable[[ViewMask], Ratio] | None" = None
     pairs: "Callable[[BatchMask], QueryKeyPairs] | None" = None
     examples: Examples = field(default_factory=dict)
-    layerwide: bool = True
+    has_layer_value: bool = True
     headline_compared: bool = False
     baselines: frozenset[str] = frozenset()
 
@@ -278,7 +278,7 @@ class SampledMetric(HeadMetric):
     Attributes:
         measure: statistics of each sentence, any number of them. *Shape:*
             ``(sentence, head, statistic)``.
-        about: statistics of the sentences themselves, of no head. *Shape:*
+        sentence_statistics: statistics of the sentences themselves, of no head. *Shape:*
             ``(sentence, statistic)``.
         finish: from the statistics of all sampled sentences in one layer, ``(sentence, head,
             statistic)``, and those about the sentences, to ratios; both may have zeros behind
@@ -288,7 +288,7 @@ class SampledMetric(HeadMetric):
     """
 
     measure: "Callable[[LayerAttention], torch.Tensor]"
-    about: "Callable[[ViewMask], torch.Tensor] | None" = None
+    sentence_statistics: "Callable[[ViewMask], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], FinishedRatios]"
     expected_at: int | None = None
     source: Source = Source.SAMPLE
@@ -333,15 +333,17 @@ class PairMetric(Metric):
         measure: from the rows of all heads, *Shape:* ``(head, row, key)``, and whether each counts,
             ``(head, row)``, 1 or 0: a value for each row, added over the rows that count in both
             heads. *Shape:* ``(head, head)``.
-        some: the same of chosen pairs, given by their two heads; all three ``(pair,)``.
-        alike: how alike heads are, by one matrix product, in the same form as `measure`; where
+        measure_pairs: the same of chosen pairs, given by their two heads; all three ``(pair,)``.
+        similarity: how alike heads are, by one matrix product, in the same form as `measure`; where
             there are too many pairs to measure, those that are most alike are chosen by it.
         views: the views in which it makes sense.
     """
 
     measure: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
-    some: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
-    alike: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+    measure_pairs: (
+        "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
+    )
+    similarity: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
     views: tuple[SinkView, ...]
 
 
@@ -368,7 +370,7 @@ class LayerwiseMetric(Metric):
         constant: whether the number is the same for all tokens by construction.
     """
 
-    states: tuple[ResidualPoint, ...] = (ResidualPoint.MID, ResidualPoint.OUT)
+    states: tuple[ResidualPoint, ...] = (ResidualPoint.MID, ResidualPoint.POST)
     spaces: tuple[EmbeddingSpace, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
     constant: bool = False

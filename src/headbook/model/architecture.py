@@ -83,7 +83,7 @@ def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], 
 
 def _watch(model: Model) -> list[ProbedAttention]:
     """The attention calls that come through the hook; none where the model does not use it."""
-    names = {module: name for name, module in model.body.named_modules()}
+    names = {module: name for name, module in model.base_model.named_modules()}
     seen: list[ProbedAttention] = []
     last: list[attention_hook.AttentionCall] = []
 
@@ -120,9 +120,9 @@ def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAtte
     """
     factors: dict[torch.nn.Module, float] = {}
     calls: list[attention_hook.AttentionCall] = []
-    handles = matrix_products.install(model.network, model.body, factors)
+    handles = matrix_products.install(model.network, model.base_model, factors)
     with attention_hook.observing(calls.append), model_errors(model), torch.inference_mode():
-        model.body(**varied_texts(model))
+        model.base_model(**varied_texts(model))
     found = [(call.module, matrix_products.factor_of(call)) for call in calls]
     factors |= {module: factor for module, factor in found if module and factor}
     seen = _watch(model) if all(factor for _, factor in found) else []
@@ -183,7 +183,7 @@ def _list_of(model: Model, stack: str, size: int) -> str:
     part = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}.get(stack, "")
     lists = {
         name: tuple(module)
-        for name, module in model.body.named_modules()
+        for name, module in model.base_model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) == size and part in name
     }
     passed = inputs_and_outputs(model, {m for modules in lists.values() for m in modules})
@@ -289,7 +289,9 @@ def probe_architecture(model: Model, instead: str = "") -> Architecture:
     seen, unhooked, products = attention_calls(model, instead)
     groups = {name: [s for s in seen if s.stack == name] for name in STACKS}
     groups = {name: group for name, group in groups.items() if group}
-    homes = {name: _home(model.body, [s.name for s in group]) for name, group in groups.items()}
+    homes = {
+        name: _home(model.base_model, [s.name for s in group]) for name, group in groups.items()
+    }
     stacks = {name: _stack(name, group, homes[name]) for name, group in groups.items()}
     place = {name: iter(home.called) for name, home in homes.items()}
     own = {name: home.layers for name, home in homes.items() if name != "cross"}

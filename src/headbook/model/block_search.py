@@ -88,7 +88,7 @@ def _find(
             around.enter_context(attention_hook.observing(watch.attention))
         around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
-        model.body(**varied_texts(model), **({} if hooked else {"output_attentions": True}))
+        model.base_model(**varied_texts(model), **({} if hooked else {"output_attentions": True}))
     return watch.ends
 
 
@@ -132,13 +132,13 @@ def _find_gated(
             waiting.clear()
 
     with ExitStack() as around:
-        for module in model.body.modules():
+        for module in model.base_model.modules():
             if is_linear(module):
                 around.callback(module.register_forward_hook(linear).remove)
         around.enter_context(attention_hook.observing(attention))
         around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
-        model.body(**copies)
+        model.base_model(**copies)
     return found
 
 
@@ -155,7 +155,7 @@ class _BlockObserver:
             for each in layers.values()
             for layer in each
         }
-        self._names = {module: name for name, module in model.body.named_modules()}
+        self._names = {module: name for name, module in model.base_model.named_modules()}
         self._known: dict[
             torch.nn.Module, OutputProjection
         ] = {}  # several layers may share a module
@@ -177,7 +177,7 @@ class _BlockObserver:
         """Hook everything; gives handles to remove."""
         inside = {module for paths in self._paths.values() for module in paths}
         found: list[Any] = []
-        for module in self._model.body.modules():
+        for module in self._model.base_model.modules():
             if module in inside:
                 found.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             if is_linear(module):

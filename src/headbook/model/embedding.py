@@ -115,12 +115,12 @@ def read_embedding(
     inside: dict[str, torch.Tensor] = {}
 
     def keep(name: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        if name == stack and state is ResidualPoint.INPUT:
+        if name == stack and state is ResidualPoint.PRE:
             inside["input"] = vectors
 
     family = embedding_layout(model.config)
     path = family.norms.get(side, "") if family else ""
-    norm = model.body.get_submodule(path) if path else None
+    norm = model.base_model.get_submodule(path) if path else None
     handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
     try:
         with observe_states(model, architecture, keep):
@@ -170,7 +170,7 @@ def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
 
 def _scale(model: Model, path: str) -> float:
     """The factor of the word embedding, where the architecture has one."""
-    found = model.body
+    found = model.base_model
     for name in filter(None, path.split(".")):
         found = getattr(found, name)
     return float(found) if path else 1.0
@@ -179,7 +179,7 @@ def _scale(model: Model, path: str) -> float:
 def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | None:
     """The map between the embedding block's norm and the first layer, where there is one."""
     path = family.through if family else ""
-    module: Any = dict(model.body.named_modules()).get(path) if path else None
+    module: Any = dict(model.base_model.named_modules()).get(path) if path else None
     if module is None:
         return None
     bias = read_parameter(module, "bias")

@@ -49,7 +49,7 @@ def run_forward(
     places = iter(architecture.calls if calls is None else calls)
     with torch.inference_mode():
         if on_attention is None:
-            return model.body(**model_inputs(batch))
+            return model.base_model(**model_inputs(batch))
         if architecture.hooked:
             later = _Gated(on_attention, model)
 
@@ -71,9 +71,9 @@ def run_forward(
                 return None
 
             with attention_hook.observing(watcher), later.watching(architecture):
-                return model.body(**model_inputs(batch))
+                return model.base_model(**model_inputs(batch))
         with model_errors(model):
-            output = model.body(**model_inputs(batch), output_attentions=True)
+            output = model.base_model(**model_inputs(batch), output_attentions=True)
         by_stack = {name: iter(returned_attentions(output, name)) for name in architecture.stacks}
         for call in places:
             weights = next(by_stack[call.stack])
@@ -222,13 +222,13 @@ class _Tap:
         if self._layer == 0:
             known = {name for name, _ in self._sites}
             for stack in (self._stack, *(s for s in self._stacks[1:] if s in known)):
-                self._on_state(stack, 0, ResidualPoint.INPUT, self._input)
+                self._on_state(stack, 0, ResidualPoint.PRE, self._input)
 
     def _leave(self, _: Any, __: Any, output: Any) -> None:
         if self._mid is not None:
             self._on_state(self._stack, self._layer, ResidualPoint.MID, self._mid)
             self._mid = None
-        self._on_state(self._stack, self._layer, ResidualPoint.OUT, hidden_states_of(output))
+        self._on_state(self._stack, self._layer, ResidualPoint.POST, hidden_states_of(output))
 
     def _beside(self, site: ResidualAddition) -> Callable[[Any, Any, Any], None]:
         def keep(_: Any, __: Any, output: Any) -> None:

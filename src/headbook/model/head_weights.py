@@ -94,13 +94,13 @@ def find_head_weights(
         model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
     )
     with ExitStack() as around:
-        for name, module in model.body.named_modules():
+        for name, module in model.base_model.named_modules():
             if is_linear(module):
                 around.callback(module.register_forward_hook(watch.seen_by(name)).remove)
         around.enter_context(attention_hook.observing(watch.attention))
         around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
-        model.body(**varied_texts(model))
+        model.base_model(**varied_texts(model))
     return dict(zip(architecture.calls, watch.found(), strict=True))
 
 
@@ -109,7 +109,7 @@ class _WeightObserver:
 
     def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
         self._crosses = iter(crosses)
-        self._names = {module: name for name, module in model.body.named_modules()}
+        self._names = {module: name for name, module in model.base_model.named_modules()}
         self._ran: list[_Ran] = []
         self._calls: list[tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]] = []
         self._outputs: list[str] = []
@@ -339,7 +339,7 @@ def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
 def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
     """A module's weight in both models; None where it differs in shape or is not there."""
     try:
-        one, other = (weight_matrix(model.body.get_submodule(name)) for model in (a, b))
+        one, other = (weight_matrix(model.base_model.get_submodule(name)) for model in (a, b))
     except AttributeError:
         return None
     return (one, other) if one.shape == other.shape else None

@@ -180,7 +180,7 @@ class PatchableModel:
                 for layer in dict.fromkeys(layers):
                     keep = _keeper(found[name])
                     hooks.callback(layer.register_forward_hook(keep).remove)
-            self.model.body(**model_inputs(batch))
+            self.model.base_model(**model_inputs(batch))
         return LayerStates(found)
 
     @contextmanager

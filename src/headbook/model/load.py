@@ -89,8 +89,8 @@ class Model:
         revision: commit of a hub model; hash of the weights of a folder or file.
         network: the whole model, with its language-model head where the checkpoint has one (for
             encoder-decoders always).
-        body: the part that is run: ``network`` without a head, where it has one.
-        limit: longest sequence it takes by default, in tokens.
+        base_model: the part that is run: ``network`` without a head, where it has one.
+        max_length: longest sequence it takes by default, in tokens.
         positions: longest sequence that its table of positions has room for, in tokens; None if it
             has no table, such as with rotations.
         headless: why there is no language-model head; empty where there is one.
@@ -102,7 +102,7 @@ class Model:
     revision: str
     network: Any
     tokenizer: Any
-    limit: int
+    max_length: int
     device: torch.device
     weights: WeightFacts
     headless: str = ""
@@ -110,12 +110,12 @@ class Model:
     positions: int | None = None
 
     @property
-    def body(self) -> Any:
+    def base_model(self) -> Any:
         """The network without its head."""
         return self.network.base_model
 
     @cached_property
-    def names(self) -> TokenStrings:
+    def token_strings(self) -> TokenStrings:
         """How vocabulary entries are printed."""
         return TokenStrings(self.tokenizer)
 
@@ -181,7 +181,7 @@ def load_model(
         revision=found.revision,
         network=network,
         tokenizer=words,
-        limit=_limit(positions, words),
+        max_length=_limit(positions, words),
         device=place,
         weights=weights,
         headless=headless,

@@ -82,7 +82,7 @@ class LogitLens:
             return ids
         return torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], -1)], 1)
 
-    def final(self, batch: Batch) -> torch.Tensor:
+    def final_states(self, batch: Batch) -> torch.Tensor:
         """What leaves the last layer, seen in a pass. *Shape:* ``(sentence, token, width)``."""
         left: list[torch.Tensor] = []
         last = self.architecture.layers[self.stack][-1]
@@ -91,7 +91,7 @@ class LogitLens:
         )
         try:
             with torch.inference_mode():
-                self.model.body(**model_inputs(batch))
+                self.model.base_model(**model_inputs(batch))
         finally:
             handle.remove()
         return left[-1]

@@ -134,7 +134,7 @@ class OutputProjection:
         found = read_parameter(self.module, "bias")
         return 0.0 if found is None else found
 
-    def carried(self, heads: torch.Tensor) -> torch.Tensor:
+    def project(self, heads: torch.Tensor) -> torch.Tensor:
         """Outputs of all heads side by side after the projection, without its bias.
 
         Args:
@@ -151,13 +151,13 @@ class OutputProjection:
         """Whether what the module gave is what becomes of each head alone, and its bias.
 
         Args:
-            heads: as in `carried`, as the module took them.
+            heads: as in `project`, as the module took them.
         """
-        parts = (self.carried(heads) + self.bias).flatten().double()
+        parts = (self.project(heads) + self.bias).flatten().double()
         near = torch.finfo(given.dtype).eps ** 0.5 * given.abs().max().double()
         return bool((parts - given.flatten().double()).abs().max() <= near)
 
-    def norms(self, value: torch.Tensor) -> torch.Tensor:
+    def value_norms(self, value: torch.Tensor) -> torch.Tensor:
         """Length of each key's value after the projection, for every head.
 
         Args:
@@ -182,7 +182,7 @@ class OutputProjection:
 
         Args:
             attention: *Shape:* ``(sentence, head, query, key)``.
-            value: as in `norms`.
+            value: as in `value_norms`.
             factor: *Shape:* ``(sentence, query, head, width)``.
 
         Yields:
@@ -193,7 +193,7 @@ class OutputProjection:
         root = self._root(value.shape[-1], value.dtype).mT
         if (shared := multiples(factor)) is not None:  # lengths of values differ by these alone
             one, times = (x.to(value).transpose(1, 2) for x in shared)
-            lengths = self.norms(one * wide).unsqueeze(2) * times.abs()
+            lengths = self.value_norms(one * wide).unsqueeze(2) * times.abs()
             yield 0, attention * lengths
             return
         gates = factor.to(value).transpose(1, 2)

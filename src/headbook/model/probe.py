@@ -56,7 +56,7 @@ def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: A
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
     with model_errors(model), torch.inference_mode():
-        return (model.network if whole else model.body)(**inputs, **extra)
+        return (model.network if whole else model.base_model)(**inputs, **extra)
 
 
 def varied_texts(model: Model) -> dict[str, torch.Tensor]:

@@ -53,7 +53,7 @@ class SentenceTokenizer:
     targets: Annotator
     rarities: Mapping[Side, WordFrequencies] = field(default_factory=dict)
 
-    def encode(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
+    def tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         """Tokenise lazily and in order.
 
         A model that takes one text reads the source of a pair; its target stays as metadata.
@@ -247,7 +247,9 @@ class SentenceTokenizer:
         if side not in self.rarities:
             return NO_WORD
         kept = sorted({*word.tolist()} - {NO_WORD})
-        position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
+        position = self.rarities[side].rarest_word(
+            [text[words[i].start : words[i].end] for i in kept]
+        )
         return NO_WORD if position is None else kept[position]
 
 
@@ -261,7 +263,7 @@ def sequence_limit(model: Model, wanted: int | None) -> int:
         ConfigError: the model has no positions for as many, or nothing would be left of a text.
     """
     if wanted is None:
-        return model.limit
+        return model.max_length
     added = model.tokenizer.num_special_tokens_to_add()
     if wanted < added + LEAST:
         raise ConfigError(

@@ -254,7 +254,7 @@ class AlignmentPage(Page):
 def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignments] | None:
     """The stack whose links are known, and these."""
     crossing = next((result for result in results.values() if result.stack.crosses), None)
-    found = crossing.once(alignments) if crossing else None
+    found = crossing.cached(alignments) if crossing else None
     return None if crossing is None or found is None else (crossing, found)
 
 
@@ -310,7 +310,7 @@ def _order(results: StackResults, found: Alignments) -> list[HeadName]:
 def _peaked(results: StackResults) -> Iterator[tuple[str, SinkView]]:
     """Metrics of how peaked rows are, among keys that are not special."""
     for name in PEAKED:
-        if results.has(name, SinkView.RENORM, ""):
+        if results.has_value(name, SinkView.RENORM, ""):
             yield name, SinkView.RENORM
 
 
@@ -363,5 +363,5 @@ def _cell(value: Estimate, *, share: bool = True) -> NumberCell:
         number(value.value, share=share),
         interval_text(value.low, value.high, share=share),
         f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
-        thin=share and 0 < value.effective < MIN_EFFECTIVE,
+        too_few=share and 0 < value.effective < MIN_EFFECTIVE,
     )

@@ -56,7 +56,7 @@ TITLES = (
 
 def anchors_by_layer(results: StackResults) -> PageTable | None:
     """The numbers of anchors; None where none were counted."""
-    layers = results.once(anchor_layers)
+    layers = results.cached(anchor_layers)
     rows = (
         Row(str(layer), tuple(_number(results.stack.n_heads, *each) for each in counts))
         for layer, counts in layers.items()
@@ -117,7 +117,7 @@ def curve(
         _rows(results, line, view)
         for line in lines
         for view in metric(line.metric).views
-        if results.has(line.metric, view, line.label)
+        if results.has_value(line.metric, view, line.label)
     ]
     if not frames:
         return None
@@ -127,7 +127,7 @@ def curve(
     caption = (
         f"{what}. All heads of a layer, 95 % intervals clustered by sentence; "
         f"{VIEWS[SinkView(view)]}, "
-        f"{STACKS[results.stack.name]}{results.some(sentences, ', on')}."
+        f"{STACKS[results.stack.name]}{results.sample_note(sentences, ', on')}."
     )
     share = all(is_share(metric(line.metric)) for line in lines)
     return layer_curve(name, caption, rows, title=title, show={"view": view}, share=share)
@@ -135,7 +135,7 @@ def curve(
 
 def _sentences(results: StackResults, lines: Sequence[CurveSpec], view: SinkView) -> int:
     """How many sentences the shown lines rest on, at most."""
-    there = [line for line in lines if results.has(line.metric, view, line.label)]
+    there = [line for line in lines if results.has_value(line.metric, view, line.label)]
     each = [results.layers(line.metric, view, line.label).sentences for line in there]
     return max(int(sentences.max()) for sentences in each)
 
@@ -220,7 +220,7 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage:
 
 
 def _has_any(results: StackResults) -> bool:
-    return any(results.has(name, SinkView.RAW, label) for name, label in COLUMNS.values())
+    return any(results.has_value(name, SinkView.RAW, label) for name, label in COLUMNS.values())
 
 
 def _section(results: StackResults) -> ContextSection:
@@ -273,7 +273,7 @@ def _tables(results: StackResults) -> Iterator[tuple[str, PageTable]]:
         columns = [
             (metric_link(name, title), results.layers(name, view, label), metric(name))
             for title, (name, label) in COLUMNS.items()
-            if results.has(name, view, label)
+            if results.has_value(name, view, label)
         ]
         if columns:
             yield VIEWS[view], layer_table(results.stack.attention_layers, columns, CAPTION)
@@ -283,10 +283,10 @@ def _repeating(results: StackResults) -> Iterator[Row]:
     """The heads with the highest lift on one half, with their numbers on the other."""
     if REPETITION not in results.by_id:
         return
-    chosen = results.half(SELECTION, REPETITION, SinkView.RAW, TOP)
+    chosen = results.split(SELECTION, REPETITION, SinkView.RAW, TOP)
     for layer, head in heads_by_value(chosen.trusted)[:REPEATING]:
         name = HeadName(results.stack.name, layer, head)
-        lift = results.half(HELD_OUT, REPETITION, SinkView.RAW, TOP).at(layer, head)
+        lift = results.split(HELD_OUT, REPETITION, SinkView.RAW, TOP).at(layer, head)
         cells = NumberCell.of(lift, metric(REPETITION)), _distance(results, layer, head)
         yield Row(head_link(name), cells)
 
@@ -298,7 +298,7 @@ def _distance(results: StackResults, layer: int, head: int) -> NumberCell:
 
 
 def _segments(results: StackResults) -> Iterator[Row]:
-    if not results.has(SEGMENTS, SinkView.RAW, "f1:even"):
+    if not results.has_value(SEGMENTS, SinkView.RAW, "f1:even"):
         return
     first = results.stack.attention_layers[0]
     for rule in SEGMENTATION_RULES:

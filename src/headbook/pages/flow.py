@@ -66,7 +66,7 @@ class Outputs:
 
 def outputs(results: StackResults) -> Outputs | None:
     """What the heads of a stack write; None where that was not measured."""
-    if not results.has(OUTPUT, VIEW):
+    if not results.has_value(OUTPUT, VIEW):
         return None
     numbers = results.heads(OUTPUT, VIEW)
     rows = tuple(
@@ -147,7 +147,7 @@ def _figure(results: StackResults, numbers: Estimates) -> Figure:
 
 
 MIXING, HALF, MEASURED = ids.MIXING_RATIO, ids.ROLLOUT_SELF, ids.ROLLOUT_SELF_MEASURED
-STATES = {MIXING: ResidualPoint.MID, HALF: ResidualPoint.OUT, MEASURED: ResidualPoint.OUT}
+STATES = {MIXING: ResidualPoint.MID, HALF: ResidualPoint.POST, MEASURED: ResidualPoint.POST}
 KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
 TITLES = {
     MIXING: "context-mixing ratio",
@@ -191,7 +191,7 @@ class FlowPage(Page):
 
 
 def _sections(results: Mapping[str, StackResults]) -> tuple[FlowSection, ...]:
-    return tuple(section for r in results.values() if (section := r.once(_section)))
+    return tuple(section for r in results.values() if (section := r.cached(_section)))
 
 
 @page_if("flow.html", lambda results: bool(_sections(results)))
@@ -256,7 +256,8 @@ def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]
     more = [int(i) for i in apart if function.value[i] > content.value[i]]
     if len(apart):
         layers = results.stack.n_layers
-        where = f"{number_word(len(more))} of {layers} layers and less in {number_word(len(apart) - len(more))}"
+        less = number_word(len(apart) - len(more))
+        where = f"{number_word(len(more))} of {layers} layers and less in {less}"
         if len(more) == layers:
             where = f"all {count_text(layers, 'layer')}"
         yield (
@@ -270,7 +271,7 @@ def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]
 def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[Figure]:
     stack = results.stack
     most = max((n.sentences.max() for n in there.values()), default=0)
-    behind = f"Means over tokens{results.some(int(most), ' of')}"
+    behind = f"Means over tokens{results.sample_note(int(most), ' of')}"
     if MIXING in there:
         series = {title: _tokens(results, MIXING, name) for name, title in TOKEN_CLASSES.items()}
         caption = (

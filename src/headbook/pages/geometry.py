@@ -72,7 +72,7 @@ TREATED = tuple(
 def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
     """All figures of one stack that have something to show."""
     stack = results.stack.name
-    behind = f"{count_text(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
+    behind = f"{count_text(sums.tokens, 'token')}{results.sample_note(sums.sentences, ' of')}"
     ranked = StateColumn(ids.EFFECTIVE_RANK, "") in sums.columns and sums.minibatches
     rank = " Right: effective rank." if ranked else ""
     captions = {
@@ -310,7 +310,7 @@ def _outliers(sums: GeometrySums) -> PageTable | None:
     together, whole = StateColumn(OUTLIERS, "three"), StateColumn(ANISOTROPY, "raw")
     if together not in sums.columns:
         return None
-    missing = [NumberCell(MISSING, "", "not asked for", thin=False)] * len(sums.weights)
+    missing = [NumberCell(MISSING, "", "not asked for", too_few=False)] * len(sums.weights)
     wholes = _cells(sums, whole) if whole in sums.columns else missing
     rows = []
     for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):

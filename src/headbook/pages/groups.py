@@ -87,7 +87,7 @@ def head_contrasts(results: StackResults, groups: Sequence[GroupSums]) -> Contra
     found: list[_Found] = []
     layers = [*results.stack.attention_layers]
     for pair in combinations(groups, 2):
-        for headline in results.once(stack_headlines):
+        for headline in results.cached(stack_headlines):
             one, other = (group.heads[..., headline.place] for group in pair)
             p = contrast(one, other, headline.metric.limits).p[layers]
             found += [
@@ -261,7 +261,7 @@ def _section(results: StackResults, room: int) -> GroupsSection:
 def _column(
     results: StackResults, number: int, groups: Sequence[GroupSums], room: int
 ) -> ColumnSection:
-    headlines = results.once(stack_headlines)
+    headlines = results.cached(stack_headlines)
     compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
     figures = number * room < MOST_FIGURES
     return ColumnSection(

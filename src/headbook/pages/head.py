@@ -128,7 +128,7 @@ class AblationSection:
         short: the change where its mean output stands in its place; may be empty.
         what: of the model's answer changes.
         margin: of verdicts, with its unit.
-        judged: target of verdicts, in words.
+        verdict_target: target of verdicts, in words.
         instead: by what stands in its place.
         remarks: direct and total change, and heads that back it up, in sentences.
         tokens: where it is missed most; empty where the head was not replaced.
@@ -138,7 +138,7 @@ class AblationSection:
     short: str
     what: str
     margin: str
-    judged: str
+    verdict_target: str
     instead: PageTable
     remarks: tuple[str, ...]
     tokens: tuple[MissedTokenRow, ...]
@@ -148,24 +148,24 @@ class AblationSection:
 def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
     """None where no head was replaced."""
     study = results.study
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     if removals is None:
         return None
-    rows = results.once(_by_head).get(head, {})
+    rows = results.cached(_by_head).get(head, {})
     target = AblationTarget(main_target(removals))
     columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
-    tokens = results.once(_tokens).get(head, ())
-    backed = results.once(_backed_up).get(head)
+    tokens = results.cached(_tokens).get(head, ())
+    backed = results.cached(_backed_up).get(head)
     return AblationSection(
         short=_short(removals, rows),
         what=NAMES[target],
         margin=margin_text(removals),
-        judged=verdict_target_text(removals),
+        verdict_target=verdict_target_text(removals),
         instead=PageTable(columns, tuple(_instead(removals, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
         scores="probability of the true token"
-        if target in removals.full
+        if target in removals.unablated
         else "1 minus the cosine of the token's last state",
     )
 
@@ -174,7 +174,7 @@ def _cell(removals: AblationResults, row: Mapping[str, Any]) -> NumberCell:
     by = unit_factor(removals)
     about = "" if row["kind"] == EXACT else "≈\u2009"
     ends = interval_text(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
-    return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", thin=False)
+    return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", too_few=False)
 
 
 def _short(removals: AblationResults, rows: Rows) -> str:
@@ -226,14 +226,14 @@ def _with_ends(row: Mapping[str, Any]) -> str:
 
 
 def _after(removals: AblationResults, missed: MissedToken, probability: float) -> str:
-    if main_target(removals) in removals.full:
+    if main_target(removals) in removals.unablated:
         return number(probability)
     return f"{number(missed.change * unit_factor(removals))}\u00a0{unit(removals)}"
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
     """Of each head, those of the first ranks and the one in the middle."""
-    removals, pages = results.study.corpus_sums.removals, results.study.sentence_data.sentences
+    removals, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
     assert removals is not None
     table = results.study.effect_tokens
     found: dict[HeadName, list[MissedTokenRow]] = {}
@@ -415,7 +415,7 @@ class _Line:
 
 def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[Row]:
     """Its numbers: of metrics with many labels the first one, or the others."""
-    for line in results.once(_lines):
+    for line in results.cached(_lines):
         if line.first == first:
             yield _metric_row(results, (head.layer, head.head), line)
 
@@ -430,7 +430,7 @@ def _lines(results: StackResults) -> tuple[_Line, ...]:
             first = label == metric.headline or metric.id in WHOLE
             if metric.chart is ChartKind.DISTANCES and not first:
                 continue  # their distances are on the metric's page
-            if any(results.has(metric.id, view, label) for view in metric.views):
+            if any(results.has_value(metric.id, view, label) for view in metric.views):
                 found.append(_line(results, metric, label, first=first))
     return tuple(found)
 
@@ -460,7 +460,10 @@ def _metric_row(results: StackResults, cell: tuple[int, int], line: _Line) -> Ro
     cells = (
         *(None if each is None else NumberCell.of(each.at(*cell), metric) for each in line.numbers),
         number(float(line.even[cell[0]]), share=is_share(metric)),
-        *(baseline_text(results, control, metric, line.label, cell) for control in results.twins),
+        *(
+            baseline_text(results, control, metric, line.label, cell)
+            for control in results.baselines
+        ),
         MISSING if math.isnan(share) else str(round(100 * share)),
     )
     return Row(line.title, cells)
@@ -470,8 +473,8 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
     """Attention to parts of speech among ordinary keys, the largest share first."""
     view = TAG_VIEW
     share, ratio = all_metrics()[ids.POS_RECEIVED], all_metrics()[ids.POS_RECEIVED_RATIO]
-    tags = [tag for tag in results.labels(share.id) if results.has(share.id, view, tag)]
-    tags = [tag for tag in tags if results.has(ratio.id, view, tag)]
+    tags = [tag for tag in results.labels(share.id) if results.has_value(share.id, view, tag)]
+    tags = [tag for tag in tags if results.has_value(ratio.id, view, tag)]
     numbers = {tag: results.heads(share.id, view, tag).at(head.layer, head.head) for tag in tags}
     even = {tag: results.uniform(share.id, view, tag).at(head.layer).value for tag in tags}
     most = max([n.value for n in numbers.values() if n.value == n.value] + [*even.values(), 1e-9])
@@ -578,7 +581,7 @@ class _Asked:
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
     """The most extreme metrics of a head, the most extreme first."""
     found = []
-    for order, asked in enumerate(results.once(_asked)):
+    for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
         if not math.isnan(own):
             rank, away = _extreme(asked, own)
@@ -599,7 +602,7 @@ def _there(results: StackResults) -> Iterator[_Asked]:
             continue
         metric, label = known[name], asked or known[name].headline
         view = results.view(metric, label)
-        if results.has(name, view, label):
+        if results.has_value(name, view, label):
             values = results.heads(name, view, label).value
             there = values[~np.isnan(values)]
             if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
@@ -698,7 +701,7 @@ def profile_name(head: HeadName) -> str:
 
 def has_offsets(results: StackResults) -> bool:
     """Whether a stack has attention by offset."""
-    return results.has(OFFSET_METRIC, results.stack.default_view, "0")
+    return results.has_value(OFFSET_METRIC, results.stack.default_view, "0")
 
 
 def offset_section(results: StackResults, head: HeadName) -> Offsets | None:
@@ -737,7 +740,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBas
             even = results.uniform(RELATION_METRIC, VIEW, label).at(head.layer).value
             rows.append((accuracy.value - even, label, accuracy))
     rows.sort(key=lambda row: -row[0])
-    tests = results.once(tests_of_stack) if rows else None
+    tests = results.cached(tests_of_stack) if rows else None
     return tuple(
         _relation(label, accuracy, _test(tests, head, label), tests)
         for _, label, accuracy in rows[:MOST]
@@ -803,7 +806,7 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
     sums = results.study.corpus_sums.affinities.get(results.stack.name)
     if sums is None:
         return None
-    layers = results.once(_of_layers)
+    layers = results.cached(_of_layers)
     tables, occurring = [], 0
     for what, (title, about) in KINDS.items():
         found = layers[head.layer][what]
@@ -985,7 +988,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     for exemplar in results.study.sentence_data.exemplars:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
-    alike = results.once(nearest_heads)
+    alike = results.cached(nearest_heads)
     for position, name in [*enumerate(names)][share]:
         before = names[position - 1] if position else None
         after = names[position + 1] if position + 1 < len(names) else None
@@ -1003,9 +1006,9 @@ def _page(
 ) -> HeadPage:
     stack, study = results.stack, results.study
     name = head_name(head)
-    listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
+    listed, maps = study.manifest.counts["sentences"], results.cached(mean_maps)
     strongest = strongest_of(results).get(head)
-    baselines = tuple(baseline_title(results, baseline) for baseline in results.twins)
+    baselines = tuple(baseline_title(results, baseline) for baseline in results.baselines)
     views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
     return HeadPage(
@@ -1058,7 +1061,7 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
     """The nearest heads by the last view, that without the sink."""
     if not alike:
         return None
-    maps, names = results.once(mean_maps), results.once(_heads_by_name)
+    maps, names = results.cached(mean_maps), results.cached(_heads_by_name)
     nearest = alike[-1]
     column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
     tiles = []

@@ -109,7 +109,7 @@ def number_columns(results: Results) -> tuple[Column, ...]:
 
 def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, SinkView]:
     views = {name: r.view(metric, label) for name, r in results.items()}
-    return {name: v for name, v in views.items() if results[name].has(metric.id, v, label)}
+    return {name: v for name, v in views.items() if results[name].has_value(metric.id, v, label)}
 
 
 def first_columns(offered: Sequence[Column]) -> tuple[Column, ...]:
@@ -144,7 +144,7 @@ def list_data(results: Results) -> dict[str, Any]:
 
 
 def _data_row(facts: HeadFacts) -> list[Any]:
-    summary = (facts.label, facts.looks, facts.relation)
+    summary = (facts.label, facts.attends_to, facts.relation)
     place = (facts.name, facts.href, facts.head.stack, facts.head.layer)
     return [*place, *map(_written, summary), int(facts.beats)]
 
@@ -233,7 +233,7 @@ def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
 
 def _ablation_of(results: Results) -> AblationResults | None:
     study = next(iter(results.values())).study
-    return study.corpus_sums.removals
+    return study.corpus_sums.ablation
 
 
 RELATION = ids.RELATION_ACCURACY
@@ -350,7 +350,7 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
 
 def _tested(results: StackResults, label: str) -> AnsweringHead | None:
     """The best head for a relation beside the best surface rule on the same words."""
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     if tests is None or label not in tests.labels:
         return None
     n = tests.labels.index(label)
@@ -426,7 +426,7 @@ def heads_page(results: Results) -> HeadsPage:
 
 def _table_row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> Row:
     cells = (NumberCell.of(column.at(results, facts.head), column.metric) for column in first)
-    about = map(_fact, (facts.label, facts.looks, facts.relation))
+    about = map(_fact, (facts.label, facts.attends_to, facts.relation))
     return Row(head_link(facts.head), (*cells, *about))
 
 

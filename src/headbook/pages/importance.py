@@ -62,7 +62,7 @@ class ImportancePage(Page):
         target, unit: what changes, and the unit of all numbers.
         each: what a change is counted by: scored tokens or sentences.
         margin: mean change from which on a sentence counts as changed, with its unit.
-        judged: target of the verdicts, in words.
+        verdict_target: target of the verdicts, in words.
         chosen: how the heads that were replaced had been chosen; empty if all were.
         sample: sentences behind it.
         findings: what the numbers say.
@@ -81,7 +81,7 @@ class ImportancePage(Page):
     each: str
     unit: str
     margin: str
-    judged: str
+    verdict_target: str
     chosen: str
     sample: str
     findings: tuple[Finding, ...]
@@ -96,11 +96,11 @@ class ImportancePage(Page):
     others: PageTable | None
 
 
-@page_if("importance.html", lambda results: study_of(results).corpus_sums.removals is not None)
+@page_if("importance.html", lambda results: study_of(results).corpus_sums.ablation is not None)
 def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
     """The page of importance, where heads were replaced."""
     study = study_of(results)
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     assert removals is not None
     table = study.importance
     rows = (*_heads(removals),)
@@ -115,7 +115,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         each="sentence" if main_target(removals) == AblationTarget.EMBEDDING else "scored token",
         unit=unit(removals),
         margin=margin_text(removals),
-        judged=verdict_target_text(removals),
+        verdict_target=verdict_target_text(removals),
         chosen=choice_text(removals, np.flatnonzero(removals.chosen)),
         sample=count_text(len(removals.content_hash), "sentence"),
         findings=tuple(ablation_findings(removals, study.head_groups, study.pruning)),

@@ -61,7 +61,7 @@ def functions(results: StackResults) -> tuple[ShareWithBaseline, ...]:
 
 def _relations(results: StackResults) -> Iterator[ShareWithBaseline]:
     """Relations and directions by margin over the best surface rule on the choice half."""
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     if tests is None:
         return
     order = np.argsort(-tests.choice.margin.value, kind="stable")
@@ -145,12 +145,12 @@ Made = tuple[str, str, Drawing]
 def _attention(results: StackResults) -> Iterator[Made]:
     """What the sink receives and contributes; without it, how even attention is."""
     what = sink_words(results)
-    if results.has(ids.SINK_SHARE, SinkView.RAW):
+    if results.has_value(ids.SINK_SHARE, SinkView.RAW):
         lines = [
             _of(results, "attention", results.layers(ids.SINK_SHARE, SinkView.RAW)),
             *(
                 [_of(results, "output norm", results.layers(ids.SINK_NORM_SHARE, SinkView.RAW))]
-                if results.has(ids.SINK_NORM_SHARE, SinkView.RAW)
+                if results.has_value(ids.SINK_NORM_SHARE, SinkView.RAW)
                 else []
             ),
             _of(results, "uniform", results.uniform(ids.SINK_SHARE, SinkView.RAW), dashed=True),
@@ -164,7 +164,7 @@ def _attention(results: StackResults) -> Iterator[Made]:
             f"Attention to {what}",
             _drawn(results, "sink", caption, lines, share=True),
         )
-    elif results.has(ids.RELATIVE_ENTROPY, SinkView.RAW):
+    elif results.has_value(ids.RELATIVE_ENTROPY, SinkView.RAW):
         lines = [
             _of(results, "attention maps", results.layers(ids.RELATIVE_ENTROPY, SinkView.RAW), 2)
         ]
@@ -203,7 +203,7 @@ def _by_class(results: StackResults, metric: str, space: EmbeddingSpace | None) 
     """Classes of tokens; all together where no class is known."""
     found = 0
     for label, name in CLASSES.items():
-        numbers = results.tokens(metric, ResidualPoint.OUT, space, label)
+        numbers = results.tokens(metric, ResidualPoint.POST, space, label)
         if numbers is not None and (label != "all" or not found) and found < MOST_LINES:
             found += 1
             yield _of(results, name, numbers, 2)
@@ -322,7 +322,7 @@ class OverviewPage(Page):
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
         counted: number of sentences, in words.
-        removed: whether heads were replaced to see what the model loses.
+        has_ablation: whether heads were replaced to see what the model loses.
     """
 
     template: ClassVar[str] = "index.html"
@@ -344,7 +344,7 @@ class OverviewPage(Page):
     annotators: str
     counted: str
     learned: bool
-    removed: bool
+    has_ablation: bool
 
 
 def overview_page(
@@ -354,7 +354,7 @@ def overview_page(
     study = study_of(results)
     manifest = study.manifest
     finding_groups = [
-        FindingGroup(STACKS[name], tuple(findings_of(r, r.once(tests_of_stack))))
+        FindingGroup(STACKS[name], tuple(findings_of(r, r.cached(tests_of_stack))))
         for name, r in results.items()
     ]
     finding_groups.append(FindingGroup("importance of heads", tuple(ablation_summary(study))))
@@ -386,7 +386,7 @@ def overview_page(
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
-        removed=study.corpus_sums.removals is not None,
+        has_ablation=study.corpus_sums.ablation is not None,
     )
 
 

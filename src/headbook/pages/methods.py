@@ -53,7 +53,7 @@ class MethodsPage(Page):
         checks: the self-checks with their largest differences; ``passed``: whether all hold.
         checked_sentences: on how many sentences they ran.
         gaps: what is missing, and why.
-        set_aside: sentences that could not be measured, and why.
+        not_measured: sentences that could not be measured, and why.
         fallbacks: what was measured in another way than planned.
         roundings: what a coarser product with the vocabulary did to ranks.
         views: the three treatments of the sink, as names and explanations.
@@ -70,7 +70,7 @@ class MethodsPage(Page):
     passed: bool
     checked_sentences: int
     gaps: tuple[str, ...]
-    set_aside: tuple[str, ...]
+    not_measured: tuple[str, ...]
     fallbacks: tuple[str, ...]
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
@@ -83,7 +83,8 @@ class MethodsPage(Page):
 KEYS = {
     SinkView.RAW: "weights as the model computes them",
     SinkView.NOSINK: "keys of the sink removed, other weights unchanged",
-    SinkView.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
+    SinkView.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum "
+    "to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
 LISTED = 8  # sentences that are named
@@ -111,7 +112,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
-        set_aside=tuple(_not_measured(manifest)),
+        not_measured=tuple(_not_measured(manifest)),
         fallbacks=manifest.fallbacks,
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
@@ -144,10 +145,10 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _not_measured(manifest: Manifest) -> Iterator[str]:
-    for each in manifest.set_aside:
+    for each in manifest.not_measured:
         ids, more = each.sentences[:LISTED], len(each.sentences) - LISTED
         beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
-        twin = f" with {each.twin}" if each.twin else ""
+        twin = f" with {each.baseline}" if each.baseline else ""
         yield f"Not measured{twin}: {', '.join(ids)}{beyond}. {each.why}"
 
 
@@ -195,7 +196,7 @@ def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
             quantity.written(estimate.value),
             interval_text(estimate.low, estimate.high, share=quantity.share),
             count_text(estimate.sentences, "sentence"),
-            thin=False,
+            too_few=False,
         )
         differs = unbroken(figure.differs)
         yield Row(

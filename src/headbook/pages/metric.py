@@ -108,7 +108,7 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
         title=STACKS[stack.name],
         drawn_text=f"{about}{VIEWS[view]}",
         figures=(*head_figures(results, metric, view, label), *_ratio_curve(results, metric)),
-        layers=_layers(results, metric, label) if metric.layerwide else None,
+        layers=_layers(results, metric, label) if metric.has_layer_value else None,
         labels=_labels(results, metric, labels, view) if len(labels) > 1 else None,
         heads=tuple(heads[:MOST_HEADS]),
         left_out=max(0, len(heads) - MOST_HEADS),
@@ -128,7 +128,7 @@ def head_figures(
     other_view = "" if view == usual_view else str(view)
     name = choice_file(name, other_view, "" if label == usual_label else label)
     heat = _heat_map(results, metric, labels, view, label, name=name)
-    if not metric.layerwide:
+    if not metric.has_layer_value:
         return (heat,)
     return heat, _curve(results, metric, labels, view, label, name=f"{name}-layers")
 
@@ -250,9 +250,9 @@ def _curve(
     if metric.id not in PAIRED or PAIRED[metric.id] not in results.by_id:
         series.append(_table(results, metric, labels, "uniform").assign(series=UNIFORM))
         titles.append(UNIFORM)
-    for baseline in results.twins:
+    for baseline in results.baselines:
         titles.append(baseline_title(results, baseline))
-        twin = partial(results.band, baseline)
+        twin = partial(results.baseline_band, baseline)
         series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"
@@ -282,7 +282,7 @@ def _behind(results: StackResults, metric: HeadMetric, view: SinkView, label: st
     found = int(results.heads(metric.id, view, label).sentences.max())
     if metric.source is Source.RANDOM:
         return f", on {count_text(found, 'random sequence')}"
-    return results.some(found, ", on")
+    return results.sample_note(found, ", on")
 
 
 def _of(label: str) -> str:
@@ -313,7 +313,8 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
     axis = unit or metric.title.lower()
     share = not unit and is_share(metric)
     caption = (
-        f"{metric.title} by layer, {drawn_text}, mean over tokens{results.some(behind, ' of')}"
+        f"{metric.title} by layer, {drawn_text}, mean over "
+        f"tokens{results.sample_note(behind, ' of')}"
         + (f" as {unit}" if metric.averaged.unit else "")
         + "; 95 % intervals clustered by sentence."
     )
@@ -429,7 +430,7 @@ def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
     corpus_sums = study_of(results).corpus_sums
     sums = [
         *corpus_sums.tokens.values(),
-        *corpus_sums.lookups.values(),
+        *corpus_sums.vocabulary.values(),
         *corpus_sums.flows.values(),
     ]
     columns: list[TokenKey | PairColumn] = [c for table in sums for c in table.columns]

@@ -58,7 +58,7 @@ class WithoutThem:
 
 def without_them(results: StackResults, types: Types) -> WithoutThem:
     """What the model loses without the heads of each type."""
-    removals = results.study.corpus_sums.removals
+    removals = results.study.corpus_sums.ablation
     if removals is None:
         return WithoutThem(measured=False, margin="", findings=(), table=None)
     return WithoutThem(
@@ -71,7 +71,7 @@ def without_them(results: StackResults, types: Types) -> WithoutThem:
 
 def _findings(results: StackResults, types: Types) -> Iterator[Finding]:
     """Of types as a whole where their heads were replaced together, and of each sink head."""
-    removals, groups = results.study.corpus_sums.removals, results.study.head_groups
+    removals, groups = results.study.corpus_sums.ablation, results.study.head_groups
     assert removals is not None
     for group in TYPES:
         yield from answer(removals, groups, results.stack.name, group, named=False)
@@ -136,7 +136,8 @@ MEANING = {
     OffSinkType.OFFSET: "corrected share of one offset at least 50\u202f%",
     OffSinkType.SAME: "corrected share of other occurrences of the token at least 50\u202f%",
     OffSinkType.WINDOW: "corrected share of the tokens within three at least 50\u202f%",
-    OffSinkType.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches 50\u202f%",
+    OffSinkType.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches "
+    "50\u202f%",
     OffSinkType.KEYS: "the same keys from every query",
     OffSinkType.OWN: "the query's own sentence",
     OffSinkType.MIXED: "none of these; the two largest corrected shares are named",
@@ -214,7 +215,7 @@ class PatternsPage(Page):
 
 
 def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
-    return [name for name, r in results.items() if r.has(PATTERN, SinkView.RAW, "spread")]
+    return [name for name, r in results.items() if r.has_value(PATTERN, SinkView.RAW, "spread")]
 
 
 @page_if("patterns.html", lambda results: bool(_with_patterns(results)))
@@ -307,7 +308,7 @@ def _fit(results: StackResults, label: str, place: Place) -> float:
 
 def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
     """What fixed keys, fixed distances and neither explain; none across two texts."""
-    if not results.has(PATTERN, SinkView.RAW, "vertical"):
+    if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
         return
     stack, frames = results.stack, []
     for part in PARTS:
@@ -320,7 +321,7 @@ def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
         f"patterns-{stack.name}",
         "Share of each head's attention explained by fixed keys (or all alike), by fixed "
         f"distances, and by neither: one bar per head; {STACKS[stack.name]}"
-        f"{results.some(sentences, ', on')}. Uniform attention is fixed keys throughout.",
+        f"{results.sample_note(sentences, ', on')}. Uniform attention is fixed keys throughout.",
         pd.concat(frames, ignore_index=True),
         n_heads=stack.n_heads,
     )

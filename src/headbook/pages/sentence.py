@@ -119,7 +119,7 @@ def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by state and space, with their names."""
     choices = {}
     for space in dict.fromkeys(near["space"]):
-        for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.OUT):
+        for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.POST):
             rows = near[(near["space"] == space) & (near["state"] == state)]
             if len(rows):
                 name = "logit lens" if space == LOGITS else SPACES[EmbeddingSpace(space)]
@@ -282,7 +282,7 @@ def cited_maps(
     Where there are more than a page has room for, those of the best ranks.
     """
     found: dict[HeadName, list[Exemplar]] = {}
-    for each in results.once(_by_sentence).get(sentence.index, ()):
+    for each in results.cached(_by_sentence).get(sentence.index, ()):
         found.setdefault(each.head, []).append(each)
     best = sorted(found, key=lambda head: (_best(found[head]), head))
     size = next((exemplars[0].attention.size for exemplars in found.values()), 1)
@@ -291,7 +291,7 @@ def cited_maps(
 
 def citing(results: StackResults, sentence: StoredSentence) -> int:
     """How many heads cite a sentence, with or without a map on its page."""
-    return len({exemplar.head for exemplar in results.once(_by_sentence).get(sentence.index, ())})
+    return len({exemplar.head for exemplar in results.cached(_by_sentence).get(sentence.index, ())})
 
 
 def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:

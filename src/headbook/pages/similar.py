@@ -105,7 +105,7 @@ def _marks(layers: Sequence[int], cell: float) -> str:
 
 def matrix_pictures(results: StackResults) -> Iterator[tuple[str, bytes]]:
     """File names and PNGs of a stack's matrices."""
-    found = results.once(head_distances)
+    found = results.cached(head_distances)
     largest = most(found) if found else 1.0
     for file, _, view, order in _orders(found):
         value = found[view].apart[np.ix_(order, order)]
@@ -164,7 +164,7 @@ class SimilarPage(Page):
 def _compared(
     results: Mapping[str, StackResults],
 ) -> dict[str, Mapping[SinkView, HeadDistanceMatrix]]:
-    return {name: each for name, r in results.items() if (each := r.once(head_distances))}
+    return {name: each for name, r in results.items() if (each := r.cached(head_distances))}
 
 
 @page_if("similar.html", lambda results: bool(_compared(results)))
@@ -279,7 +279,7 @@ def _map(results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix]) ->
         "Each point is a head (layer.head, where it has room; colour: layer); similar heads are "
         "close. Two dimensions lose part of the distances below; beside the keys, the share of the "
         "variation that they hold. Classical scaling of the square roots of mean "
-        f"{measure}{results.some(first.sentences, ' over')}.{turn}"
+        f"{measure}{results.sample_note(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
     name = f"similar-{results.stack.name}"

@@ -76,7 +76,8 @@ def tags_of(results: StackResults, direction: Direction) -> list[str]:
     there = [
         tag
         for tag in tags
-        if words[tag] and all(results.has(m, VIEW[direction], tag) for m in METRICS[direction])
+        if words[tag]
+        and all(results.has_value(m, VIEW[direction], tag) for m in METRICS[direction])
     ]
     return sorted(there, key=lambda tag: -words[tag])
 
@@ -346,7 +347,7 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
     Beside these: of words that are looked at, the share of all its attention, and that of the sink
     where it is large; of words that look, the share that uniform attention would give.
     """
-    first, other = (partial(results.half, half) for half in (SELECTION, HELD_OUT))
+    first, other = (partial(results.split, half) for half in (SELECTION, HELD_OUT))
     evens = [partial(half, of="uniform") for half in (first, other)]
     count = n_words_of_tag(results, direction, tag)
     ratios = cautious(over_chance(direction, first, evens[0], tag), count).trusted

@@ -96,9 +96,9 @@ COUNTED = {"f1": "Bracket F1", "uas": "Undirected attachment score"}
 def trees_of(results: StackResults) -> Iterator[Trees]:
     """The kinds of trees that the stack has numbers for, all from the reporting half."""
     for name, (own, joint, baselines) in KINDS.items():
-        if not results.has(name, VIEW, own):
+        if not results.has_value(name, VIEW, own):
             continue
-        metric, take = all_metrics()[name], partial(results.half, HELD_OUT, name, VIEW)
+        metric, take = all_metrics()[name], partial(results.split, HELD_OUT, name, VIEW)
         first = results.stack.attention_layers[0]
         yield Trees(
             metric=name,
@@ -120,13 +120,13 @@ def best_head(
     results: StackResults, name: str, label: str, layer: int | None = None
 ) -> HeadName | None:
     """The head with the highest number on the choice half, of a layer or of all."""
-    every = heads_by_value(results.half(SELECTION, name, VIEW, label).trusted)
+    every = heads_by_value(results.split(SELECTION, name, VIEW, label).trusted)
     cells = (cell for cell in every if layer is None or cell[0] == layer)
     return next((HeadName(results.stack.name, *cell) for cell in cells), None)
 
 
 def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[Row]:
-    metric, take = all_metrics()[name], partial(results.half, HELD_OUT, name, VIEW)
+    metric, take = all_metrics()[name], partial(results.split, HELD_OUT, name, VIEW)
     for layer in results.stack.attention_layers:
         head = best_head(results, name, own, layer)
         together = [NumberCell.of(take(joint).at(layer, 0), metric)] if joint else []
@@ -138,7 +138,7 @@ def pieces_of(results: StackResults) -> Pieces | None:
     """What becomes of split words; None where no word is known or nothing was measured."""
     stack, view = results.stack, results.stack.default_view
     count = partial(results.study.manifest.count, stack.queries)
-    if stack.crosses or not count("words") or not results.has(PIECES, view, REST):
+    if stack.crosses or not count("words") or not results.has_value(PIECES, view, REST):
         return None
     layers = results.layers(PIECES, view, REST)
     metric, heads = all_metrics()[PIECES], tuple(_piece_heads(results, view))
@@ -162,8 +162,8 @@ def pieces_of(results: StackResults) -> Pieces | None:
 
 def _piece_heads(results: StackResults, view: SinkView) -> Iterator[Row]:
     """Chosen on one half of the sentences, reported on the other."""
-    first, other = (results.half(half, PIECES, view, REST) for half in (SELECTION, HELD_OUT))
-    even = results.half(HELD_OUT, PIECES, view, REST, of="uniform").value
+    first, other = (results.split(half, PIECES, view, REST) for half in (SELECTION, HELD_OUT))
+    even = results.split(HELD_OUT, PIECES, view, REST, of="uniform").value
     for layer, position in heads_by_value(first.trusted)[:TOP]:
         value = NumberCell.of(other.at(layer, position), all_metrics()[PIECES])
         head = HeadName(results.stack.name, layer, position)
@@ -270,7 +270,7 @@ def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
         return page
     link = max(found, key=lambda each: each.found)
     units = text_data(best.text)["units"]
-    q, k = (units[best.text.words.index(word)] for word in (link.looks, link.looked))
+    q, k = (units[best.text.words.index(word)] for word in (link.query, link.key))
     state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
     return f"{page}#{state}&q={q}&k={k}"
 
@@ -324,7 +324,7 @@ def _arcs(
 
 def _phrases(results: StackResults, best: _Listed) -> Phrases | None:
     """The tree of the best head over the sentence, and the phrases of the dependency tree."""
-    head = best_head(results, ids.PHRASE_TREES, "f1") if results.has(*PHRASES) else None
+    head = best_head(results, ids.PHRASE_TREES, "f1") if results.has_value(*PHRASES) else None
     places, heads = tree_words(best.text)
     if head is None or len(places) < LEAST_WORDS:
         return None
@@ -434,7 +434,7 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
 
 
 def _section(results: StackResults) -> SyntaxSection:
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     return SyntaxSection(
         stack=results.stack.name,
         relations=None if tests is None else _relations(results, tests),
@@ -466,7 +466,7 @@ def _left_out(results: StackResults, tests: RelationTests) -> str:
     there = [
         x
         for x in results.labels(ids.RELATION_ACCURACY)
-        if results.has(ids.RELATION_ACCURACY, VIEW, x)
+        if results.has_value(ids.RELATION_ACCURACY, VIEW, x)
     ]
     directions: dict[str, list[str]] = {}
     for relation, way in map(relation_of, (x for x in there if x not in tests.labels)):

@@ -70,7 +70,7 @@ def compared_types(study: Study, stack: AttentionStack) -> tuple[ComparedType, .
     if nearest.empty:
         return ()
     space = first_option(nearest["space"], EmbeddingSpace)
-    chosen = nearest[(nearest["state"] == str(ResidualPoint.OUT)) & (nearest["space"] == space)]
+    chosen = nearest[(nearest["state"] == str(ResidualPoint.POST)) & (nearest["space"] == space)]
     many = {p: group for p, group in _groups(study, stack, chosen).items() if len(group) > 1}
     by_cell = chosen.groupby(["sentence", "position"])
     places = {cell: _entries(by_cell.get_group(cell)) for group in many.values() for cell in group}
@@ -147,7 +147,7 @@ def _paths(study: Study, stack: AttentionStack, places: Places) -> tuple[pd.Data
     mine = tokens[
         (tokens["stack"] == stack.name)
         & (tokens["metric"] == TYPE_METRIC)
-        & (tokens["state"] == str(ResidualPoint.OUT))
+        & (tokens["state"] == str(ResidualPoint.POST))
     ]
     found = mine[[pair in places for pair in zip(mine["sentence"], mine["position"], strict=True)]]
     frame = pd.DataFrame(
@@ -159,10 +159,10 @@ def _paths(study: Study, stack: AttentionStack, places: Places) -> tuple[pd.Data
     )
     steps = sorted({int(layer) for layer in found["layer"]})
     start = frame.drop_duplicates("occurrence").assign(
-        step=str(ResidualPoint.INPUT), value=np.float32(1)
+        step=str(ResidualPoint.PRE), value=np.float32(1)
     )
     return pd.concat([start, frame], ignore_index=True), [
-        str(ResidualPoint.INPUT),
+        str(ResidualPoint.PRE),
         *map(str, steps),
     ]
 
@@ -282,8 +282,8 @@ def _layers(sums: TokenTypeSums) -> list[int]:
 
 def drawn_state(sums: TokenTypeSums) -> ResidualPoint:
     """The state that pages show: out, where it was read."""
-    out = STATES.index(ResidualPoint.OUT)
-    return ResidualPoint.MID if np.isnan(sums.total[..., out]).all() else ResidualPoint.OUT
+    out = STATES.index(ResidualPoint.POST)
+    return ResidualPoint.MID if np.isnan(sums.total[..., out]).all() else ResidualPoint.POST
 
 
 def by_frequency(sums: TokenTypeSums) -> list[int]:

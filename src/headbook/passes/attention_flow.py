@@ -53,7 +53,7 @@ class FlowTracker:
         """The attention blocks whose ends are known."""
         return attention_blocks(self.architecture)
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
         if not self.metrics or not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None

@@ -36,7 +36,7 @@ class CorpusPass:
     facets: Facets = field(default_factory=Facets)
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
-    def corpus_sums(self, batch: Batch) -> CorpusSums:
+    def batch_sums(self, batch: Batch) -> CorpusSums:
         """The sums of one batch."""
         stacks, texts = self.architecture.stacks, batch.texts
         tokens = {
@@ -44,7 +44,7 @@ class CorpusPass:
         }
         followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
         types = {
-            name: TokenTypeAccumulator(stack, batch, self.model.names)
+            name: TokenTypeAccumulator(stack, batch, self.model.token_strings)
             for name, stack in stacks.items()
             if followed and not stack.crosses
         }
@@ -65,7 +65,7 @@ class CorpusPass:
         def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             check_finite(batch, stacks[stack], layer, state, vectors)
             vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
-            if state is ResidualPoint.INPUT:
+            if state is ResidualPoint.PRE:
                 inputs[stack] = vectors
                 return
             view = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
@@ -104,7 +104,7 @@ def check_finite(
     wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
     if not wrong.any():
         return
-    where = "input" if state is ResidualPoint.INPUT else f"layer {layer}, state '{state}'"
+    where = "input" if state is ResidualPoint.PRE else f"layer {layer}, state '{state}'"
     found = dict[int, str]()
     for row in wrong.any(1).nonzero().flatten().tolist():
         sentence, token = batch.items[row].sentence, int(wrong[row].nonzero()[0])

@@ -75,7 +75,7 @@ class SimilarityThresholds:
     step: int
     _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
 
-    def watch(self, _: Batch) -> BatchObserver:
+    def observe(self, _: Batch) -> BatchObserver:
         """Keep similarities of one batch."""
 
         def attend(
@@ -102,7 +102,7 @@ class HeadOutputSums:
     known: Thresholds
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
-    def watch(self, batch: Batch) -> BatchObserver:
+    def observe(self, batch: Batch) -> BatchObserver:
         """The sums of one batch."""
         stacks = self.sampler.architecture.stacks
         metrics = self.sampler.metrics
@@ -123,7 +123,7 @@ class HeadOutputSums:
         def found() -> PassResults:
             return PassResults(
                 CorpusSums(
-                    context={n: table.found() for n, table in tables.items() if table.columns},
+                    head_outputs={n: table.found() for n, table in tables.items() if table.columns},
                     anchors={name: end.found() for name, end in ends.items() if end.any},
                 )
             )
@@ -231,7 +231,7 @@ class _AnchorCounts:
                 if ends is None:
                     return
                 self.any = True
-                counted = heads[view].frame.counted.cpu().numpy()
+                counted = heads[view].frame.counted_queries.cpu().numpy()
                 n_heads = ends.shape[1]
                 place = np.broadcast_to(self._place[:, None], ends.shape[:3])
                 orders = {TRUE: place, SHUFFLED: self._shuffled(layer, n_heads, counted)}
@@ -256,7 +256,7 @@ class _AnchorCounts:
 
     def found(self) -> Anchors:
         """What survives."""
-        names = self._sampler.model.names
+        names = self._sampler.model.token_strings
         known = {str(token): names[token] for token in self._ids.tolist()}
         return Anchors.of(self.columns, known, self._ids, self._counts)
 

@@ -64,7 +64,7 @@ class HeadPairDistances:
         }
         return replace(self, chosen=chosen) if chosen else None
 
-    def watch(self, batch: Batch) -> BatchObserver:
+    def observe(self, batch: Batch) -> BatchObserver:
         """The sums of one batch."""
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
@@ -92,12 +92,14 @@ class HeadPairDistances:
         counts = _numbers(rows[view][1] @ rows[view][1].mT for _, view in asked)
         if self.chosen is not None:
             pairs = self.chosen[found.stack.name]
-            total = _numbers(_spread(m.some(*rows[v], *pairs), pairs, rows[v]) for m, v in asked)
+            total = _numbers(
+                _spread(m.measure_pairs(*rows[v], *pairs), pairs, rows[v]) for m, v in asked
+            )
             compared = np.zeros(counts.shape[1:])
             compared[pairs[0].cpu(), pairs[1].cpu()] = compared[pairs[1].cpu(), pairs[0].cpu()] = 1
             return HeadDistances(columns, total, counts * compared, 0)
         if n_heads(found.stack) > MOST:
-            affinities = _numbers(metric.alike(*rows[view]) for metric, view in asked)
+            affinities = _numbers(metric.similarity(*rows[view]) for metric, view in asked)
             nothing, alike = np.zeros(counts.shape), HellingerSums(affinities, counts)
             return HeadDistances(columns, nothing, nothing, sentences, alike)
         total = _numbers(metric.measure(*rows[view]) for metric, view in asked)
@@ -150,7 +152,7 @@ class _Collected:
         queries = self.batch.texts[self.stack.queries]
         places = queries.ordinary  # of all that count in any layer
         self._layers.append(
-            {view: self._rows(_whole(layer[view], view), layer[view].trusted, places)
+            {view: self._rows(_whole(layer[view], view), layer[view].trusted_rows, places)
              for view in self.views}
         )  # fmt: skip
 

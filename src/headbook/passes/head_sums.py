@@ -91,7 +91,7 @@ class RelationHitsAccumulator:
         """
         if self._texts.n_words > LONGEST:
             return
-        found = view.once(strongest_words).cpu().numpy().transpose(0, 2, 1)
+        found = view.cached(strongest_words).cpu().numpy().transpose(0, 2, 1)
         for layer, heads in layers.items():
             self._strongest[:, :, layer, : heads.stop - heads.start] = found[..., heads]
         if self._asked is None:
@@ -262,7 +262,7 @@ class HeadAccumulator:
         """A mask's layers, none yet."""
         frame, scope = scopes[SinkView.RAW].frame, scopes[SinkView.NOSINK]
         asked = () if self._stack.crosses else self._metrics
-        pairs = tuple(frame.once(metric.pairs) for metric in asked if metric.pairs is not None)
+        pairs = tuple(frame.cached(metric.pairs) for metric in asked if metric.pairs is not None)
         return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform_attention(scopes))])
 
     def _measure(self, waiting: _PendingLayers) -> None:
@@ -354,7 +354,7 @@ class HeadAccumulator:
             groups=merge_groups(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),
-            massive=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
+            mass_off_sink=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
         )
 
     def _kept(self) -> PairMembers:
@@ -373,6 +373,6 @@ class HeadAccumulator:
 def uniform_attention(scopes: Mapping[SinkView, ViewMask]) -> attention_hook.AttentionCall:
     """Attention that gives every key a query may see the same weight, for one head."""
     frame = scopes[SinkView.RAW].frame
-    seen = frame.seen.to(frame.dtype)
+    seen = frame.attention_mask.to(frame.dtype)
     weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(1)
     return attention_hook.AttentionCall(None, None, None, None, None, weights, None)

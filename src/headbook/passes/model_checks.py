@@ -74,7 +74,7 @@ def _states(model: Model, items: Sequence[TokenizedSentence]) -> Iterator[torch.
     for group in groups:
         batch = Batch.of(group, model.device)
         with model_errors(model), torch.inference_mode():
-            states = hidden_states_of(model.body(**model_inputs(batch))).to(
+            states = hidden_states_of(model.base_model(**model_inputs(batch))).to(
                 PROCESSOR, torch.float64
             )
         side = Side.TARGET if Side.TARGET in batch.texts else Side.SOURCE
@@ -180,7 +180,7 @@ def eager(model: Model, architecture: Architecture) -> Iterator[None]:
 def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> Weights:
     """What the model's own eager attention returns, for the layers where it returns something."""
     with eager(model, architecture), torch.inference_mode():
-        output = model.body(**model_inputs(batch), output_attentions=True)
+        output = model.base_model(**model_inputs(batch), output_attentions=True)
     found: Weights = {}
     for name in architecture.stacks:
         calls = [call for call in architecture.calls if call.stack == name]
@@ -191,7 +191,7 @@ def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> W
 
 
 def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
-    """What `read_attention` gives; a fault of the model's own code, or another size, becomes one line."""
+    """Return what `read_attention` gives; report errors of the model's own code in one line."""
     with model_errors(model):
         attentions = read_attention(model, architecture, batch)
     for call, attention in attentions.items():

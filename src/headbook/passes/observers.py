@@ -28,7 +28,7 @@ class PassResults(NamedTuple):
     sentence_data_parts: tuple[SentenceData, ...] = ()
 
     @classmethod
-    def together(cls, parts: "Iterable[PassResults]") -> "PassResults":
+    def merge(cls, parts: "Iterable[PassResults]") -> "PassResults":
         """All of them, in their order; each is let go of when it is added."""
         sums = CorpusSums()
         found: list[SentenceData] = []
@@ -58,7 +58,7 @@ class BatchObserver:
 class PassObserver(Protocol):
     """Somebody who watches passes over batches."""
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """Begin with a batch; None where nothing in it is wanted."""
 
 
@@ -66,7 +66,7 @@ def run_pass(
     model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[PassObserver]
 ) -> PassResults:
     """Run the model over a batch once, for all of them."""
-    watches = [watch for watcher in watchers if (watch := watcher.watch(batch)) is not None]
+    watches = [watch for watcher in watchers if (watch := watcher.observe(batch)) is not None]
     attending = [watch.attend for watch in watches if watch.attend is not None]
     seeing = [watch.see for watch in watches if watch.see is not None]
     scopes = ViewMasks(batch, architecture.stacks)
@@ -87,4 +87,4 @@ def run_pass(
             if seeing:
                 stack.enter_context(observe_states(model, architecture, on_state))
             run_forward(model, architecture, batch, on_attention if attending else None)
-    return PassResults.together(watch.found() for watch in watches)
+    return PassResults.merge(watch.found() for watch in watches)

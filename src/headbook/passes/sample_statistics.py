@@ -200,7 +200,7 @@ class AffinityAccumulator:
         (groups, self._texts[:, layer]), mask = self._made[key], scope.visible.unsqueeze(1)
         kept = torch.where(mask, weights, 0)
         self._spread(groups, kept, self._sums[:, layer, : kept.shape[1]])
-        share = 1 / scope.frame.seen.sum(-1, keepdim=True).clamp(min=1).double()
+        share = 1 / scope.frame.attention_mask.sum(-1, keepdim=True).clamp(min=1).double()
         even = torch.where(mask, share.unsqueeze(1), 0)
         chance = self._chance.new_zeros(3, 1, self._chance.shape[1])
         self._spread(groups, even, chance)
@@ -285,7 +285,7 @@ class SampleStatistics:
     size: int
     items: Mapping[str, TrackedTokens] = field(default_factory=dict)
 
-    def watch(self, batch: Batch) -> BatchObserver:
+    def observe(self, batch: Batch) -> BatchObserver:
         """The statistics of one batch."""
         stacks = {
             name: _Statistics(stack, self.metrics, batch)
@@ -293,7 +293,7 @@ class SampleStatistics:
         }
         affinities = {
             name: AffinityAccumulator(
-                self.architecture.stacks[name], batch, items, self.model.names
+                self.architecture.stacks[name], batch, items, self.model.token_strings
             )
             for name, items in self.items.items()
         }
@@ -377,7 +377,7 @@ class _Statistics:
 
     def _choice(self, scopes: Mapping[SinkView, ViewMask]) -> NDArray[np.bool_]:
         """Return the sentences from which attention by surface is estimated."""
-        counted = scopes[SinkView.NOSINK].once(pairs_by_surface).counted.cpu().numpy()
+        counted = scopes[SinkView.NOSINK].cached(pairs_by_surface).counted.cpu().numpy()
         chosen: NDArray[np.bool_] = (self._batch.half == SELECTION) & counted
         return chosen
 
@@ -418,8 +418,8 @@ class _Statistics:
         """What there is to say of the sentences. *Shape:* ``(sentence, statistic)`` each."""
         return [
             np.zeros((self._sentences, 0))
-            if metric.about is None
-            else metric.about(scopes[view]).cpu().numpy()
+            if metric.sentence_statistics is None
+            else metric.sentence_statistics(scopes[view]).cpu().numpy()
             for metric, view in self._asked
         ]
 

@@ -167,7 +167,7 @@ def roundings(
 
     def on_state(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         side = architecture.stacks[stack].queries
-        if side in coarse and state is not ResidualPoint.INPUT:
+        if side in coarse and state is not ResidualPoint.PRE:
             for rounding in _compared(coarse[side], vectors, batch, side):
                 place = rounding.side, rounding.space
                 found[place] = found[place] + rounding if place in found else rounding
@@ -215,7 +215,7 @@ def self_checks(
     entered: dict[str, torch.Tensor] = {}
 
     def enter(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        if state is ResidualPoint.INPUT:
+        if state is ResidualPoint.PRE:
             entered[stack] = vectors
 
     with _Record(architecture) as record, observe_states(model, architecture, enter):
@@ -382,7 +382,7 @@ def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Found:
     """The last layer's output through norm and head gives what the model itself says."""
     if isinstance(lens, LogitLens):
         one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
-        states, own = lens.final(one)[0], lens.model_logits(one)[0]
+        states, own = lens.final_states(one)[0], lens.model_logits(one)[0]
         error = relative(lens.logits(states), own)
         yield "last layer through norm and head = the model's logits", lens.stack, error
 

@@ -78,7 +78,7 @@ class MapSampler:
         """Places of the chosen sentences in the input."""
         return frozenset(self._keys)
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """Keep what a batch has of them."""
         rows = {
             row: item for row, item in enumerate(batch.items) if item.sentence.index in self._keys
@@ -176,7 +176,7 @@ def layer_queries_and_keys(
             scaling,
             scores=given[cells].cpu().double(),
             weights=weights[cells].cpu().double(),
-            hidden=~frame.seen[row, :n, :m].cpu(),
+            hidden=~frame.attention_mask[row, :n, :m].cpu(),
         )
         if queries_and_keys is not None:
             yield (place.stack, index, place.layer), queries_and_keys
@@ -267,7 +267,7 @@ class SentencePass:
         for choice in choices:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """What pages show of a batch's attention."""
         items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
         if not items:
@@ -358,7 +358,7 @@ class _SentenceMaps:
                 if lengths is not None:
                     exemplar = replace(exemplar, norms=lengths[head].copy())
                 if self._sentence_pass.alike and head in first:
-                    alike = to_uint8((outputs.alike(row, head) + 1) / 2)
+                    alike = to_uint8((outputs.pair_similarity(row, head) + 1) / 2)
                     exemplar = replace(exemplar, written=alike)
                 by_head[head] = exemplar
             self._exemplars.append(

@@ -120,11 +120,11 @@ class StateCollector:
         stacks: the states of each stack.
     """
 
-    geometer: StateGeometry
+    geometry: StateGeometry
     wanted: frozenset[int]
     stacks: "Mapping[str, _States]"
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """Keep the states of one batch."""
         rows = np.isin(batch.index, [*self.wanted])
         if not rows.any():
@@ -134,13 +134,13 @@ class StateCollector:
 
         def see(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             if stack in self.stacks and state is not ResidualPoint.MID:
-                self.stacks[stack].add(0 if state is ResidualPoint.INPUT else layer + 1, vectors)
+                self.stacks[stack].add(0 if state is ResidualPoint.PRE else layer + 1, vectors)
 
         return BatchObserver(PassResults, see=see)
 
     def sums(self) -> CorpusSums:
         """What the states of all batches say."""
-        return self.geometer.sums(self.stacks)
+        return self.geometry.sums(self.stacks)
 
 
 class _States:

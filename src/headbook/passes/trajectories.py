@@ -49,7 +49,7 @@ class TokenTracker:
     embeddings: Mapping[Side, Embedding]
     lens: LogitLens | None = None
 
-    def watch(self, batch: Batch) -> BatchObserver | None:
+    def observe(self, batch: Batch) -> BatchObserver | None:
         """Token values of listed sentences; sums of vocabulary metrics by stack."""
         if not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
@@ -63,19 +63,19 @@ class TokenTracker:
                 stack.flush()
             kept = [part for stack in stacks.values() for part in stack.kept]
             sums = CorpusSums(
-                lookups={name: stack.table.sums() for name, stack in stacks.items()},
+                vocabulary={name: stack.table.sums() for name, stack in stacks.items()},
                 token_buckets={name: stack.table.buckets() for name, stack in stacks.items()},
             )
             return PassResults(sums, (SentenceData.join(kept),))
 
         return BatchObserver(found, see=see)
 
-    def outlook(self, stack: str, batch: Batch) -> LensContext | None:
+    def lens_context(self, stack: str, batch: Batch) -> LensContext | None:
         """Where a stack's states lead, by a pass of its own; None where nobody asks."""
         asked = any(Need.HEAD in metric.needs for metric in self.metrics)
         if not asked or self.lens is None or self.lens.stack != stack:
             return None
-        return LensContext(self.lens, self.lens.final(batch))
+        return LensContext(self.lens, self.lens.final_states(batch))
 
 
 class _StackStates:
@@ -88,7 +88,7 @@ class _StackStates:
         self._vocabulary = tracker.embeddings[stack.queries].vocabulary
         self._spaces = self._vocabulary.spaces if self._vocabulary else ()
         self._kept_tokens = KeptTokens.of(batch, stack, tracker.listed)
-        self._outlook = tracker.outlook(name, batch)
+        self._outlook = tracker.lens_context(name, batch)
         self._metrics = [
             metric
             for metric in tracker.metrics
@@ -106,7 +106,7 @@ class _StackStates:
     def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         """Take in a state."""
         vectors = vectors.to(self._texts.share.dtype)
-        if state is ResidualPoint.INPUT:
+        if state is ResidualPoint.PRE:
             self._input = vectors
             return
         self._states.append((layer, state, vectors))
@@ -171,7 +171,7 @@ class _StackStates:
         kept_tokens, wide = self._kept_tokens, min(NEIGHBOURS, ids.shape[-1])
         cells = (slice(None), kept_tokens.rows, kept_tokens.positions, slice(wide))
         entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
-        names = np.array(self._tracker.model.names.of(entries), dtype=object)
+        names = np.array(self._tracker.model.token_strings.of(entries), dtype=object)
         frame = self._kept_tokens.frame([state[:2] for state in states], wide)
         frame["space"] = str(space)
         frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)

@@ -206,7 +206,7 @@ def _verdict(removals: AblationResults, rows: Rows, replacement: Replacement) ->
 
 
 def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
-    return backed_up(results.study.head_groups, results.study.corpus_sums.removals)
+    return backed_up(results.study.head_groups, results.study.corpus_sums.ablation)
 
 
 def backed_up(groups: pd.DataFrame, removals: AblationResults | None) -> Mapping[HeadName, str]:

@@ -265,7 +265,7 @@ def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
     """
     rows = []
     for result in results.values():
-        found = result.once(alignments) if result.stack.crosses else None
+        found = result.cached(alignments) if result.stack.crosses else None
         if found is not None:
             rows += [row for head in heads_of(result.stack) for row in _rows(head, found)]
     return pd.DataFrame(rows, columns=[*COLUMNS])

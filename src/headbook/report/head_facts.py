@@ -60,7 +60,7 @@ class HeadFacts:
         head: its stack, layer and number.
         name, href: the head and its page.
         label: its type.
-        looks: the kind of key that receives most beyond uniform attention.
+        attends_to: the kind of key that receives most beyond uniform attention.
         relation: the one it serves best, with the best surface rule beside it.
         beats: whether the relation is claimed: above that rule family-wise, and more than a
             preference for a class of words.
@@ -70,14 +70,14 @@ class HeadFacts:
     name: str
     href: str
     label: Fact
-    looks: Fact
+    attends_to: Fact
     relation: Fact
     beats: bool
 
 
 def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
     """Every head of a stack, layer by layer."""
-    return results.once(_facts)
+    return results.cached(_facts)
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
@@ -90,14 +90,14 @@ def _of(
 ) -> HeadFacts:
     cell = head.layer, head.head
     head_type, best = types.get(cell), relations.at(*cell) if relations else None
-    tests = results.once(tests_of_stack) if best else None
+    tests = results.cached(tests_of_stack) if best else None
     beats = best is not None and tests is not None and tests.claims(best.label, cell)
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
         label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
-        looks=_attends_to(results, cell),
+        attends_to=_attends_to(results, cell),
         relation=_relation(best, beats=beats) if best else Fact(),
         beats=beats,
     )
@@ -144,7 +144,7 @@ def _relations(results: StackResults) -> HeadRelations | None:
 
 def _uniform(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
     for label in labels:
-        if results.has(METRIC, VIEW, label):
+        if results.has_value(METRIC, VIEW, label):
             yield results.uniform(METRIC, VIEW, label).value
         else:
             yield np.full(results.stack.n_layers, math.nan)

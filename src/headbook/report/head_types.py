@@ -185,7 +185,7 @@ def share_of_head(
     results: StackResults, metric: str, view: SinkView, label: str, place: Place
 ) -> Estimate:
     """Return a number of one head; NaN if the study lacks it."""
-    if not results.has(metric, view, label):
+    if not results.has_value(metric, view, label):
         return NO_ESTIMATE
     return results.heads(metric, view, label).at(*place)
 
@@ -396,7 +396,7 @@ Types = Mapping[Place, HeadType | None]
 
 def head_types(results: StackResults) -> Types:
     """The type of every head, by layer and head; None where its numbers are missing."""
-    return results.once(_types)
+    return results.cached(_types)
 
 
 def _types(results: StackResults) -> Types:
@@ -436,7 +436,8 @@ KINDS = {
 }
 # Shares that a mixed head is named by, as the kinds that they belong to.
 OF_SHARE = {
-    "previous": OffSinkType.PREVIOUS, "next": OffSinkType.NEXT, "self": OffSinkType.SELF, "near": OffSinkType.WINDOW,
+    "previous": OffSinkType.PREVIOUS, "next": OffSinkType.NEXT, "self": OffSinkType.SELF,
+    "near": OffSinkType.WINDOW,
     "punctuation": "distant", "repeated": OffSinkType.SAME, "before": "distant", "after": "distant",
     "words": "distant",
 }  # fmt: skip

@@ -52,7 +52,11 @@ class Quantity(ABC):
 
     def number(self, results: StackResults) -> Estimate:
         """The value; NaN where a column is missing."""
-        return self.compute(results) if all(results.has(*c) for c in self.columns) else NO_ESTIMATE
+        return (
+            self.compute(results)
+            if all(results.has_value(*c) for c in self.columns)
+            else NO_ESTIMATE
+        )
 
     @property
     def share(self) -> bool:
@@ -241,11 +245,17 @@ class TagsAbove(Count):
 
     def number(self, results: StackResults) -> Estimate:
         """The number of tags among those that the texts have."""
-        return self.compute(results) if any(results.has(*c) for c in self.columns) else NO_ESTIMATE
+        return (
+            self.compute(results)
+            if any(results.has_value(*c) for c in self.columns)
+            else NO_ESTIMATE
+        )
 
     def compute(self, results: StackResults) -> Estimate:
         """The number of tags, without an interval."""
-        estimates = [results.heads(*column) for column in self.columns if results.has(*column)]
+        estimates = [
+            results.heads(*column) for column in self.columns if results.has_value(*column)
+        ]
         values = [heads.value for heads in estimates]
         count = sum(bool(np.nanmax(v) > self.times * np.nanmean(v)) for v in values)
         return alone(float(count), estimates[0])
@@ -379,7 +389,7 @@ class RemovableShare(AblationQuantity):
 
     def compute(self, results: StackResults) -> Estimate:
         """Return the share; NaN if heads were not removed in that order."""
-        removals, steps = results.study.corpus_sums.removals, results.study.pruning
+        removals, steps = results.study.corpus_sums.ablation, results.study.pruning
         steps = steps[(steps["order"] == self.order)]
         if removals is None or steps.empty:
             return NO_ESTIMATE

@@ -93,7 +93,7 @@ def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -
     cases, tag = found.cases(label), found.tag.astype(np.int64)
     strongest = found.strongest[:, *head].astype(np.int64)
     target = np.where(strongest == NOTHING, NOTHING, tag[found.first + strongest])
-    outside = found.looks.copy()
+    outside = found.has_others.copy()
     outside[found.querying(label)] = False
     n_tags = len(found.scheme.tags)
     others = np.bincount(tag[outside & (tag >= 0)], minlength=n_tags)
@@ -172,7 +172,7 @@ def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] 
     *Shape* of the second: ``(layer, head)``.
     """
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    there = [x for x in results.labels(METRIC) if results.has(METRIC, VIEW, x)]
+    there = [x for x in results.labels(METRIC) if results.has_value(METRIC, VIEW, x)]
     if results.stack.crosses or words is None or not there:
         return None
     return words, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)

@@ -171,7 +171,9 @@ class HeadRule(NamedTuple):
 def head_rules(results: StackResults) -> dict[tuple[int, int], HeadRule]:
     """Return the rule that explains each head best, by layer and number; none without words."""
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    there = [x for x in results.labels(ids.SURFACE_RULE) if results.has(ids.SURFACE_RULE, VIEW, x)]
+    there = [
+        x for x in results.labels(ids.SURFACE_RULE) if results.has_value(ids.SURFACE_RULE, VIEW, x)
+    ]
     if results.stack.crosses or words is None or not there:
         return {}
     return rules_of(words, ~np.isnan(results.heads(ids.SURFACE_RULE, VIEW, there[0]).value))
@@ -184,7 +186,7 @@ def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[in
         present: which heads there are. *Shape:* ``(layer, head)``.
     """
     halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
-    looking = [np.bincount(h.sentence[h.looks], minlength=len(h.lengths)) for h in halves]
+    looking = [np.bincount(h.sentence[h.has_others], minlength=len(h.lengths)) for h in halves]
     if not all(words.any() for words in looking):
         return {}
     named = [half.named() for half in halves]
@@ -219,7 +221,7 @@ def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
         *Shape:* ``(sentence, layer, head)``.
     """
     starts = found.lengths.cumsum() - found.lengths
-    wanted = np.where((word >= 0) & found.looks, word, NOTHING - 1)[:, None, None]
+    wanted = np.where((word >= 0) & found.has_others, word, NOTHING - 1)[:, None, None]
     return np.add.reduceat(found.strongest == wanted, starts, dtype=np.int64)
 
 

@@ -32,28 +32,28 @@ class StackResults(CachedByFunction):
     """Everything measured in one stack.
 
     Attributes:
-        twin: what the model is compared with, where the numbers are of that.
+        baseline: what the model is compared with, where the numbers are of that.
     """
 
     study: Study
     stack: AttentionStack
-    twin: BaselineRun | None = None
+    baseline: BaselineRun | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
     _read: dict[tuple[str, HeadKey], Estimates] = field(default_factory=dict)
     _there: dict[HeadKey, bool] = field(default_factory=dict)
 
     @cached_property
-    def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
+    def baselines(self) -> dict[Baseline, tuple["StackResults", ...]]:
         """The same of what the model is compared with; several where there are several seeds."""
         found: dict[Baseline, list[StackResults]] = {}
-        for twin in self.study.twins:
+        for twin in self.study.baselines:
             numbers = StackResults(self.study, self.stack, twin)
             found.setdefault(twin.baseline, []).append(numbers)
         return {baseline: tuple(each) for baseline, each in found.items()}
 
     @property
     def _table(self) -> HeadTable:
-        tables = self.study.twins[self.twin] if self.twin else self.study.head_tables
+        tables = self.study.baselines[self.baseline] if self.baseline else self.study.head_tables
         return tables[self.stack.name]
 
     @property
@@ -85,7 +85,7 @@ class StackResults(CachedByFunction):
         """
         view = self.stack.default_view
         view = view if view in metric.views else metric.views[0]
-        return view if label is None or self.has(metric.id, view, label) else SinkView.RAW
+        return view if label is None or self.has_value(metric.id, view, label) else SinkView.RAW
 
     def drawn(self, metric: HeadMetric) -> tuple[SinkView, str] | None:
         """Return the view and label that the site's figures of a metric show, or None without any.
@@ -100,21 +100,25 @@ class StackResults(CachedByFunction):
 
     def drawable(self, metric: HeadMetric) -> list[str]:
         """Return the labels that a metric has numbers for in any view."""
-        return [x for x in metric.listed if any(self.has(metric.id, v, x) for v in metric.views)]
+        return [
+            x for x in metric.listed if any(self.has_value(metric.id, v, x) for v in metric.views)
+        ]
 
-    def band(self, baseline: Baseline, metric: str, view: SinkView, label: str = "") -> Estimates:
+    def baseline_band(
+        self, baseline: Baseline, metric: str, view: SinkView, label: str = ""
+    ) -> Estimates:
         """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
 
         The mean over seeds, with the smallest and the largest as ends; the interval of the only
         one.
         """
-        estimates = [twin.layers(metric, view, label) for twin in self.twins[baseline]]
+        estimates = [twin.layers(metric, view, label) for twin in self.baselines[baseline]]
         if len(estimates) == 1:
             return estimates[0]
         values = np.stack([numbers.value for numbers in estimates])
         return estimates[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
 
-    def some(self, sentences: int, before: str) -> str:
+    def sample_note(self, sentences: int, before: str) -> str:
         """How many sentences a figure rests on, after some words; nothing where it is all of them.
 
         All of them stand behind every caption as it is.
@@ -134,16 +138,16 @@ class StackResults(CachedByFunction):
         """The same measure on uniform attention. *Shape:* ``(layer,)``."""
         return self._numbers("uniform", HeadKey(metric, view, label))
 
-    def half(
+    def split(
         self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"
     ) -> Estimates:
         """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
         ratios: RatioSums = getattr(self._table, of)
         position = self._columns[HeadKey(metric, view, label)]
         known = all_metrics()[metric]
-        return Estimates.of(ratios[..., position].half(number), known.limits, known.spread(label))
+        return Estimates.of(ratios[..., position].split(number), known.limits, known.spread(label))
 
-    def has(self, metric: str, view: SinkView, label: str = "") -> bool:
+    def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Whether there is a value at all."""
         column = HeadKey(metric, view, label)
         if column not in self._there:  # pages ask for the same again and again
@@ -158,7 +162,7 @@ class StackResults(CachedByFunction):
         """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
         column = TokenKey(metric, state, space, label)
         corpus_sums = self.study.corpus_sums
-        for table in (corpus_sums.tokens, corpus_sums.lookups, corpus_sums.flows):
+        for table in (corpus_sums.tokens, corpus_sums.vocabulary, corpus_sums.flows):
             sums = table.get(self.stack.name)
             if sums is not None and column in sums.columns:
                 ratios = sums.layers[:, sums.columns.index(column)]

@@ -159,7 +159,7 @@ def _uniform(even: float) -> str:
 
 def _even(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> float:
     """What uniform attention gives in a head's layer; NaN where it is not known."""
-    if not results.has(metric, view, label):
+    if not results.has_value(metric, view, label):
         return math.nan
     return float(results.uniform(metric, view, label).value[place[0]])
 
@@ -383,7 +383,7 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
     Args:
         positional: whether one offset was named already, so that an offset says nothing new.
     """
-    found = results.once(head_rules).get(place)
+    found = results.cached(head_rules).get(place)
     if found is None or not found.names or (positional and found.rule.startswith("offset:")):
         return
     phrase = rule_phrase(found.rule)
@@ -401,9 +401,9 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
 
 def roles_by_head(results: StackResults) -> Mapping[HeadName, Role]:
     """What every head of a stack does."""
-    return results.once(_roles)
+    return results.cached(_roles)
 
 
 def _roles(results: StackResults) -> Mapping[HeadName, Role]:
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     return {head: role_of(results, head, tests) for head in heads_of(results.stack)}

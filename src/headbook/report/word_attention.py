@@ -19,8 +19,8 @@ from headbook.study.sentence_data import UINT8_STEPS, StoredText
 class WordLink(NamedTuple):
     """A word that looks, one that it should find there, and whether it does."""
 
-    looks: int
-    looked: int
+    query: int
+    key: int
     found: bool
 
 

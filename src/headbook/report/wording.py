@@ -43,9 +43,9 @@ VIEWS = {
     SinkView.RENORM: "sink masked and renormalised",
 }
 STATES = {
-    ResidualPoint.INPUT: "input",
+    ResidualPoint.PRE: "input",
     ResidualPoint.MID: "after attention",
-    ResidualPoint.OUT: "after the layer",
+    ResidualPoint.POST: "after the layer",
 }
 SPACES = {
     EmbeddingSpace.POSITIONAL: "token + position embedding",

@@ -201,7 +201,7 @@ class Run:
         """Sums of the corpus, data of sentences, manifest."""
         corpus_sums = self._measured()
         chosen = choose_sentences(self, corpus_sums)
-        items = {item.sentence.index: item for item in self.texts.again(chosen.every)}
+        items = {item.sentence.index: item for item in self.texts.reread(chosen.every)}
         embeddings = read_embeddings(self, items.values())
         lens = make_logit_lens(self.model, self.architecture)
         taken_up = self.put_by(corpus_sums)
@@ -209,7 +209,7 @@ class Run:
         look_again = partial(measure_sentences, self, chosen, items, embeddings, lens)
         found: SentenceMeasures = self.part(SentenceMeasures, "sentences", look_again)
         corpus_sums, sentence_data = taken_up() + found.corpus_sums, found.sentence_data
-        few = self.texts.checked(list(items.values()), self.long.texts)
+        few = self.texts.check_batch(list(items.values()), self.long.texts)
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
         gaps = find_gaps(
             self.model,
@@ -302,7 +302,7 @@ class Run:
         """Sums of many sentences, which are large, while memory is needed for something else."""
         if self.work is None:
             return lambda: corpus_sums
-        return self.work.put_by(CorpusSums, corpus_sums)
+        return self.work.spill(CorpusSums, corpus_sums)
 
     def stage(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
         """Something that is done once, whatever stops the run; as it was stored, where that is so.
@@ -315,10 +315,10 @@ class Run:
         if self.work is None:
             return make()
         with self._randomness():
-            value = self.work.kept(kind, f"{self.name}/{name}", make)
+            value = self.work.load_or_compute(kind, f"{self.name}/{name}", make)
         halved = self._halved(name)
-        if self.work.there(halved):
-            self.tally.halved[name] = self.work.kept(int, halved, int)
+        if self.work.has(halved):
+            self.tally.halved[name] = self.work.load_or_compute(int, halved, int)
         return value
 
     def part(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
@@ -337,7 +337,7 @@ class Run:
         if halved:
             self.tally.halved[name] = halved
             if self.work is not None:
-                self.work.kept(int, self._halved(name), lambda: halved)
+                self.work.load_or_compute(int, self._halved(name), lambda: halved)
         return value
 
     def _halved(self, name: str) -> str:
@@ -353,16 +353,16 @@ class Run:
         """The pass over all sentences."""
         self.progress.stage("corpus", self._tokens)
         shards = len(self.texts.shards)
-        done = 0 if self.work is None else self.work.done(f"{self.name}/corpus")
+        done = 0 if self.work is None else self.work.count(f"{self.name}/corpus")
         if done:
-            self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
+            self.progress.message(f"resuming: {done:,} of {shards:,} shards done")
         failed = self._shared_out() if self.share is not None and self.work is not None else {}
         numbers = (number for number in range(shards) if self._left(number))
         results = ((number, self._result(number, failed)) for number in numbers)
         sums = sum_shards(self.tally.sums(results))
         # Only now: a run that ends before tries them again.
         for number, why in self.tally.failed.items():
-            self._keep(number, partial(ShardResult, CorpusSums(), why=why))
+            self._keep(number, partial(ShardResult, CorpusSums(), error=why))
         return sums
 
     def _shared_out(self) -> dict[int, str]:
@@ -378,7 +378,7 @@ class Run:
             self.progress.advance(tokens, tokens)
 
         names = {n: f"{self.name}/{_shard_name(n)}" for n in range(len(self.texts.shards))}
-        self.share([n for n, name in names.items() if not self.work.there(name)], came)
+        self.share([n for n, name in names.items() if not self.work.has(name)], came)
         return failed
 
     def _result(self, number: int, failed: Mapping[int, str]) -> ShardResult:
@@ -388,7 +388,7 @@ class Run:
             failed: why others could not measure parts.
         """
         if number in failed:
-            return ShardResult(CorpusSums(), why=failed[number])
+            return ShardResult(CorpusSums(), error=failed[number])
         measure = partial(self.shard, number)
         return measure() if len(self.texts.shards) == 1 else with_retries(measure)
 
@@ -426,7 +426,7 @@ class Run:
         # After they are parsed, so that all others are parsed in the same groups.
         items = (i for i in self.texts.of_shard(number) if i.sentence.index not in without)
         batches = self.texts.in_batches(items)
-        return reduce(add, map(corpus_pass.corpus_sums, batches)) + bucket_sums(buckets)
+        return reduce(add, map(corpus_pass.batch_sums, batches)) + bucket_sums(buckets)
 
     def buckets(
         self, metrics: Sequence[HeadMetric], *, once: bool = False
@@ -442,7 +442,7 @@ class Run:
             trim_memory()
             return run_pass(self.model, self.architecture, batch, watchers)
 
-        return PassResults.together(map(seen, batches))
+        return PassResults.merge(map(seen, batches))
 
 
 def _shard_name(number: int) -> str:
@@ -585,7 +585,7 @@ def _prepared(
         BatchBudget(config.batch_tokens),
         progress,
     )
-    metrics = tuple(metric.under(corpus.scheme) for metric in measured)
+    metrics = tuple(metric.with_scheme(corpus.scheme) for metric in measured)
     return Run(
         texts,
         config,
@@ -629,14 +629,14 @@ def measure_importance(run: Run, study: Study) -> Study:
     taken_up: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
     try:
         importance = _importance(run, study)
-        run.progress.say(importance.message)
+        run.progress.message(importance.message)
         taken_up = run.put_by(study.corpus_sums)
         study = replace(study, corpus_sums=CorpusSums())
-        removals = run.stage(AblationResults, "importance", importance.removals)
+        removals = run.stage(AblationResults, "importance", importance.run)
     except (ModelError, NotEnoughMemory) as error:
         gap = NotAvailable(MISSING, "", str(error))
         manifest = replace(manifest, gaps=(*manifest.gaps, gap))
-    return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), removals=removals))
+    return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), ablation=removals))
 
 
 def _importance(run: Run, study: Study) -> AblationPlan:
@@ -647,9 +647,9 @@ def _importance(run: Run, study: Study) -> AblationPlan:
         NoRoom: slopes need maps of all heads at once, and every text is too long for these.
     """
     if run.long.every:
-        raise NotEnoughMemory(run.long.why)
+        raise NotEnoughMemory(run.long.reason)
     smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
-    items = [*run.texts.again(smallest)]
+    items = [*run.texts.reread(smallest)]
     sample = ablation_sample(
         items, run.config.batch_tokens, run.texts.batch, alike=not run.architecture.padded
     )
@@ -685,7 +685,7 @@ def measure_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
         smallest: the sentences of the sample, by index.
     """
     # Before it is known what is done, so that sentences are parsed in the same groups.
-    items = [*run.texts.again(smallest)]
+    items = [*run.texts.reread(smallest)]
     sums: CorpusSums = run.part(CorpusSums, "sample", partial(_two_passes, run, smallest, items))
     return sums
 
@@ -768,6 +768,6 @@ def _random(run: "Run", metrics: tuple[AttentionMetric, ...]) -> CorpusSums:
     corpus_pass = CorpusPass(run.model, run.architecture, metrics, (), exemplars=1, buckets=buckets)
     run.progress.stage("random sequences", RANDOM_TOKENS)
     sequences = run.texts.in_batches(random_sequences(run.texts.encoder, run.config.seed))
-    heads = reduce(add, map(corpus_pass.corpus_sums, sequences)).heads
+    heads = reduce(add, map(corpus_pass.batch_sums, sequences)).heads
     random = CorpusSums(random={name: sums.table for name, sums in heads.items()})
     return random + bucket_sums(buckets)

@@ -83,7 +83,7 @@ def make_manifest(
         checked_sentences=checked,
         gaps=(*gaps, *_foreign(run)),
         roundings=rounded,
-        set_aside=aside,
+        not_measured=aside,
         fallbacks=smaller,
     )
 

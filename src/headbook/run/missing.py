@@ -74,7 +74,8 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[NotAvail
     if not architecture.hooked:
         yield NotAvailable(
             "queries, keys and values", "",
-            f"{architecture.unhooked}; the weights come from output_attentions", MissingPart.QUERIES,
+            f"{architecture.unhooked}; the weights come from output_attentions",
+            MissingPart.QUERIES,
         )  # fmt: skip
     if not architecture.layers:
         yield NotAvailable(
@@ -291,7 +292,7 @@ class LongTexts:
         return next(index for index in count() if index not in self.texts)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """What a study does not have for them lacks memory."""
         number = len(self.texts)
         texts = "every text has" if self.every else f"{number:,} {_texts(number)}"
@@ -308,7 +309,7 @@ class LongTexts:
         """
         if not self.texts:
             return
-        why = self.why
+        why = self.reason
         yield NotAvailable("maps and pages of long texts", "", why)
         if self.every:
             yield from (

@@ -127,7 +127,7 @@ def _stacked(found: Sequence[tuple[Floats, Floats]]) -> ClusterSums:
 
 def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence) -> Outputs:
     """What the heads of a model write for one sentence."""
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     tokens = {side: encoder.of_ids(ids.tolist()) for side, ids in sentence.ids.items()}
     item = TokenizedSentence(Sentence(sentence.index, id="", text=""), tokens)
     found: dict[tuple[str, int], torch.Tensor] = {}
@@ -290,7 +290,7 @@ def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]
 
 def _settled(model: Model) -> Architecture:
     """What is found of a model by watching it run."""
-    encoder = SentenceTokenizer(model, limit=model.limit, targets=Annotator.load("none"))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
 

@@ -26,13 +26,13 @@ class ShardResult:
 
     Attributes:
         sums: of its sentences; empty where it was set aside.
-        why: the error of the last try, where it was set aside; else empty.
-        lost: why single sentences were set aside, by index.
+        error: the error of the last try, where it was set aside; else empty.
+        failed_sentences: why single sentences were set aside, by index.
     """
 
     sums: CorpusSums
-    why: str = ""
-    lost: dict[int, str] = field(default_factory=dict)
+    error: str = ""
+    failed_sentences: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class RunLog:
         Raises:
             ModelError: nothing but failures came, so that it is not the shards.
         """
-        if not result.why:
+        if not result.error:
             self.measured.add(number)
-            self.lost.update(result.lost)
+            self.lost.update(result.failed_sentences)
         else:
-            self.failed[number] = result.why
+            self.failed[number] = result.error
         self.check(all_came=False)
 
     def check(self, *, all_came: bool) -> None:
@@ -83,7 +83,7 @@ class RunLog:
         """The sums of shards as they come, each counted."""
         for number, result in results:
             self.add(number, result)
-            if not result.why:
+            if not result.error:
                 yield result.sums
         self.check(all_came=True)
 
@@ -130,7 +130,7 @@ def with_retries(measure: Callable[[], ShardResult]) -> ShardResult:
             why = shard_error(error)
             if isinstance(error, NonFiniteStateError):
                 break  # it would be the same
-    return ShardResult(CorpusSums(), why=why)
+    return ShardResult(CorpusSums(), error=why)
 
 
 def without_failing_sentences(
@@ -148,7 +148,7 @@ def without_failing_sentences(
     lost: dict[int, str] = {}
     while True:
         try:
-            return ShardResult(measure(lost), lost=lost)
+            return ShardResult(measure(lost), failed_sentences=lost)
         except NonFiniteStateError as error:
             lost |= error.found
             if len(lost) > MAX_FAILED_SENTENCES or len(lost) >= size:

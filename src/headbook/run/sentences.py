@@ -122,7 +122,7 @@ class RunSentences:
                 self._kept[item.sentence.index] = item
             yield item
 
-    def again(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
+    def reread(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
         """Some of the sentences again, in their order; only those not kept are read again."""
         missing = set(wanted) - self._kept.keys()
         if self._few:
@@ -142,7 +142,7 @@ class RunSentences:
 
     def _encode(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         """Annotated, arranged as this run wants them, and tokenised."""
-        return self.encoder.encode(map(self.arrange, self.annotator.annotate(sentences)))
+        return self.encoder.tokenize(map(self.arrange, self.annotator.annotate(sentences)))
 
     def batches(
         self, items: Mapping[int, TokenizedSentence], wanted: Collection[int]
@@ -165,7 +165,7 @@ class RunSentences:
         """Sentences as the model takes them."""
         return Batch.of(group, self.encoder.model.device, self.dtype, self.scheme)
 
-    def checked(self, every: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
+    def check_batch(self, every: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
         """The first sentences, for the self-checks, which hold the weights of all layers at once.
 
         Args:
@@ -175,7 +175,7 @@ class RunSentences:
         items = [item for item in every if item.sentence.index not in long]
         if not items:
             short = replace(self.encoder, limit=CHECKED_TOKENS)
-            items = [*short.encode([every[0].sentence])]
+            items = [*short.tokenize([every[0].sentence])]
         few = [items[0]]
         for item in items[1:]:
             if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:

@@ -60,7 +60,7 @@ class Store:
 
     folder: Path
 
-    def kept(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
+    def load_or_compute(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
         """A part as it was stored; it is made where it is not there.
 
         It is read back in any case, so that a run that was stopped and one that was not go on from
@@ -81,7 +81,7 @@ class Store:
         self._write(name, body)
         return from_bytes(kind, body)
 
-    def put_by(self, kind: Any, value: Any) -> Callable[[], Any]:
+    def spill(self, kind: Any, value: Any) -> Callable[[], Any]:
         """Let a value stand in a file instead of in memory, as long as nobody else holds it.
 
         Returns:
@@ -104,11 +104,11 @@ class Store:
 
         return taken
 
-    def there(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether a part is done."""
         return self._body(name) is not None
 
-    def done(self, folder: str) -> int:
+    def count(self, folder: str) -> int:
         """How many parts of a folder have been written."""
         return len([*(self.folder / folder).glob(f"*{SUFFIX}")])
 

@@ -134,7 +134,9 @@ def _of_stack(results: StackResults) -> Iterator[Choosable]:
     for metric in results.metrics:
         labels, usual = results.drawable(metric), results.drawn(metric)
         if usual is not None:
-            there = [(v, x) for v in metric.views for x in labels if results.has(metric.id, v, x)]
+            there = [
+                (v, x) for v in metric.views for x in labels if results.has_value(metric.id, v, x)
+            ]
             columns = dict.fromkeys((str(v), x) for v, x in (usual, *there))
             draw = partial(_heads, results, metric)
             yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)

@@ -216,7 +216,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
 
 def _types(results: StackResults) -> Iterator[str]:
     """What type each head has, as the atlas calls it; empty where it has none."""
-    known = results.once(head_types)
+    known = results.cached(head_types)
     for head in heads_of(results.stack):
         head_type = known.get((head.layer, head.head))
         kinds = kinds_of(head_type) if head_type else ()

@@ -202,7 +202,7 @@ def pages_over_heads(comparison: Comparison) -> list[Page]:
     """The overview, each metric, matching, and methods."""
     stacks = both_stacks(comparison)
     metrics = [*metric_pair_pages(stacks)]
-    matched = matched_page(stacks, comparison.sides.apart)
+    matched = matched_page(stacks, comparison.sides.mismatch)
     overview = comparison_page(comparison, stacks, metrics, matched)
     pages = (overview, *metrics, matched, comparing_page(comparison))
     return [page for page in pages if page is not None]
@@ -421,7 +421,7 @@ class _StudySite:
         ]  # made again with the others, which take long
         page = overview_page(self._results, drawn)
         self._page_writer.page(page)
-        self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
+        self.progress.message(f"overview, while the rest is made: {self.folder / page.path}")
         return page.path
 
     @contextmanager

@@ -59,7 +59,7 @@ def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     Returns:
         A PNG; no bytes where there are no numbers of heads.
     """
-    grids = [result.once(grid) for result in results.values() if result.metrics]
+    grids = [result.cached(grid) for result in results.values() if result.metrics]
     if not grids:
         return b"", ""
     description = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)

@@ -103,12 +103,12 @@ class AblationResults:
     """Changes of targets where sets of heads are taken away, on a sample of sentences.
 
     Attributes:
-        level: ``fast`` or ``full``, as asked for.
+        level: ``fast`` or ``unablated``, as asked for.
         heads: all heads.
         chosen: of each head, a `AblationReason`. *Shape:* ``(head,)``.
         content_hash: hashes of the sentences, ascending. *Shape:* ``(sentence,)``.
         counts: by target, scored tokens. *Shape:* ``(sentence,)`` each.
-        full: by target, sums of the losses of the whole model; likewise.
+        unablated: by target, sums of the losses of the whole model; likewise.
         sets: what was taken away. Orders and pairs, which were chosen on one half of the sentences,
             have NaN on that half.
         members: which heads. *Shape:* ``(set, head)``.
@@ -124,9 +124,9 @@ class AblationResults:
         columns: what the last dimension of ``estimates`` holds.
         estimates: *Shape:* ``(head, column)``.
         missed: by head and rank, tokens at which a head that was taken away by itself is missed.
-        apart: by target that is a cosine, the mean distance (1 minus the cosine) between two
-            sentences' vectors, or between states of tokens of different sentences, in the whole
-            model.
+        sentence_distance: by target that is a cosine, the mean distance (1 minus the cosine)
+            between two sentences' vectors, or between states of tokens of different sentences, in
+            the whole model.
         rounding: by target, changes if all weights are rounded to bfloat16, sums over scored
             tokens as in ``changes``; empty where that was not measured. *Shape:* ``(sentence,)``
             each.
@@ -139,7 +139,7 @@ class AblationResults:
     chosen: Ints
     content_hash: NDArray[np.uint64]
     counts: Mapping[str, Floats]
-    full: Mapping[str, Floats]
+    unablated: Mapping[str, Floats]
     sets: tuple[HeadSet, ...]
     members: Flags
     changes: Mapping[str, Floats]
@@ -150,7 +150,7 @@ class AblationResults:
     top: Floats = field(default_factory=lambda: np.zeros((3, 0, 0)))
     text_hash: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     characters: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    apart: Mapping[str, float] = field(default_factory=dict)
+    sentence_distance: Mapping[str, float] = field(default_factory=dict)
     rounding: Mapping[str, Floats] = field(default_factory=dict)
     asked_margin: float = float("nan")
 
@@ -177,11 +177,11 @@ class AblationResults:
         Args:
             reported: of the second half of the sentences alone.
         """
-        if target not in self.full:
+        if target not in self.unablated:
             return float("nan")
         kept = self.half == 1 if reported else np.ones(len(self.content_hash), bool)
         total = self.counts[target][kept].sum()
-        return float(self.full[target][kept].sum() / total) if total else float("nan")
+        return float(self.unablated[target][kept].sum() / total) if total else float("nan")
 
     def shifted(self, by: int) -> "AblationResults":
         """The same for sentences that come ``by`` places later."""
@@ -220,7 +220,7 @@ class AblationResults:
             chosen=np.where(both, np.minimum(self.chosen, other.chosen), 0),
             content_hash=np.concatenate([self.content_hash, other.content_hash])[order],
             counts=joined(self.counts, other.counts),
-            full=joined(self.full, other.full),
+            unablated=joined(self.unablated, other.unablated),
             sets=tuple(self.sets[place] for place in places[0]),
             members=self.members[places[0]],
             changes=joined(one, another),
@@ -229,9 +229,14 @@ class AblationResults:
             top=np.concatenate(tops, 1)[:, order] if known else np.zeros((3, 0, 0)),
             text_hash=_of_both(self.text_hash, other.text_hash, order),
             characters=_of_both(self.characters, other.characters, order),
-            apart={
-                target: float(np.average([self.apart[target], other.apart[target]], weights=sizes))
-                for target in self.apart.keys() & other.apart.keys()
+            sentence_distance={
+                target: float(
+                    np.average(
+                        [self.sentence_distance[target], other.sentence_distance[target]],
+                        weights=sizes,
+                    )
+                )
+                for target in self.sentence_distance.keys() & other.sentence_distance.keys()
             },
             rounding=joined(self.rounding, other.rounding) if rounded else {},
             missed=(),  # which token is in the middle of both is not known

@@ -255,7 +255,7 @@ def _direct(removals: AblationResults) -> Iterator[dict[str, Any]]:
     low, high = ratios.interval()
     for place in np.flatnonzero(np.abs(removals.direct).sum(0)):
         numbers = ratios.value[place], low[place], high[place]
-        about = int(ratios.sentences[place]), ratios.events[place]
+        about = int(ratios.n_sentences[place]), ratios.n_observations[place]
         yield _of_logits(removals, int(place), DIRECT, numbers, about)
 
 
@@ -304,8 +304,8 @@ def _from_slopes(removals: AblationResults) -> Iterator[dict[str, Any]]:
             "value": ratios.value[position, k],
             "low": low[position, k] if exact else np.nan,
             "high": high[position, k] if exact else np.nan,
-            "sentences": ratios.sentences[position, k],
-            "events": ratios.events[position, k],
+            "sentences": ratios.n_sentences[position, k],
+            "events": ratios.n_observations[position, k],
             "kind": EXACT if exact else ESTIMATED,
             **UNJUDGED,
         }  # fmt: skip
@@ -398,7 +398,7 @@ def _pairs(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "value": float(ratios.value),
                     "low": float(low),
                     "high": float(high),
-                    "sentences": int(ratios.sentences),
+                    "sentences": int(ratios.n_sentences),
                     "singles": whole - float(ratios.value),
                     "random_low": np.nan,
                     "random_high": np.nan,
@@ -450,7 +450,7 @@ def _missed(removals: AblationResults) -> Iterator[dict[str, Any]]:
     target = ablation_tests.token_target(removals)
     for missed in removals.missed:
         before, after = np.nan, 1 - missed.change
-        if target in removals.full:
+        if target in removals.unablated:
             before, after = np.exp(-missed.before), np.exp(-missed.before - missed.change)
         yield removals.heads[missed.head]._asdict() | {
             "replacement": str(Replacement.MEAN),

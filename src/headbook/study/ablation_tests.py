@@ -126,7 +126,7 @@ def equivalence_margin(removals: AblationResults, target: str, *, reported: bool
     found = removals.asked_margin
     if np.isnan(found):
         if target in {AblationTarget.STATE, AblationTarget.EMBEDDING}:
-            found = APART * removals.apart.get(target, float("nan"))
+            found = APART * removals.sentence_distance.get(target, float("nan"))
         else:
             found = LOSS_MARGIN * removals.loss(removals.targets[0], reported=reported)
     return found if np.isnan(found) else max(found, ROUNDED * rounding_change(removals, target))
@@ -177,7 +177,7 @@ def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) 
     changed = (own > most).sum(0)
     bounds = np.full((2, len(sets)), np.nan)
     if not np.isnan(most) and len(sets):
-        bounds[:] = share_bounds(changed, ratios.sentences, 1 - ALPHA / len(sets))
+        bounds[:] = share_bounds(changed, ratios.n_sentences, 1 - ALPHA / len(sets))
     harmful = (ratios.value < 0) & (p < ALPHA)
     return HeadEffects(
         place=sets,
@@ -185,8 +185,8 @@ def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) 
         value=ratios.value,
         low=low,
         high=high,
-        sentences=ratios.sentences,
-        events=ratios.events,
+        sentences=ratios.n_sentences,
+        events=ratios.n_observations,
         p=p,
         margin=most,
         changed=changed,
@@ -212,10 +212,10 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
     ratios = RatioSums.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
     low, high = ratios.interval(limits_of(target))
     if len(counts) <= RESAMPLED:
-        there = intervals.has_interval(ratios.effective, ratios.sentences)
+        there = intervals.has_interval(ratios.n_effective, ratios.n_sentences)
         ends = bootstrap_t(sums, tokens, limits_of(target))
         low, high = (np.where(there, end, np.nan) for end in ends)
-    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.effective >= intervals.MIN_EFFECTIVE)
+    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
     each = np.where(tokens > 0, divide(sums, tokens), np.nan)
     least, most = (
         function(np.nan_to_num(each, nan=fill), axis=0, initial=fill)

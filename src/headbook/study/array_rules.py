@@ -43,7 +43,7 @@ Sizes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What is expected of an array, a number, or the cells of a `RatioSums`, `TopK` or `HashSample`.
+    """Rule for an array, a number, or the cells of a `RatioSums`, `TopK` or `HashSample`.
 
     Attributes:
         shape: names or numbers of the dimensions, separated by spaces. A name whose size is not
@@ -83,7 +83,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     HeadSums: {
         "strongest": Rule("layer head"),
         "sample": Rule("layer head"),
-        "massive": Rule("layer head"),
+        "mass_off_sink": Rule("layer head"),
     },
     GroupSums: {
         "sentences": Rule("", 0, "sentences"),
@@ -162,7 +162,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "chosen": Rule("listed", 0, 2),
         "content_hash": Rule("sentence"),
         "counts": Rule("sentence", 0),
-        "full": Rule("sentence"),
+        "unablated": Rule("sentence"),
         "members": Rule("set listed"),
         "changes": Rule("sentence set", gaps=True),
         "direct": Rule("sentence listed", gaps=True),
@@ -261,7 +261,7 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
     elif isinstance(value, HeadSums | TokenSums):
         ratios = value.table.heads if isinstance(value, HeadSums) else value.layers
         most = sizes["sentences"]
-        yield ratios.sentences.max(initial=0) <= most, f"sums of at most {most} sentences"
+        yield ratios.n_sentences.max(initial=0) <= most, f"sums of at most {most} sentences"
     elif isinstance(value, TopK):
         yield not np.isnan(value.score).any(), "scores, or minus infinity without one"
     elif isinstance(value, HashSample):

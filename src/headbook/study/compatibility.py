@@ -38,7 +38,8 @@ FREE = {  # options that two studies need not share, and why
 # Every other option decides numbers: a new one does until it is named above.
 DECISIVE = tuple(name for name in Config().recorded() if name not in FREE)
 LISTS = ("metrics", "facet", "control")  # whose order decides nothing
-SUMS = ("tokens", "lookups", "flows", "sampled", "random", "distances", "geometry", "context",
+SUMS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
+        "head_outputs",
         "anchors")  # fmt: skip
 MOST = 4  # differences that are named
 NEAR = 1e-3  # what the same sequences may differ by from one machine to another

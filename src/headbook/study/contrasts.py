@@ -49,7 +49,7 @@ def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Co
         limits: least and largest possible value of each.
     """
     parts = [
-        (r.variance(limits), np.where(r.effective >= MIN_EFFECTIVE, r.effective, np.nan))
+        (r.variance(limits), np.where(r.n_effective >= MIN_EFFECTIVE, r.n_effective, np.nan))
         for r in (one, other)
     ]
     variance = sum(spread for spread, _ in parts)

@@ -100,7 +100,7 @@ class HeadSums:
         strongest: sentences by their largest single weight without the sink, for each head.
         sample: that weight for a sample of sentences, from which quantiles are taken.
         positions: attention between the first positions.
-        massive: sentences by the mean of what queries give to keys off the sink.
+        mass_off_sink: sentences by the mean of what queries give to keys off the sink.
         strongest_words: of a sample of sentences, or None if neither relations nor surface rules
             are asked for.
         groups: sums of the metrics by metadata column and value.
@@ -111,7 +111,7 @@ class HeadSums:
     strongest: TopK
     sample: HashSample
     positions: PositionSums
-    massive: TopK
+    mass_off_sink: TopK
     strongest_words: StrongestWords | None = None
     groups: tuple[GroupSums, ...] = ()
     members: PairMembers | None = None
@@ -122,7 +122,7 @@ class HeadSums:
             self.strongest + other.strongest,
             self.sample + other.sample,
             self.positions + other.positions,
-            self.massive + other.massive,
+            self.mass_off_sink + other.mass_off_sink,
             self.strongest_words + other.strongest_words
             if self.strongest_words and other.strongest_words
             else None,
@@ -137,7 +137,7 @@ class HeadSums:
         return replace(
             self,
             strongest=self.strongest.shifted(by),
-            massive=self.massive.shifted(by),
+            mass_off_sink=self.mass_off_sink.shifted(by),
             sample=self.sample.shifted(by),
             strongest_words=self.strongest_words and self.strongest_words.shifted(by),
             members=self.members and self.members.shifted(by),
@@ -262,18 +262,18 @@ class CorpusSums:
 
     Attributes:
         heads, tokens: sums by stack.
-        lookups: sums of the metrics that need the vocabulary, on a sample of sentences.
+        vocabulary: sums of the metrics that need the vocabulary, on a sample of sentences.
         types: by stack, the mean path of every token type.
         flows: sums of what attention carries from token to token, on a sample of sentences.
         sampled: by stack, statistics of sampled sentences.
         random: by stack, metrics of random sequences.
         distances: by stack, how far heads are from each other.
         geometry: by stack, the shape of its states.
-        context: by stack, metrics of what heads write, on a sample of sentences.
+        head_outputs: by stack, metrics of what heads write, on a sample of sentences.
         anchors: by stack, the tokens for which heads write nearly the same.
         affinities: by stack, how much heads give from which tokens to which, on a sample.
         counts: numbers of sentences, tokens, words and their like.
-        removals: what is lost without heads, on a sample; None where nobody asked for it.
+        ablation: what is lost without heads, on a sample; None where nobody asked for it.
         buckets: by stack, sums of groups of sentences, for comparisons with other models.
         texts: which sentences these are; None where it is not known.
         token_buckets: by stack, the same as ``buckets`` of tokens.
@@ -281,18 +281,18 @@ class CorpusSums:
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
     tokens: Mapping[str, TokenSums] = field(default_factory=dict)
-    lookups: Mapping[str, TokenSums] = field(default_factory=dict)
+    vocabulary: Mapping[str, TokenSums] = field(default_factory=dict)
     types: Mapping[str, TokenTypeSums] = field(default_factory=dict)
     flows: Mapping[str, TokenSums] = field(default_factory=dict)
     sampled: Mapping[str, SampleSums] = field(default_factory=dict)
     random: Mapping[str, HeadTable] = field(default_factory=dict)
     distances: Mapping[str, HeadDistances] = field(default_factory=dict)
     geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
-    context: Mapping[str, HeadTable] = field(default_factory=dict)
+    head_outputs: Mapping[str, HeadTable] = field(default_factory=dict)
     anchors: Mapping[str, Anchors] = field(default_factory=dict)
     affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    removals: AblationResults | None = None
+    ablation: AblationResults | None = None
     buckets: Mapping[str, tuple[HeadBuckets, ...]] = field(default_factory=dict)
     texts: SentenceSet | None = None
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
@@ -301,20 +301,20 @@ class CorpusSums:
         return CorpusSums(
             heads=_merged(self.heads, other.heads),
             tokens=_merged(self.tokens, other.tokens),
-            lookups=_merged(self.lookups, other.lookups),
+            vocabulary=_merged(self.vocabulary, other.vocabulary),
             types=_merged(self.types, other.types),
             flows=_merged(self.flows, other.flows),
             sampled=_merged(self.sampled, other.sampled),
             random=_once(self.random, other.random),
             distances=_merged(self.distances, other.distances),
             geometry=_merged(self.geometry, other.geometry),
-            context=_merged(self.context, other.context),
+            head_outputs=_merged(self.head_outputs, other.head_outputs),
             anchors=_merged(self.anchors, other.anchors),
             affinities=_merged(self.affinities, other.affinities),
             counts=self.counts + other.counts,
-            removals=self.removals + other.removals
-            if self.removals and other.removals
-            else self.removals or other.removals,
+            ablation=self.ablation + other.ablation
+            if self.ablation and other.ablation
+            else self.ablation or other.ablation,
             buckets=_together(self.buckets, other.buckets),
             texts=self.texts + other.texts
             if self.texts and other.texts
@@ -328,7 +328,7 @@ class CorpusSums:
             self,
             heads={name: sums.shifted(by) for name, sums in self.heads.items()},
             sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
-            removals=self.removals and self.removals.shifted(by),
+            ablation=self.ablation and self.ablation.shifted(by),
             texts=self.texts and self.texts.shifted(by),
         )
 

@@ -76,7 +76,7 @@ def choose_exemplars(
             allowed = None if among is None else among.get(name, ())
             yield from _best(name, Ranking.STRONGEST, sums.strongest)
             yield from _quantiles(name, rank_by_weight(sums.sample, name), allowed)
-            yield from _best(name, Ranking.MASS, sums.massive)
+            yield from _best(name, Ranking.MASS, sums.mass_off_sink)
             if moved is not None and sampled is not None:
                 ranked = SentenceRanking.of(sampled.stats, moved[:, layer, head])
                 yield from _first(name, Ranking.VARIABILITY, ranked, allowed)

@@ -178,7 +178,7 @@ def pair_key(pair: str) -> int:
 def compared_keys(
     metrics: Sequence[HeadMetric], columns: Sequence[HeadKey], stack: AttentionStack
 ) -> tuple[int, ...]:
-    """Which columns groups and pairs are compared by: of `MAIN_METRICS`, else of the first metric."""
+    """Return the columns that groups and pairs are compared by, of `MAIN_METRICS` or one metric."""
     there = {column.metric for column in columns}
     measured = [metric for metric in metrics if metric.id in there]
     view = stack.default_view

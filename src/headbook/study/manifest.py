@@ -189,12 +189,12 @@ class UnmeasuredSentences:
     Attributes:
         sentences: their ids; files and lines of those without.
         why: the error.
-        twin: what the model is compared with, if only that has no numbers of them; else empty.
+        baseline: what the model is compared with, if only that has no numbers of them; else empty.
     """
 
     sentences: tuple[str, ...]
     why: str
-    twin: str = ""
+    baseline: str = ""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class Manifest:
         versions: of the libraries that computed the numbers.
         checked_sentences: sentences on which the checks ran.
         roundings: what a coarser product with the vocabulary did there, where it was asked for.
-        set_aside: sentences that could not be measured.
+        not_measured: sentences that could not be measured.
         fallbacks: what was measured in another way than planned, in words.
     """
 
@@ -281,7 +281,7 @@ class Manifest:
     checked_sentences: int
     gaps: tuple[NotAvailable, ...]
     roundings: tuple[Rounding, ...] = ()
-    set_aside: tuple[UnmeasuredSentences, ...] = ()
+    not_measured: tuple[UnmeasuredSentences, ...] = ()
     fallbacks: tuple[str, ...] = ()
 
     def stack(self, name: str) -> AttentionStack:
@@ -296,15 +296,15 @@ class Manifest:
     @property
     def places(self) -> int:
         """Sentences that were to be measured; indices of sentences are below it."""
-        own = [each for each in self.set_aside if not each.twin]
+        own = [each for each in self.not_measured if not each.baseline]
         return self.counts["sentences"] + sum(len(each.sentences) for each in own)
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """What was set aside, in words: how many sentences, with the error of the most of them."""
         found: dict[str, Counter[str]] = {}
-        for each in self.set_aside:
-            found.setdefault(each.twin, Counter())[each.why] += len(each.sentences)
+        for each in self.not_measured:
+            found.setdefault(each.baseline, Counter())[each.why] += len(each.sentences)
         return tuple(
             f"{errors.total():,} of {self.places:,} sentences could not be measured"
             f"{f' with {twin}' if twin else ''}: {errors.most_common(1)[0][0]}"

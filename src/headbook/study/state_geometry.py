@@ -138,8 +138,8 @@ def _sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
 def state_names(states: int) -> list[tuple[int | None, ResidualPoint]]:
     """Layer and state: the input, which has no layer, and the output of each layer."""
     return [
-        (None, ResidualPoint.INPUT),
-        *((layer, ResidualPoint.OUT) for layer in range(states - 1)),
+        (None, ResidualPoint.PRE),
+        *((layer, ResidualPoint.POST) for layer in range(states - 1)),
     ]
 
 

@@ -191,14 +191,14 @@ class StoredParts:
 
     Attributes:
         map_sample: attention maps by which models are compared.
-        fitted: the numbers that follow from the statistics of the sample, so that who reads them
-            need not fit anything.
+        stored_sampled: the numbers that follow from the statistics of the sample, so that who
+            reads them need not fit anything.
     """
 
     corpus_sums: CorpusSums
     sentence_data: SentenceData
-    twins: Mapping[BaselineRun, Tables]
-    fitted: Tables
+    baselines: Mapping[BaselineRun, Tables]
+    stored_sampled: Tables
     map_sample: MapSample
 
 

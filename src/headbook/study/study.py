@@ -40,16 +40,16 @@ class Study:
         corpus_sums: sums over all sentences.
         sentence_data: what pages show of single sentences.
         map_sample: attention maps by which models are compared.
-        twins: numbers of heads of what the model is compared with, by stack.
-        fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
-            before a study is saved, and in merged ones.
+        baselines: numbers of heads of what the model is compared with, by stack.
+        stored_sampled: sampled metrics by stack, as they were stored; None where that is still
+            to be done: before a study is saved, and in merged ones.
     """
 
     manifest: Manifest
     corpus_sums: CorpusSums
     sentence_data: SentenceData
-    twins: Mapping[BaselineRun, Mapping[str, HeadTable]] = field(default_factory=dict)
-    fitted: Mapping[str, HeadTable] | None = None
+    baselines: Mapping[BaselineRun, Mapping[str, HeadTable]] = field(default_factory=dict)
+    stored_sampled: Mapping[str, HeadTable] | None = None
     map_sample: MapSample = field(default_factory=MapSample)
 
     def __repr__(self) -> str:
@@ -77,7 +77,9 @@ class Study:
     @cached_property
     def sampled(self) -> Mapping[str, HeadTable]:
         """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
-        return sampled_tables(self.corpus_sums) if self.fitted is None else self.fitted
+        return (
+            sampled_tables(self.corpus_sums) if self.stored_sampled is None else self.stored_sampled
+        )
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -113,7 +115,7 @@ class Study:
     @cached_property
     def compared(self) -> pd.DataFrame:
         """A row for each number of each head of each twin; columns as in ``compared.csv``."""
-        return tables.compared_table(self.twins, self._layers)
+        return tables.compared_table(self.baselines, self._layers)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -161,22 +163,22 @@ class Study:
     @cached_property
     def importance(self) -> pd.DataFrame:
         """A row for each number of what a head is needed for; columns as in ``importance.csv``."""
-        return importance_table(self.corpus_sums.removals)
+        return importance_table(self.corpus_sums.ablation)
 
     @cached_property
     def head_groups(self) -> pd.DataFrame:
         """A row for each set of heads that was taken away; columns as in ``head_groups.csv``."""
-        return head_groups_table(self.corpus_sums.removals)
+        return head_groups_table(self.corpus_sums.ablation)
 
     @cached_property
     def pruning(self) -> pd.DataFrame:
         """A row for each share of heads that was removed; columns as in ``pruning.csv``."""
-        return pruning_table(self.corpus_sums.removals)
+        return pruning_table(self.corpus_sums.ablation)
 
     @cached_property
     def effect_tokens(self) -> pd.DataFrame:
         """A row for each token at which a head is missed; columns as in ``effect_tokens.csv``."""
-        return effect_tokens_table(self.corpus_sums.removals)
+        return effect_tokens_table(self.corpus_sums.ablation)
 
     @property
     def tokens(self) -> pd.DataFrame:
@@ -190,7 +192,7 @@ class Study:
 
     @property
     def _token_sums(self) -> list[Mapping[str, TokenSums]]:
-        return [self.corpus_sums.tokens, self.corpus_sums.lookups, self.corpus_sums.flows]
+        return [self.corpus_sums.tokens, self.corpus_sums.vocabulary, self.corpus_sums.flows]
 
     @property
     def _layers(self) -> dict[str, tuple[int, ...]]:
@@ -203,7 +205,13 @@ class Study:
             OutputError: the folder may not be replaced, or cannot be written.
         """
         with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
-            kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
+            kept = (
+                self.corpus_sums,
+                self.sentence_data,
+                self.baselines,
+                self.sampled,
+                self.map_sample,
+            )
             storage.save_study(draft, self.manifest, storage.StoredParts(*kept))
 
     @classmethod
@@ -240,13 +248,13 @@ class Study:
                 + other.manifest.checked_sentences,
                 gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
                 roundings=_together(self.manifest.roundings + other.manifest.roundings),
-                set_aside=self.manifest.set_aside + other.manifest.set_aside,
+                not_measured=self.manifest.not_measured + other.manifest.not_measured,
                 fallbacks=self.manifest.fallbacks + other.manifest.fallbacks,
             ),
             corpus_sums=corpus_sums,
-            twins={
-                twin: {stack: table + other.twins[twin][stack] for stack, table in mine.items()}
-                for twin, mine in self.twins.items()
+            baselines={
+                twin: {stack: table + other.baselines[twin][stack] for stack, table in mine.items()}
+                for twin, mine in self.baselines.items()
             },
             map_sample=self.map_sample + other.map_sample.shifted(shift),
             sentence_data=replace(
@@ -294,8 +302,8 @@ def head_tables(
         tables = [sums.table]
         if stack in sampled:
             tables.append(sampled[stack])
-        if stack in corpus_sums.context:
-            tables.append(corpus_sums.context[stack])
+        if stack in corpus_sums.head_outputs:
+            tables.append(corpus_sums.head_outputs[stack])
         if stack in corpus_sums.random:
             tables.append(corpus_sums.random[stack])
         found[stack] = join_columns(tables)

@@ -45,7 +45,7 @@ def shape_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:
 
 
 def _state_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
-    parts = (sums.states.value, *sums.ends, sums.states.sentences, sums.states.events)
+    parts = (sums.states.value, *sums.ends, sums.states.n_sentences, sums.states.n_observations)
     return [
         (layer, str(state), *column, *(part[row, index] for part in parts))
         for row, (layer, state) in enumerate(state_names(len(sums.weights)))
@@ -338,8 +338,8 @@ def _numbers(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame:
         value=value.ravel(),
         low=low.ravel(),
         high=high.ravel(),
-        sentences=ratios.sentences.ravel(),
-        events=ratios.events.ravel(),
+        sentences=ratios.n_sentences.ravel(),
+        events=ratios.n_observations.ravel(),
     )
 
 

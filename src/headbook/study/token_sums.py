@@ -239,7 +239,7 @@ class Anchors:
 
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
-STATES = (ResidualPoint.MID, ResidualPoint.OUT)
+STATES = (ResidualPoint.MID, ResidualPoint.POST)
 TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # what the path of a type is made of
 
 
@@ -351,7 +351,8 @@ def favoured_tokens(sums: Affinities, layer: int, what: str) -> FavouredTokens:
     chosen = np.flatnonzero(kind & sums.distinct(layer))
     ratios = sums.ratios(layer)[:, chosen]
     low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
-    parts = (chosen, ratios.events.round().astype(int), ratios.sentences, ratios.value, low, high,
+    parts = (chosen, ratios.n_observations.round().astype(int), ratios.n_sentences, ratios.value,
+             low, high,
              sums.even[layer, chosen], sums.mean_head[chosen])  # fmt: skip
     every = FavouredTokens(*(np.broadcast_to(part, low.shape) for part in parts))
     ratio = np.nan_to_num(every.ratio, nan=-1).round(9)

@@ -153,7 +153,7 @@ class StrongestWords:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @property
-    def looks(self) -> NDArray[np.bool_]:
+    def has_others(self) -> NDArray[np.bool_]:
         """Whether each word sees another word. *Shape:* ``(word,)``."""
         found: NDArray[np.bool_] = (self.asked & HAS_OTHERS) > 0
         return found

@@ -170,7 +170,7 @@ class WordFrequencies:
     frequent: float
     missing: str = ""
 
-    def rarest(self, words: Sequence[str]) -> int | None:
+    def rarest_word(self, words: Sequence[str]) -> int | None:
         """The place of the least frequent word, the first of equals, or None.
 
         Words without a letter, numbers for example, do not take part. None: there is no word, or

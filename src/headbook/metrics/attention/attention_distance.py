@@ -22,7 +22,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head)``; unit: tokens.
     """
-    return Ratio(layer.reach, layer.total, layer.frame.n_queries)
+    return Ratio(layer.distance_mass, layer.total, layer.frame.n_queries)
 
 
 METRIC = AttentionMetric(
@@ -31,7 +31,7 @@ METRIC = AttentionMetric(
     formula=r"\bar D = \frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 6, arXiv:1906.04284",
     bounds=lambda n: (0, n - 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,

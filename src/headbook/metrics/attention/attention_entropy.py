@@ -23,7 +23,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head)``; unit: nats.
     """
-    rows = layer.trusted
+    rows = layer.trusted_rows
     return Ratio((layer.entropy * rows).sum(-1), rows.sum(-1))
 
 
@@ -38,7 +38,7 @@ METRIC = AttentionMetric(
     formula=r"H = \frac{1}{N}\sum_i -\sum_j A_{ij} \ln A_{ij}",
     reference="Vig & Belinkov (2019), eq. 7 and footnote 4, arXiv:1906.04284",
     bounds=bounds,
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     measure=measure,
     examples={

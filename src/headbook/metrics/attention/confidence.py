@@ -23,7 +23,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head)``.
     """
-    rows = layer.trusted
+    rows = layer.trusted_rows
     return Ratio((layer.strongest.weight * rows).sum(-1), rows.sum(-1))
 
 
@@ -32,7 +32,7 @@ METRIC = AttentionMetric(
     formula=r"\frac{1}{N}\sum_i \max_j A_{ij}",
     reference="Voita et al. (2019), section 4, arXiv:1905.09418",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     measure=measure,
     examples={

@@ -34,8 +34,8 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head)``.
     """
-    even = (layer.mass * layer.scope.once(mean_distance)).sum(-1)
-    return Ratio(layer.reach, even, layer.frame.n_queries)
+    even = (layer.mass * layer.scope.cached(mean_distance)).sum(-1)
+    return Ratio(layer.distance_mass, even, layer.frame.n_queries)
 
 
 METRIC = AttentionMetric(
@@ -44,7 +44,7 @@ METRIC = AttentionMetric(
     r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",
     reference="Attention distance (Vig & Belinkov, 2019) over its value for uniform attention",
     bounds=lambda n: (0, n),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,

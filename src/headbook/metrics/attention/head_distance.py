@@ -86,10 +86,10 @@ METRIC = PairMetric(
     r" - \frac{H(A_i) + H(B_i)}{2} \right]",
     reference="Clark et al. (2019), section 6, arXiv:1906.04341",
     bounds=lambda _: (0, log(2)),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.PAIRS,
     measure=measure,
-    some=some,
-    alike=alike,
+    measure_pairs=some,
+    similarity=alike,
     views=(SinkView.RAW, SinkView.RENORM),
 )

@@ -34,7 +34,7 @@ METRIC = AttentionMetric(
     formula=r"P(\delta) = \frac{\sum_{i} A_{i,\,i+\delta}}{\sum_{i,j} A_{ij}}",
     reference="Attention mass by relative position; compare Vig & Belinkov (2019), section 5",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.PROFILE,
     labels=LABELS,
     headline="-1",

@@ -40,7 +40,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     *Shape:* ``(sentence, head, label)``.
     """
     weight, key = layer.strongest
-    rows = layer.frame.once(counted) * (weight > 0)
+    rows = layer.frame.cached(counted) * (weight > 0)
     queries = key.new_tensor(range(key.shape[-1]))
     # Everything further away than the labels reach falls into a column of its own at either end.
     place = (key - queries).clamp_(-REACH - 1, REACH + 1).add_(REACH + 1)
@@ -53,7 +53,7 @@ def chance(scope: "ViewMask") -> Ratio:
 
     *Shape:* ``(sentence, 1, label)``.
     """
-    rows = scope.frame.once(counted).squeeze(1) * (scope.n_visible > 0)
+    rows = scope.frame.cached(counted).squeeze(1) * (scope.n_visible > 0)
     each = rows / scope.n_visible.clamp(min=1)
     found = rows.new_zeros((len(rows), 1, len(LABELS)))
     for index, label in enumerate(LABELS):
@@ -66,7 +66,7 @@ METRIC = AttentionMetric(
     formula=r"P(\delta) = \frac{1}{N}\sum_i [\operatorname{argmax}_j A_{ij} = i + \delta]",
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="-1",

@@ -21,7 +21,7 @@ def measure(layer: "LayerAttention") -> Ratio:
     *Shape:* ``(sentence, head)``.
     """
     keys = layer.scope.n_visible[:, None, :]
-    rows = layer.trusted * (keys > 1)
+    rows = layer.trusted_rows * (keys > 1)
     most = keys.clamp(min=2).log()
     return Ratio((layer.entropy / most * rows).sum(-1), rows.sum(-1))
 
@@ -32,7 +32,7 @@ METRIC = AttentionMetric(
     reference="Attention entropy over its maximum for the number of visible keys",
     # Two keys left by the sink can hold p, q with p + q < 1 and -p ln p - q ln q > ln 2.
     bounds=lambda _: (0, 2 / (math.e * math.log(2))),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     measure=measure,
     examples={

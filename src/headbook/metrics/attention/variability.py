@@ -57,11 +57,11 @@ METRIC = SampledMetric(
     r"{2 \sum_x \sum_{i,j \le 10} A_{ij}(x)}",
     reference="Vig & Belinkov (2019), eq. 5, arXiv:1906.04284",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
-    about=about,
+    sentence_statistics=about,
     finish=finish,
     examples={
         "two sentences in which each token looks one back": (

@@ -37,7 +37,7 @@ METRIC = FlowMetric(
     r"{\|\sum_{j \ne i} F(x_j \to i)\| + \|F(x_i \to i) + x_i\|}",
     reference="Kobayashi et al. (2021), arXiv:2109.07152",
     bounds=lambda _: (0, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
     states=(ResidualPoint.MID,),

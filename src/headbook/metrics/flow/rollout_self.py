@@ -31,8 +31,8 @@ METRIC = FlowMetric(
     r"(\tfrac12 \bar A^{(l)} + \tfrac12 I)\, \tilde A^{(l-1)},\quad \tilde A^{(-1)} = I",
     reference="Abnar & Zuidema (2020), arXiv:2005.00928",
     bounds=lambda _: (0, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(ResidualPoint.OUT,),
+    states=(ResidualPoint.POST,),
 )

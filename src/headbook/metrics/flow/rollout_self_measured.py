@@ -32,9 +32,9 @@ METRIC = FlowMetric(
     reference="Abnar & Zuidema (2020), arXiv:2005.00928, with the ratios r of "
     "Kobayashi et al. (2021), arXiv:2109.07152",
     bounds=lambda _: (0, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(ResidualPoint.OUT,),
+    states=(ResidualPoint.POST,),
     needs=frozenset({Need.VALUES}),
 )

@@ -27,7 +27,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     return {
         "raw": cloud.anisotropy,
         "standardised": cloud.mean_cosine(cloud.standardised),
-        "without_outliers": cloud.mean_cosine(cloud.dropping(cloud.outliers)),
+        "without_outliers": cloud.mean_cosine(cloud.without_dimensions(cloud.outlier_dimensions)),
     }
 
 
@@ -38,7 +38,7 @@ METRIC = LayerMetric(
     r" P = \{(i, j) : s(i) \ne s(j)\}",
     reference="Ethayarajh (2019), section 4.1, arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.STATES,
     labels=("raw", "standardised", "without_outliers"),
     headline="raw",

@@ -46,7 +46,7 @@ METRIC = LayerMetric(
     formula=r"\exp\left(-\sum_k p_k \ln p_k\right), \quad p_k = \frac{\sigma_k}{\sum_m \sigma_m}",
     reference="Roy & Vetterli (2007), The effective rank, EUSIPCO",
     bounds=lambda n: (1, n + 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.STATES,
     measure=measure,
 )

@@ -52,7 +52,7 @@ METRIC = LayerPairMetric(
     reference="Nguyen, Raghu & Kornblith (2021), arXiv:2010.15327; "
     "HSIC of Song et al. (2012), JMLR 13",
     bounds=lambda _: (-1, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.STATES,
     measure=measure,
 )

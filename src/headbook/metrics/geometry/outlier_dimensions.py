@@ -25,8 +25,8 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """What the largest dimensions add to the anisotropy."""
     counts = cloud.sample.counts
     return {
-        "largest": mean_cross_sentence_product(cloud.sums[:, cloud.outliers[:1]], counts),
-        "three": mean_cross_sentence_product(cloud.sums[:, cloud.outliers], counts),
+        "largest": mean_cross_sentence_product(cloud.sums[:, cloud.outlier_dimensions[:1]], counts),
+        "three": mean_cross_sentence_product(cloud.sums[:, cloud.outlier_dimensions], counts),
     }
 
 
@@ -36,7 +36,7 @@ METRIC = LayerMetric(
     formula=r"\frac{1}{|P|} \sum_{(i, j) \in P} \frac{x_{i,d}\, x_{j,d}}{\|x_i\|\, \|x_j\|}",
     reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
     bounds=lambda _: (-1, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.STATES,
     labels=("largest", "three"),
     headline="largest",

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
     """Mean cosine of tokens to their input, by treatment of dimensions."""
     start = cloud.start or cloud
-    outliers = np.union1d(cloud.outliers, start.outliers)
+    outliers = np.union1d(cloud.outlier_dimensions, start.outlier_dimensions)
     pairs = {
         "raw": (cloud.units, start.units),
         "standardised": (cloud.standardised, start.standardised),
-        "without_outliers": (cloud.dropping(outliers), start.dropping(outliers)),
+        "without_outliers": (
+            cloud.without_dimensions(outliers),
+            start.without_dimensions(outliers),
+        ),
     }
     return {
         label: mean_over_tokens(
@@ -46,7 +49,7 @@ METRIC = LayerMetric(
     r" z_{i,d} = \frac{x_{i,d} - \mu_d}{\sigma_d}",
     reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
     bounds=lambda _: (-1, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.STATES,
     labels=("raw", "standardised", "without_outliers"),
     headline="standardised",

@@ -34,25 +34,25 @@ def links(frame: "BatchMask") -> "QueryKeyPairs":
     word_i, word_j = frame.queries.word[:, :, None], frame.keys.word[:, None, :]
     to_head = (frame.queries.head[:, :, None] == word_j) & (word_j != NO_WORD)
     to_dependent = (frame.keys.head[:, None, :] == word_i) & (word_i != NO_WORD)
-    share = frame.words.unsqueeze(-1)
+    share = frame.word_weights.unsqueeze(-1)
     both = to_head & to_dependent
     kinds = [to_head, to_dependent, *([both] if bool(both.any()) else [])]
-    return frame.pairs([(kind & frame.seen) * share for kind in kinds])
+    return frame.pairs([(kind & frame.attention_mask) * share for kind in kinds])
 
 
 def n_words(frame: "BatchMask") -> "torch.Tensor":
     """Number of words that look. *Shape:* ``(sentence, 1, 1)``."""
-    return (frame.words.sum(-1, keepdim=True) * frame.queries.parsed).unsqueeze(-1)
+    return (frame.word_weights.sum(-1, keepdim=True) * frame.queries.parsed).unsqueeze(-1)
 
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Mass along dependencies, and all mass from words. *Shape:* ``(sentence, head, label)``."""
-    mass = layer.on(layer.frame.once(links))
+    mass = layer.mass_on_pairs(layer.frame.cached(links))
     found = mass.new_empty((*mass.shape[:2], len(LABELS)))
     found[..., 1:] = mass[..., :2]
     found[..., 0] = mass[..., :2].sum(-1) - mass[..., 2:].sum(-1)
     total = (layer.total_from_words * layer.frame.queries.parsed).unsqueeze(-1)
-    return Ratio(found, total, layer.frame.once(n_words))
+    return Ratio(found, total, layer.frame.cached(n_words))
 
 
 METRIC = AttentionMetric(

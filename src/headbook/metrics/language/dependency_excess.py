@@ -54,10 +54,10 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     Sentences without a tree have none. *Shape:* ``(sentence, head, 2 + WIDTH)``.
     """
     scope, weights = layer.scope, layer.maps.by_word
-    pairs = scope.once(pairs_by_surface)
+    pairs = scope.cached(pairs_by_surface)
     found = weights.new_zeros((*weights.shape[:2], 2 + WIDTH))
     found[..., 0] = (weights * pairs.linked.unsqueeze(1)).sum((-1, -2))
-    found[..., 1:-1] = weights.flatten(2) @ scope.once(distances)
+    found[..., 1:-1] = weights.flatten(2) @ scope.cached(distances)
     return found * pairs.counted[:, None, None]
 
 
@@ -66,7 +66,7 @@ def about(scope: "ViewMask") -> "torch.Tensor":
 
     *Shape:* ``(sentence, 1 + 2 WIDTH)``.
     """
-    pairs, each = scope.once(pairs_by_surface), scope.once(distances)
+    pairs, each = scope.cached(pairs_by_surface), scope.cached(distances)
     found = each.new_empty((len(pairs.visible), 1 + 2 * WIDTH))
     found[:, 0] = pairs.visible.any(-1).sum(-1)
     found[:, 1 : 1 + WIDTH] = pairs.linked.flatten(1).to(each.dtype) @ each
@@ -103,7 +103,7 @@ METRIC = SampledMetric(
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
-    about=about,
+    sentence_statistics=about,
     finish=finish,
     examples={
         "each of four words looks one back, where two of three heads stand": (

@@ -40,7 +40,7 @@ LABELS = ("uas", "chain")
 
 def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Edges found, those of a chain, and all edges. *Shape:* ``(sentence, head, label + 1)``."""
-    words = layer.scope.once(word_trees)
+    words = layer.scope.cached(word_trees)
     stats = np.zeros((*layer.attention.shape[:2], len(LABELS) + 1))
     for part, weights in attention_parts(layer):
         gold = words.heads[part, None, : weights.shape[-1]]

@@ -59,7 +59,7 @@ def gold(scope: "ViewMask") -> "tuple[NDArray[np.bool_], NDArray[np.int64]]":
 
     *Shape:* ``(sentence, word, word)`` and ``(sentence, baseline + 2)``.
     """
-    trees = scope.once(word_trees)
+    trees = scope.cached(word_trees)
     n_words = trees.heads.shape[1]
     brackets = np.zeros((len(trees.heads), n_words, n_words), dtype=bool)
     counts = np.zeros((len(brackets), len(BASELINES) + 2), dtype=np.int64)
@@ -77,8 +77,8 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
     *Shape:* ``(sentence, head, label + 1)``.
     """
-    brackets, counts = layer.scope.once(gold)
-    lengths = layer.scope.once(word_trees).lengths
+    brackets, counts = layer.scope.cached(gold)
+    lengths = layer.scope.cached(word_trees).lengths
     stats = np.zeros((*layer.attention.shape[:2], len(LABELS) + 1))
     stats[..., 2:] = counts[:, None]
     for part, weights in attention_parts(layer):

@@ -57,7 +57,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     Sentences without a tree have none.
     """
     scope, maps = layer.scope, layer.maps
-    to_head, rules = scope.frame.queries.to_head, scope.once(allowed)
+    to_head, rules = scope.frame.queries.to_head, scope.cached(allowed)
     first = _at_first(maps.kept, scope)
     parts = first.new_empty((*first.shape[:2], 3, len(LABELS)))
     for index, (weights, may) in enumerate(zip((maps.by_word, first, first), rules, strict=True)):

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 def attending_words(frame: "BatchMask") -> "torch.Tensor":
     """Number of words of each tag that look. *Shape:* ``(sentence, 1, label)``."""
-    return frame.words.unsqueeze(1) @ frame.queries.tags
+    return frame.word_weights.unsqueeze(1) @ frame.queries.tags
 
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Mass from words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
     frame = layer.frame
-    given = (layer.mass * frame.words.unsqueeze(1)) @ frame.queries.tags
+    given = (layer.mass * frame.word_weights.unsqueeze(1)) @ frame.queries.tags
     total = (layer.total_from_words * frame.queries.tagged).unsqueeze(-1)
-    return Ratio(given, total, frame.once(attending_words))
+    return Ratio(given, total, frame.cached(attending_words))
 
 
 METRIC = AttentionMetric(

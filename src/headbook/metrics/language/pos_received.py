@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def words_that_see(scope: "ViewMask") -> "torch.Tensor":
     """Number of words that see a word of each tag. *Shape:* ``(sentence, 1, label)``."""
     seen = scope.mask.squeeze(1) @ scope.frame.keys.tags
-    return (scope.frame.words.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
+    return (scope.frame.word_weights.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
 
 
 def on_tags(layer: "LayerAttention") -> "torch.Tensor":
@@ -34,7 +34,7 @@ def on_tags(layer: "LayerAttention") -> "torch.Tensor":
 def measure(layer: "LayerAttention") -> Ratio:
     """Mass on words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
     total = (layer.total_from_words * layer.frame.keys.tagged).unsqueeze(-1)
-    return Ratio(layer.once(on_tags), total, layer.scope.once(words_that_see))
+    return Ratio(layer.cached(on_tags), total, layer.scope.cached(words_that_see))
 
 
 METRIC = AttentionMetric(

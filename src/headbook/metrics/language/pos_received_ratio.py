@@ -25,7 +25,7 @@ def expected(scope: "ViewMask") -> "torch.Tensor":
     """
     share = scope.mask.squeeze(1) @ scope.frame.keys.tags
     share /= scope.n_visible.clamp(min=1).unsqueeze(-1)
-    return share * scope.frame.words.unsqueeze(-1)
+    return share * scope.frame.word_weights.unsqueeze(-1)
 
 
 def measure(layer: "LayerAttention") -> Ratio:
@@ -33,8 +33,8 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head, label)``.
     """
-    chance = layer.mass @ layer.scope.once(expected)
-    return Ratio(layer.once(on_tags), chance, layer.scope.once(words_that_see))
+    chance = layer.mass @ layer.scope.cached(expected)
+    return Ratio(layer.cached(on_tags), chance, layer.scope.cached(words_that_see))
 
 
 METRIC = AttentionMetric(

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
-    questions = layer.scope.once(relation_queries)
+    questions = layer.scope.cached(relation_queries)
     words = questions.labels.sum(1, keepdim=True)
-    return Ratio(layer.once(relation_hits), words, labels=questions.given)
+    return Ratio(layer.cached(relation_hits), words, labels=questions.given)
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
-    questions = scope.once(relation_queries)
+    questions = scope.cached(relation_queries)
     words = questions.labels.sum(1, keepdim=True)
     return Ratio(even(scope, questions.labels), words, labels=questions.given)
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
-    questions = layer.scope.once(relation_queries)
+    questions = layer.scope.cached(relation_queries)
     words = questions.far.sum(1, keepdim=True)
     return Ratio(far_hits(layer), words, labels=questions.given)
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
-    questions = scope.once(relation_queries)
+    questions = scope.cached(relation_queries)
     words = questions.far.sum(1, keepdim=True)
     return Ratio(even(scope, questions.far), words, labels=questions.given)
 

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 def words(scope: "ViewMask") -> "torch.Tensor":
     """Return the number of tagged words that see another word. *Shape:* ``(sentence, 1, 1)``."""
-    looking = (scope.once(words_named).choices > 0).sum(1, keepdim=True)
+    looking = (scope.cached(words_named).choices > 0).sum(1, keepdim=True)
     return looking.to(scope.frame.dtype).unsqueeze(-1)
 
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Words that agree, and words that see another. *Shape:* ``(sentence, head, label)``."""
-    given = layer.scope.once(words_named).given
-    return Ratio(rule_agreements(layer), layer.scope.once(words), labels=given)
+    given = layer.scope.cached(words_named).given
+    return Ratio(rule_agreements(layer), layer.scope.cached(words), labels=given)
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """Agreement of a random choice among other words. *Shape:* ``(sentence, 1, label)``."""
-    return Ratio(even(scope), scope.once(words), labels=scope.once(words_named).given)
+    return Ratio(even(scope), scope.cached(words), labels=scope.cached(words_named).given)
 
 
 METRIC = AttentionMetric(

@@ -39,7 +39,7 @@ METRIC = AnchorMetric(
     formula=r"\operatorname{argmax}_t \sum_{(i,j)\ \mathrm{high}} [t_i = t] + [t_j = t]",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda _: (0, 1),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.TABLE,
     labels=LABELS,
     headline="0.9",

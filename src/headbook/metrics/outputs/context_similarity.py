@@ -36,7 +36,7 @@ METRIC = ContextMetric(
     reference="Halevi et al. (2025), arXiv:2512.21956; its details are not public, so that this is "
     "an operational definition",
     bounds=lambda _: (-1, 1),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.DISTANCES,
     labels=DISTANCES,
     headline="all",

@@ -28,9 +28,11 @@ def measure(heads: "HeadOutputs") -> Ratio:
     """
     if heads.outputs is None:
         return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
-    pairs = heads.of_high()
+    pairs = heads.sums_over_similar()
     return Ratio(
-        heads.of_high(heads.distance), pairs * heads.mean_over_pairs(heads.distance), pairs
+        heads.sums_over_similar(heads.distance),
+        pairs * heads.mean_over_pairs(heads.distance),
+        pairs,
     )
 
 
@@ -40,7 +42,7 @@ METRIC = ContextMetric(
     formula=r"\frac{\sum_{(i,j)\ \mathrm{high}} |i-j|}{\sum_x H_x\, \bar d_x}",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda n: (0, max(n / 2, 1)),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.LABELS,
     labels=SIMILARITY_LABELS,
     headline="top 1 %",

@@ -32,7 +32,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
         return found
     value = call.value.to(weights)
     outputs = weights @ value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
-    lengths = call.projection.norms(call.gated(outputs.transpose(1, 2)).transpose(1, 2))
+    lengths = call.projection.value_norms(call.gated(outputs.transpose(1, 2)).transpose(1, 2))
     total = lengths.sum(1, keepdim=True)
     there = (total > 0) & (layer.frame.rows > 0)
     found[..., 0] = (lengths / total.masked_fill(~there, 1) * there).sum(-1)
@@ -51,11 +51,11 @@ METRIC = SampledMetric(
     r"{\sum_{h'} \|\sum_j A^{h'}_{ij} v^{h'}_j W_O^{h'}\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102",
     bounds=lambda _: (0, 1),
-    section=Section.CONTRIBUTES,
+    section=Section.CONTRIBUTIONS,
     chart=ChartKind.HEATMAP,
     views=(SinkView.RAW, SinkView.NOSINK),
     needs=frozenset({Need.VALUES}),
-    layerwide=False,
+    has_layer_value=False,
     measure=measure,
     finish=finish,
     examples={

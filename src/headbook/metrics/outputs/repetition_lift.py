@@ -25,8 +25,8 @@ def measure(heads: "HeadOutputs") -> Ratio:
     """
     if heads.outputs is None:
         return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
-    share, pairs = heads.mean_over_pairs(heads.same_token), heads.of_high()
-    return Ratio(heads.of_high(heads.same_token), pairs * share, pairs * (share > 0))
+    share, pairs = heads.mean_over_pairs(heads.same_token), heads.sums_over_similar()
+    return Ratio(heads.sums_over_similar(heads.same_token), pairs * share, pairs * (share > 0))
 
 
 METRIC = ContextMetric(
@@ -35,7 +35,7 @@ METRIC = ContextMetric(
     formula=r"\frac{P(t_i = t_j \mid (i,j)\ \mathrm{high})}{P(t_i = t_j)}",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda n: (0, max(n * n / 2, 1)),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.LABELS,
     labels=SIMILARITY_LABELS,
     headline="top 1 %",

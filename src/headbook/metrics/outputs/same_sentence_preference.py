@@ -26,7 +26,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
     """Mantel and Haenszel's two sums over distances. *Shape:* ``(sentence, head, label)``."""
     if heads.outputs is None or not heads.joined.any():
         return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
-    return Ratio(*heads.odds(heads.same_sentence), heads.of_high() * heads.joined)
+    return Ratio(*heads.odds(heads.same_sentence), heads.sums_over_similar() * heads.joined)
 
 
 METRIC = ContextMetric(
@@ -36,7 +36,7 @@ METRIC = ContextMetric(
     reference="Mantel & Haenszel (1959), doi:10.1093/jnci/22.4.719; Halevi et al. (2025), "
     "arXiv:2512.21956",
     bounds=lambda _: (0, math.inf),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.LABELS,
     labels=SIMILARITY_LABELS,
     headline="top 1 %",

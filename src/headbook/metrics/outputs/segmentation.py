@@ -51,7 +51,7 @@ METRIC = ContextMetric(
     reference="Beeferman et al. (1999), doi:10.1023/A:1007506220214; Pevzner & Hearst (2002), "
     "doi:10.1162/089120102317341756; Halevi et al. (2025), arXiv:2512.21956",
     bounds=lambda _: (0, 1),
-    section=Section.WRITES,
+    section=Section.OUTPUTS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="f1:similarity",

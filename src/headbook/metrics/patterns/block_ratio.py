@@ -51,7 +51,7 @@ def by_sentence(scope: "ViewMask") -> "list[Ints]":
     """The same for each text of a batch."""
     keys = scope.frame.keys
     flags = [each.cpu().numpy() for each in (keys.separator, keys.special)]
-    cut = [columns for _, columns, _ in scope.once(sentences)]
+    cut = [columns for _, columns, _ in scope.cached(sentences)]
     return [segments(a[c], b[c]) for a, b, c in zip(*flags, cut, strict=True)]
 
 
@@ -59,7 +59,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Mass inside the own sentence, and rows. *Shape:* ``(text, head, 2)``."""
     maps = layer.attention.double().cpu().numpy()
     found = np.zeros((*maps.shape[:2], 2))
-    texts = zip(layer.scope.once(sentences), layer.scope.once(by_sentence), strict=True)
+    texts = zip(layer.scope.cached(sentences), layer.scope.cached(by_sentence), strict=True)
     for line, own, ((rows, columns, seen), numbers) in zip(found, maps, texts, strict=True):
         if numbers[-1] > 0:
             line[:, 0] = block_sums(own[:, rows, columns], seen, numbers)[0]
@@ -69,7 +69,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 def about(scope: "ViewMask") -> "torch.Tensor":
     """What even attention would put there. *Shape:* ``(text, 1)``."""
-    texts = zip(scope.once(sentences), scope.once(by_sentence), strict=True)
+    texts = zip(scope.cached(sentences), scope.cached(by_sentence), strict=True)
     text_stats = [
         block_sums(seen[None].astype(np.float64), seen, n)[1] for (_, _, seen), n in texts
     ]
@@ -88,12 +88,12 @@ METRIC = SampledMetric(
     r"{\sum_i n_i / k_i},\quad n_i\ \mathrm{of\ its}\ k_i\ \mathrm{keys\ in\ the\ same\ sentence}",
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593",
     bounds=lambda n: (0, n),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     views=(SinkView.RAW,),
     needs=frozenset({Need.ONE_TEXT}),
     measure=measure,
-    about=about,
+    sentence_statistics=about,
     finish=finish,
     examples={
         "two sentences of two tokens, each looking at itself": (

@@ -70,7 +70,7 @@ def sentences(scope: "ViewMask") -> "list[tuple[slice, slice, Bools]]":
     """
     frame = scope.frame
     sizes = [texts.valid.sum(1).tolist() for texts in (frame.queries, frame.keys)]
-    seen = frame.seen.cpu().numpy()
+    seen = frame.attention_mask.cpu().numpy()
     found = []
     for number, (n, m) in enumerate(zip(*sizes, strict=True)):
         rows, columns = slice(n), slice(m)
@@ -80,7 +80,7 @@ def sentences(scope: "ViewMask") -> "list[tuple[slice, slice, Bools]]":
 
 def fits(scope: "ViewMask") -> "list[tuple[slice, slice, Bools] | None]":
     """The same; None for sentences that are too long."""
-    return [None if max(one[2].shape) > LONGEST else one for one in scope.once(sentences)]
+    return [None if max(one[2].shape) > LONGEST else one for one in scope.cached(sentences)]
 
 
 def about(scope: "ViewMask") -> "torch.Tensor":
@@ -88,8 +88,8 @@ def about(scope: "ViewMask") -> "torch.Tensor":
 
     *Shape:* ``(sentence, 2 * LONGEST + 1)``.
     """
-    text_stats = np.zeros((len(scope.frame.seen), 2 * LONGEST + 1))
-    for line, one in zip(text_stats, scope.once(fits), strict=True):
+    text_stats = np.zeros((len(scope.frame.attention_mask), 2 * LONGEST + 1))
+    for line, one in zip(text_stats, scope.cached(fits), strict=True):
         if one is not None and not scope.frame.stack.crosses:
             line[-1] = (one[2].sum(1) > 1).sum()
             extents = _offsets(one[2][None].astype(np.float64), one[2]).extents
@@ -104,7 +104,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     if layer.frame.stack.learned_sink:  # a row's shape is that of what it gives to tokens
         maps = maps / np.maximum(maps.sum(-1, keepdims=True), np.finfo(maps.dtype).tiny)
     found = np.zeros((*maps.shape[:2], WIDTH))
-    for line, own, one in zip(found, maps, layer.scope.once(fits), strict=True):
+    for line, own, one in zip(found, maps, layer.scope.cached(fits), strict=True):
         if one is not None:
             _fill(line, own[:, one[0], one[1]], one[2], crosses=layer.frame.stack.crosses)
     return layer.attention.new_tensor(found)
@@ -168,13 +168,13 @@ METRIC = SampledMetric(
     r"A_{ij} \approx a_j + \frac{e}{k_i} + b_{j-i}",
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593; own fit",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="vertical",
     views=(SinkView.RAW,),
     measure=measure,
-    about=about,
+    sentence_statistics=about,
     finish=finish,
     examples={
         "all look at the third token": (

@@ -93,7 +93,7 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
         table[..., PAIRS.index(label)] = left & members
         left = left & ~members
     table[..., PAIRS.index("same_token")] = seen & same
-    table[..., PAIRS.index("own_sentence")] = seen & scope.once(own_sentence)
+    table[..., PAIRS.index("own_sentence")] = seen & scope.cached(own_sentence)
     return table
 
 
@@ -108,7 +108,7 @@ def own_sentence(scope: "ViewMask") -> "torch.Tensor":
     *Shape:* ``(sentence, query, key)``.
     """
     found = scope.visible.new_zeros(scope.visible.shape)
-    for line, numbers in zip(found, scope.once(by_sentence), strict=True):
+    for line, numbers in zip(found, scope.cached(by_sentence), strict=True):
         if numbers[-1] > 0:
             own = numbers[:, None] == numbers
             line[: len(own), : len(own)] = line.new_tensor(own)
@@ -122,10 +122,10 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     """
     scope = layer.scope
     seeing = (scope.n_visible >= FEWEST).unsqueeze(1)
-    kept = (layer.trusted > 0) & (layer.mass > 0) & seeing
+    kept = (layer.trusted_rows > 0) & (layer.mass > 0) & seeing
     weights = layer.weights * kept.unsqueeze(-1)
     rows = kept.to(weights.dtype)
-    members = scope.once(kinds)
+    members = scope.cached(kinds)
     sums = weights.flatten(2) @ members.flatten(1, 2)
     found = weights.new_zeros((*sums.shape[:2], len(LABELS) + len(COUNTS)))
     found[..., : len(PAIRS)] = sums
@@ -154,7 +154,7 @@ def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
     found[..., _count_place("rows")] = total
     if of_one_text:
         visible = scope.visible
-        own = visible & scope.once(own_sentence)
+        own = visible & scope.cached(own_sentence)
         divided = own.any(-1).any(-1)[:, None].to(rows.dtype)
         repeating = (visible & repeats(scope.frame)).any(-1)
         found[..., _count_place("aligned")] = total
@@ -168,7 +168,7 @@ def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "ViewMask") ->
     *Shape:* ``(sentence, head, 1 + len(KEYS) + 2)``.
     """
     maps, rows = weights.double().cpu().numpy(), kept.cpu().numpy()
-    visible, classes = scope.visible.cpu().numpy(), scope.once(key_classes)
+    visible, classes = scope.visible.cpu().numpy(), scope.cached(key_classes)
     found = np.zeros((*maps.shape[:2], len(KEYS) + 3))
     for line, own, counts, seen, kind in zip(found, maps, rows, visible, classes, strict=True):
         if max(seen.any(1).sum(), seen.any(0).sum()) <= LONGEST:
@@ -193,7 +193,7 @@ def _fit(line: "Floats", maps: "Floats", rows: "Bools", seen: "Bools", kind: "Fl
 
 def key_classes(scope: "ViewMask") -> "Floats":
     """The class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
-    keys, kept = scope.frame.keys, scope.kept
+    keys, kept = scope.frame.keys, scope.kept_keys
     place = kept.cumsum(1)
     tags = [[tag in group for tag in keys.scheme.tags] for group in (FUNCTION, CONTENT)]
     function, content = (keys.tags @ keys.tags.new_tensor(tag) > 0 for tag in tags)
@@ -218,7 +218,7 @@ METRIC = SampledMetric(
     r"s_i = \sum_{j\ \mathrm{in\ sink}} A_{ij} \le 0.9",
     reference="own; masking after Vig & Belinkov (2019), arXiv:1906.04284",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="previous",

@@ -40,7 +40,7 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
     keys = scope.frame.keys
     table = keys.valid.new_zeros((*keys.valid.shape, len(BY_KEY)))
     for number, members in enumerate((keys.first, keys.separator, keys.special, keys.punctuation)):
-        table[..., number] = members & scope.kept
+        table[..., number] = members & scope.kept_keys
     return table.to(scope.frame.dtype)
 
 
@@ -54,24 +54,27 @@ def tables(frame: "BatchMask") -> "list[torch.Tensor]":
     same_token = queries.ids[:, :, None] == keys.ids[:, None, :]
     same_word = (word == keys.word[:, None, :]) & (word != NO_WORD)
     rest = same_word & ~queries.initial[:, :, None]
-    return [(found & other & frame.seen).to(frame.dtype) for found in (same_token, same_word, rest)]
+    return [
+        (found & other & frame.attention_mask).to(frame.dtype)
+        for found in (same_token, same_word, rest)
+    ]
 
 
 def pairs(frame: "BatchMask") -> "QueryKeyPairs":
     """The pairs of any kind."""
-    return frame.pairs(frame.once(tables))
+    return frame.pairs(frame.cached(tables))
 
 
 def queries_with(scope: "ViewMask") -> "torch.Tensor":
     """Number of queries that see a key of each kind. *Shape:* ``(sentence, 1, label)``."""
     frame = scope.frame
     counts = scope.mask.new_zeros((len(scope.mask), 1, len(LABELS)))
-    of_key = (scope.mask.squeeze(1) @ scope.once(kinds)) > 0
+    of_key = (scope.mask.squeeze(1) @ scope.cached(kinds)) > 0
     counts[:, 0, len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = of_key.sum(1)
     if not frame.stack.crosses:
         for label, offset in BY_OFFSET.items():
             counts[:, 0, LABELS.index(label)] = scope.sees_at(offset).sum(1)
-        for label, members in zip(BY_PAIR, frame.once(tables), strict=True):
+        for label, members in zip(BY_PAIR, frame.cached(tables), strict=True):
             sees = (scope.mask.squeeze(1) * members).sum(-1) > 0  # faster than `any`
             counts[:, 0, LABELS.index(label)] = sees.sum(1)
     return counts
@@ -82,15 +85,15 @@ def measure(layer: "LayerAttention") -> Ratio:
 
     *Shape:* ``(sentence, head, label)``.
     """
-    n, by_key = layer.received.shape[-1], layer.received @ layer.scope.once(kinds)
+    n, by_key = layer.received.shape[-1], layer.received @ layer.scope.cached(kinds)
     mass = by_key.new_zeros((*by_key.shape[:2], len(LABELS)))
     mass[..., len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = by_key
     # Positions and tokens of two texts do not compare.
     if not layer.frame.stack.crosses:
         if n > 1:
             mass[..., : len(BY_OFFSET)] = layer.by_offset[..., n - 2 : n + 1]
-        mass[..., -len(BY_PAIR) :] = layer.on(layer.frame.once(pairs))
-    return Ratio(mass, layer.scope.once(queries_with))
+        mass[..., -len(BY_PAIR) :] = layer.mass_on_pairs(layer.frame.cached(pairs))
+    return Ratio(mass, layer.scope.cached(queries_with))
 
 
 METRIC = AttentionMetric(
@@ -98,7 +101,7 @@ METRIC = AttentionMetric(
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}",
     reference="Clark et al. (2019), section 3, arXiv:1906.04341",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="previous",

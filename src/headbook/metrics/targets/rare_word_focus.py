@@ -43,14 +43,14 @@ def measure(layer: "LayerAttention") -> Ratio:
     *Shape:* ``(sentence, head)``.
     """
     weight, word = layer.maps.strongest_word
-    rows = layer.scope.once(looking) * (weight > 0)
+    rows = layer.scope.cached(looking) * (weight > 0)
     found = word == layer.frame.keys.rarest.unsqueeze(1)
     return Ratio((rows * found).sum(-1), rows.sum(-1))
 
 
 def chance(scope: "ViewMask") -> Ratio:
     """The same for a head that picks a visible word at random. *Shape:* ``(sentence, 1)``."""
-    rows = scope.once(looking).squeeze(1)
+    rows = scope.cached(looking).squeeze(1)
     each = rows / scope.word_visible.sum(-1).clamp(min=1)
     return Ratio(each.sum(-1, keepdim=True), rows.sum(-1, keepdim=True))
 
@@ -61,7 +61,7 @@ METRIC = AttentionMetric(
     reference="Voita et al. (2019), section 5.3, arXiv:1905.09418; frequencies by Speer (2022), "
     "wordfreq, doi:10.5281/zenodo.7199437",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.WORDS, Need.FREQUENCIES}),

@@ -29,15 +29,15 @@ LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_nor
 
 def kinds(frame: "BatchMask") -> "torch.Tensor":
     """Which keys are separators, which may end a sentence. *Shape:* ``(sentence, key, 2)``."""
-    table = frame.seen.new_zeros((*frame.keys.valid.shape, 2))
+    table = frame.attention_mask.new_zeros((*frame.keys.valid.shape, 2))
     table[..., 0], table[..., 1] = frame.keys.separator, frame.keys.stop
     return (table & frame.keys.valid.unsqueeze(-1)).to(frame.dtype)
 
 
 def seeing(frame: "BatchMask") -> "torch.Tensor":
     """Queries that count and see one of each. *Shape:* ``(sentence, query, 2)``."""
-    sees = frame.seen.to(frame.dtype) @ frame.once(kinds) > 0
-    return (sees & frame.counted.unsqueeze(-1)).to(frame.dtype)
+    sees = frame.attention_mask.to(frame.dtype) @ frame.cached(kinds) > 0
+    return (sees & frame.counted_queries.unsqueeze(-1)).to(frame.dtype)
 
 
 def measure(layer: "LayerAttention") -> "torch.Tensor":
@@ -45,8 +45,8 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
     *Shape:* ``(sentence, head, 3 * label)``.
     """
-    frame, norms, brought = layer.frame, layer.maps.value_norms, layer.maps.brought
-    to, sees = frame.once(kinds), frame.once(seeing).unsqueeze(1)
+    frame, norms, brought = layer.frame, layer.maps.value_norms, layer.maps.value_weighted_mass
+    to, sees = frame.cached(kinds), frame.cached(seeing).unsqueeze(1)
     shape = (*layer.attention.shape[:2], 3, len(LABELS))
     found = layer.attention.new_zeros(shape)
     mass, total, queries = found.unbind(2)
@@ -71,7 +71,7 @@ METRIC = SampledMetric(
     reference="Halevi et al. (2025), arXiv:2512.21956; Clark et al. (2019), section 3.2, "
     "arXiv:1906.04341; Kobayashi et al. (2020), arXiv:2004.10102",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="separator",

@@ -39,7 +39,7 @@ METRIC = AttentionMetric(
     r"{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102; Xiao et al. (2023), arXiv:2309.17453",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.HEATMAP,
     views=(SinkView.RAW,),
     needs=frozenset({Need.VALUES}),

@@ -44,7 +44,7 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
 
     *Shape:* ``(sentence, key, label)``.
     """
-    keys, seen = scope.frame.keys, scope.once(n_looking)[:, 0] > 0
+    keys, seen = scope.frame.keys, scope.cached(n_looking)[:, 0] > 0
     table = seen.unsqueeze(-1).repeat(1, 1, len(LABELS))
     for label in BY_KEY:
         members = getattr(keys, label)
@@ -55,14 +55,14 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
 
 def n_keys(scope: "ViewMask") -> "torch.Tensor":
     """Number of keys of each kind. *Shape:* ``(sentence, 1, label)``."""
-    return scope.once(kinds).sum(1, keepdim=True)
+    return scope.cached(kinds).sum(1, keepdim=True)
 
 
 def measure(layer: "LayerAttention") -> Ratio:
     """Number of sinks of each kind, and of keys. *Shape:* ``(sentence, head, label)``."""
     scope = layer.scope
-    mean = layer.received / scope.once(n_looking).clamp(min=1)
-    return Ratio((mean > THRESHOLD).to(mean.dtype) @ scope.once(kinds), scope.once(n_keys))
+    mean = layer.received / scope.cached(n_looking).clamp(min=1)
+    return Ratio((mean > THRESHOLD).to(mean.dtype) @ scope.cached(kinds), scope.cached(n_keys))
 
 
 METRIC = AttentionMetric(
@@ -71,7 +71,7 @@ METRIC = AttentionMetric(
     r"\left[\frac{1}{N_j}\sum_{i\ \mathrm{sees}\ j} A_{ij} > 0.3\right]",
     reference="Gu et al. (2025), arXiv:2410.10781",
     bounds=lambda _: (0, 1),
-    section=Section.LOOKS,
+    section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="first",

@@ -35,7 +35,7 @@ METRIC = TokenMetric(
     reference="The residual stream against its own start; "
     "compare Ethayarajh (2019), arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
 )

@@ -33,9 +33,9 @@ METRIC = TokenMetric(
     r"\mathrm{softmax}(\mathrm{head}(\mathrm{norm}(x^{(l)}_i)))",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TABLE,
     measure=measure,
-    states=(ResidualPoint.OUT,),
+    states=(ResidualPoint.POST,),
     needs=frozenset({Need.HEAD}),
 )

@@ -27,9 +27,9 @@ METRIC = TokenMetric(
     formula=r"p^{(l)}_i(t_i)",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, 1),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(ResidualPoint.OUT,),
+    states=(ResidualPoint.POST,),
     needs=frozenset({Need.HEAD}),
 )

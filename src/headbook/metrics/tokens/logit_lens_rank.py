@@ -31,10 +31,10 @@ METRIC = TokenMetric(
     formula=r"\#\{v : p^{(l)}_i(v) > p^{(l)}_i(t_i)\}",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, float("inf")),
-    section=Section.TRAVELS,
+    section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
-    states=(ResidualPoint.OUT,),
+    states=(ResidualPoint.POST,),
     needs=frozenset({Need.HEAD}),
     averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
 )

@@ -50,7 +50,7 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         description="How two models are compared, and what a difference does not say.",
         names=sides.names,
         same=sides.same_heads,
-        apart=sides.apart,
+        apart=sides.mismatch,
         rounded=any(c.metric == PATTERN_DRIFT and c.label == ROUNDED for c in columns),
         moved=any(c.metric == WEIGHT_DRIFT for c in columns),
         floors=comparison.floor_sentences,

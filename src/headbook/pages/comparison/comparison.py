@@ -118,7 +118,7 @@ def _tiles(
     both: StackComparison, results: StackResults, page: Callable[[HeadName], str], file: str
 ) -> SideAtlas:
     """One model; ``file``: part of the picture's name, where it is a file."""
-    maps, picture = results.once(mean_maps), mean_map_sheet(results)
+    maps, picture = results.cached(mean_maps), mean_map_sheet(results)
     tiles = atlas_of(
         results.stack,
         head_types(results),
@@ -133,7 +133,7 @@ def _tiles(
 
 def _difference(both: StackComparison, file: str) -> SideAtlas:
     """What the second model gives more to each pair of positions; square-root scale both ways."""
-    parts: list[MeanMaps] = [each.once(mean_maps) for each in (both.a, both.b)]
+    parts: list[MeanMaps] = [each.cached(mean_maps) for each in (both.a, both.b)]
     side = min(each.maps.shape[-1] for each in parts)
     one, other = (each.maps[..., :side, :side] for each in parts)
     gap = np.nan_to_num(other - one)
@@ -336,7 +336,8 @@ def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]
         yield ", " if n else ""
         yield head_link(HeadName(both.pair.a.name, *place))
         ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
-        yield f" ({divergence_text(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
+        drift = divergence_text(float(summary.value[place]))
+        yield f" ({drift} nats{f' {ends}' if n == 0 and ends else ''})"
     yield "."
 
 
@@ -550,8 +551,8 @@ def comparison_page(
         losses=losses_text(comparison),
         missing=comparison.missing,
         matching=matched is not None,
-        behind=f"{count_text(sides.sentences, 'sentence')} that both models read; attention maps of "
-        f"{count_text(mapped, 'sentence')}.",
+        behind=f"{count_text(sides.sentences, 'sentence')} that both models read; attention maps "
+        f"of {count_text(mapped, 'sentence')}.",
     )
 
 
@@ -578,7 +579,7 @@ def _section(both: StackComparison, comparison: Comparison, *, several: bool) ->
     if summary is not None:
         lead = tuple(drift_lead(both, summary, several=several))
     elif found is None and both.matched is not None:
-        lead = tuple(matched_lead(both, both.matched, comparison.sides.apart))
+        lead = tuple(matched_lead(both, both.matched, comparison.sides.mismatch))
     moves = moved(found) if found is not None else ()
     lead = (*lead, *moved_lead(both, moves))
     drawn = found is not None and summary is not None and not summary.equal

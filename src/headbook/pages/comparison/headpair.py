@@ -117,7 +117,7 @@ class _Number:
     @property
     def section(self) -> Section:
         metric = all_metrics().get(self.column.metric)
-        return metric.section if metric else Section.CONTRIBUTES
+        return metric.section if metric else Section.CONTRIBUTIONS
 
 
 def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
@@ -234,7 +234,7 @@ def _cell(
     if known is None or head is None:
         return MISSING
     view = results.view(known, label)
-    if not results.has(metric, view, label):
+    if not results.has_value(metric, view, label):
         return MISSING
     return NumberCell.of(results.heads(metric, view, label).at(head.layer, head.head), known)
 
@@ -336,7 +336,7 @@ def _page(
         between=what_is_drawn(paired),
         words=paired.words,
         means=_means(paired, pair),
-        about_means=paired.a.once(mean_maps).about,
+        about_means=paired.a.cached(mean_maps).about,
         numbers=numbers,
         tested=paired.differences is not None,
         data=f"data/heads/{head_file(pair.a)}.js",
@@ -448,7 +448,8 @@ def _mean_drift(paired: PairedStack, place: int) -> Iterator[str]:
     known = drift[~np.isnan(drift)]
     if len(known):
         behind = count_text(len(known), "sentence")
-        yield f"Their attention diverges by {divergence_text(float(known.mean()))} nats (mean over {behind})."
+        mean = divergence_text(float(known.mean()))
+        yield f"Their attention diverges by {mean} nats (mean over {behind})."
 
 
 def _means(paired: PairedStack, pair: HeadPair) -> tuple[MapPicture, ...]:
@@ -456,7 +457,7 @@ def _means(paired: PairedStack, pair: HeadPair) -> tuple[MapPicture, ...]:
     if pair.b is None:
         return ()
     sides: tuple[tuple[StackResults, HeadName], ...] = ((paired.a, pair.a), (paired.b, pair.b))
-    maps = [results.once(mean_maps) for results, _ in sides]
+    maps = [results.cached(mean_maps) for results, _ in sides]
     places = [(head.layer, head.head) for _, head in sides]
     drawn = [
         MapPicture(name, each.picture(at), side)

@@ -104,7 +104,7 @@ def token_columns(metric: LayerwiseMetric) -> Iterator[TokenKey]:
 def first_token_key(columns: Sequence[TokenKey]) -> TokenKey:
     """What is drawn first: after the layer, of all tokens."""
     return max(
-        columns, key=lambda c: (c.state is ResidualPoint.OUT, c.label == COMPARED_CLASSES[0])
+        columns, key=lambda c: (c.state is ResidualPoint.POST, c.label == COMPARED_CLASSES[0])
     )
 
 

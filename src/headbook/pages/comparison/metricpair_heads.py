@@ -114,7 +114,7 @@ def compared_metric(name: str) -> ComparedMetric | None:
     if name == EFFECT:
         return ComparedMetric(
             EFFECT, "Importance of heads", "", EFFECT_ABOUT, share=False, limits=(-inf, inf),
-            headline="", section=Section.CONTRIBUTES, chart=ChartKind.HEATMAP,
+            headline="", section=Section.CONTRIBUTIONS, chart=ChartKind.HEATMAP,
         )  # fmt: skip
     known = all_metrics().get(name)
     if isinstance(known, LayerwiseMetric):
@@ -310,7 +310,7 @@ def _depth_labels(both: StackComparison, metric: HeadMetric, view: SinkView) -> 
     return [
         x
         for x in metric.listed
-        if both.a.has(metric.id, view, x) and both.b.has(metric.id, view, x)
+        if both.a.has_value(metric.id, view, x) and both.b.has_value(metric.id, view, x)
     ]
 
 
@@ -321,7 +321,7 @@ def _rows(
     for name, results in zip(both.names, (both.a, both.b), strict=True):
         for view in views:
             for label in labels:
-                if all(each.has(metric.id, view, label) for each in (both.a, both.b)):
+                if all(each.has_value(metric.id, view, label) for each in (both.a, both.b)):
                     yield _of(results, metric, view, label).assign(series=name)
 
 
@@ -373,7 +373,7 @@ def median_table(
 def _cell(ends: MedianEstimate, *, share: bool, behind: str) -> NumberCell:
     return NumberCell(
         number(ends.value, share=share), interval_text(ends.low, ends.high, share=share), behind,
-        thin=False,
+        too_few=False,
     )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def nearest_table(
     """
     stacks = paired.stack.a, paired.stack.b
     own = [
-        rows[(rows["stack"] == s.name) & (rows["state"] == ResidualPoint.OUT)]
+        rows[(rows["stack"] == s.name) & (rows["state"] == ResidualPoint.POST)]
         for rows, s in zip(near, stacks, strict=True)
     ]
     if any(each.empty for each in own):

@@ -61,7 +61,7 @@ def _column(
 
 def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]]:
     column = _column(reel, stack, ids.INDUCTION_SCORE)
-    best = reel.film.leaders(stack.name, column)[-1] if column else None
+    best = reel.film.best_heads(stack.name, column)[-1] if column else None
     if column is None or best is None or best.place is None:
         return
     head = HeadName(stack.name, *best.place)
@@ -95,7 +95,7 @@ def _others(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]
     """Other functions, those that rise most first."""
     found = []
     for column in reel.film.columns(stack.name):
-        best = reel.film.leaders(stack.name, column)[-1]
+        best = reel.film.best_heads(stack.name, column)[-1]
         if not column.does or column.metric == ids.INDUCTION_SCORE or best.place is None:
             continue
         rise = best.value.value - reel.first(stack.name, column, best.place)
@@ -289,7 +289,7 @@ def _learnt(reel: DrawnFilm, stack: str) -> list[LearntFunction]:
     """What heads do: what was learnt first, the earliest before others; then the rest."""
     found = []
     for column in reel.film.columns(stack):
-        best = reel.film.leaders(stack, column)[-1]
+        best = reel.film.best_heads(stack, column)[-1]
         if column.does and best.place is not None:
             found.append(_learnt_one(reel, stack, column, best))
     return sorted(found, key=lambda each: (not each.learnt, each.learnt and each.turn.place))
@@ -343,7 +343,7 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
     steps = range(len(reel.film.frames))
     rows = []
     for column in reel.film.columns(stack):
-        leaders = reel.film.leaders(stack, column)
+        leaders = reel.film.best_heads(stack, column)
         if not column.does or all(each.place is None for each in leaders):
             continue
         cells = []
@@ -354,8 +354,8 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
                 continue
             name = head_name(HeadName(stack, *one.place))
             new = before is None or before.place != one.place
-            cells.append(words_cell(MarkedText(name, "b") if new else name, " ",
-                               MarkedText(value_text(column, one.value.value), "small")))  # fmt: skip
+            value = MarkedText(value_text(column, one.value.value), "small")
+            cells.append(words_cell(MarkedText(name, "b") if new else name, " ", value))
         rows.append(Row(Link(column.does, measure_page(column)), tuple(cells)))
     titles = (reel.step(n) for n in steps)
     return PageTable(("Function", *titles), tuple(rows), style="numbers jobs")

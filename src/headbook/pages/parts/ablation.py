@@ -102,4 +102,4 @@ def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> NumberCell:
         by: what brings them into the page's unit.
     """
     ends = interval_text(row["low"] * by, row["high"] * by)
-    return NumberCell(number(row["value"] * by), ends, note="", thin=False)
+    return NumberCell(number(row["value"] * by), ends, note="", too_few=False)

@@ -104,7 +104,7 @@ def mean_maps(results: StackResults) -> MeanMaps:
 
 def atlas(results: StackResults) -> Atlas:
     """The atlas of one stack."""
-    maps = results.once(mean_maps)
+    maps = results.cached(mean_maps)
     side = maps.maps.shape[-1]
     return atlas_of(
         results.stack, head_types(results), sheet=_sheet(results), side=side, about=maps.about
@@ -166,7 +166,7 @@ def _sheet(results: StackResults) -> str:
 
 def mean_map_sheet(results: StackResults) -> bytes:
     """The mean maps of all heads of a stack as one picture."""
-    cells = results.once(mean_maps).maps[[*results.stack.attention_layers]]
+    cells = results.cached(mean_maps).maps[[*results.stack.attention_layers]]
     return images.sprite(ink_steps(cells), rgba_ramp())
 
 

@@ -57,7 +57,7 @@ def share_with_baseline(
 
 def baseline_title(results: StackResults, baseline: Baseline) -> str:
     """A control as pages call it, with the number of seeds."""
-    seeds = len(results.twins[baseline])
+    seeds = len(results.baselines[baseline])
     if baseline is Baseline.SHUFFLED:
         return "shuffled words"
     return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
@@ -73,11 +73,11 @@ def baseline_text(
     """
     view, share = results.view(metric, label), is_share(metric)
     if baseline is Baseline.SHUFFLED:
-        twin = results.twins[baseline][0]
+        twin = results.baselines[baseline][0]
         return number(twin.heads(metric.id, view, label).at(*cell).value, share=share)
-    estimate = results.band(baseline, metric.id, view, label).at(cell[0])
+    estimate = results.baseline_band(baseline, metric.id, view, label).at(cell[0])
     text = number(estimate.value, share=share)
-    if len(results.twins[baseline]) == 1 or np.isnan(estimate.value):
+    if len(results.baselines[baseline]) == 1 or np.isnan(estimate.value):
         return text
     low, high = map(in_hundred if share else number, (estimate.low, estimate.high))
     return f"{text} ({low}–{high})"

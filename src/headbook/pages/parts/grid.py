@@ -93,7 +93,7 @@ class Grids:
 def grids(results: Iterable[StackResults]) -> Grids:
     """The heads of all stacks, under the metric that pages show first."""
     measured = [r for r in results if r.metrics]
-    per_stack = [r.once(grid) for r in measured]
+    per_stack = [r.cached(grid) for r in measured]
     choices: dict[str, dict[str, str]] = {}
     for own in per_stack:
         for title, options in own.choices:
@@ -214,7 +214,7 @@ def offered_labels(metric: HeadMetric) -> Sequence[str]:
 def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
     """Those that a stack has numbers for."""
     view = results.view(metric)
-    return [label for label in offered_labels(metric) if results.has(metric.id, view, label)]
+    return [label for label in offered_labels(metric) if results.has_value(metric.id, view, label)]
 
 
 def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, Any]:

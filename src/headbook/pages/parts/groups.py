@@ -61,7 +61,7 @@ def stack_headlines(results: StackResults) -> tuple[GroupMetric, ...]:
     return tuple(
         _headline(columns[headline], headline)
         for headline in compared_keys(results.metrics, columns, results.stack)
-        if results.has(*columns[headline])
+        if results.has_value(*columns[headline])
     )
 
 
@@ -86,7 +86,7 @@ def numbers_of(group: GroupSums, headline: GroupMetric, what: str = "heads") -> 
 
 def group_table(results: StackResults, layer: int, head: int) -> PageTable | None:
     """The numbers of one head by group, the largest groups; None without groups."""
-    headlines = results.once(stack_headlines)
+    headlines = results.cached(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
     rows = []
     for group in sorted(groups, key=lambda group: (group.column, group.value)):
@@ -105,7 +105,7 @@ def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None
     rows = tuple(
         Row(headline.link, cells)
         for index in range(len(found.columns))
-        if found.difference[layer, head, index].sentences
+        if found.difference[layer, head, index].n_sentences
         for headline, cells in [pair_cells(found, layer, head, index)]
     )
     return PageTable(("Metric", *found.members, "difference", "p"), rows) if rows else None
@@ -118,7 +118,7 @@ def pair_cells(
     at, column = (layer, head, index), found.columns[index]
     pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
     low, high = (float(end[at]) for end in found.ends)
-    behind = int(pairs.sentences), float(pairs.events), float(pairs.effective)
+    behind = int(pairs.n_sentences), float(pairs.n_observations), float(pairs.n_effective)
     value = Estimate(float(pairs.value), low, high, *behind)
     return _headline(column, index), (
         number(float(found.first[at]), share=share),
@@ -134,7 +134,7 @@ def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
     The interval has two digits that count, and a value that is not nothing at least one.
     """
     if math.isnan(value.value):
-        return NumberCell(MISSING, "", "no data", thin=False)
+        return NumberCell(MISSING, "", "no data", too_few=False)
     times, unit = (100, " points") if share else (1, "")
     parts = [times * part for part in (value.value, value.low, value.high)]
     reach = (parts[2] - parts[1]) / 2
@@ -142,7 +142,7 @@ def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
     digits = min(max(0, *places), MOST_DIGITS)
     middle, low, high = (_signed(part, digits) for part in parts)
     ends = "" if math.isnan(reach) else f"[{low}, {high}]"
-    return NumberCell(f"{middle}{unit}", ends, behind, thin=False)
+    return NumberCell(f"{middle}{unit}", ends, behind, too_few=False)
 
 
 def _power(size: float) -> int:

@@ -67,7 +67,7 @@ class FirstCard:
 
 def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
     """The strongest exemplar of every head that has one."""
-    return results.once(_strongest)
+    return results.cached(_strongest)
 
 
 def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
@@ -139,7 +139,7 @@ def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]
 
 def _kind(token: Token, exemplar: Exemplar) -> str:
     """The class of a token: query, strongest key, or how much attention it gets."""
-    if token.looks:
+    if token.is_query:
         return "query"
     if token.position == exemplar.key:
         return "key"
@@ -159,7 +159,7 @@ def notable(results: Mapping[str, StackResults]) -> FirstCard | None:
     if chosen is None:
         return None
     r, head = chosen
-    picture = r.once(mean_maps).picture((head.layer, head.head))
+    picture = r.cached(mean_maps).picture((head.layer, head.head))
     return FirstCard(r.stack.name, (head.layer, head.head), card(r, head), picture)
 
 

@@ -26,7 +26,7 @@ class Neighbours:
 
 def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
     """For every head the nearest ones, by view; empty where distances were not measured."""
-    found = results.once(head_distances)
+    found = results.cached(head_distances)
     heads = next(iter(found.values())).heads if found else ()
     return {
         head: tuple(
@@ -58,7 +58,9 @@ def distances(
 def _distance(found: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
     value, rows = found.value[one, other], int(found.rows[one, other])
     behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
-    return NumberCell(nats_text(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
+    return NumberCell(
+        nats_text(value), "", behind, too_few=not np.isnan(value) and rows < FEW_WORDS
+    )
 
 
 def nats_text(value: float) -> str:

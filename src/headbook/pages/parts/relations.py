@@ -89,7 +89,7 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     relation, direction = relation_of(label)
     accuracy = tests.accuracy.at(n)
-    even = results.half(HELD_OUT, METRIC, VIEW, label, of="uniform").value[head.layer]
+    even = results.split(HELD_OUT, METRIC, VIEW, label, of="uniform").value[head.layer]
     cells = (
         words_cell(DIRECTIONS[direction], style="direction"),
         f"{accuracy.events:,.0f}",
@@ -133,16 +133,16 @@ def _dot(tests: RelationTests, n: int) -> Drawing:
 
 def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Accuracy of a head at words far apart, if there are any."""
-    if not results.has(FAR, VIEW, label):
+    if not results.has_value(FAR, VIEW, label):
         return NO_ESTIMATE
-    return results.half(HELD_OUT, FAR, VIEW, label).at(head.layer, head.head)
+    return results.split(HELD_OUT, FAR, VIEW, label).at(head.layer, head.head)
 
 
 def _margin(margin: Estimate) -> NumberCell:
     behind = f"{margin.sentences:,} sentences, {margin.events:,.0f} observations"
     ends = f"[{points_text(margin.low)}, {points_text(margin.high)}]"
     known = not np.isnan(margin.low)
-    return NumberCell(points_text(margin.value), ends if known else "", behind, thin=False)
+    return NumberCell(points_text(margin.value), ends if known else "", behind, too_few=False)
 
 
 def layer_figure(results: StackResults, tests: RelationTests) -> Figure:

@@ -27,27 +27,27 @@ class NumberCell:
         text: the value.
         interval: 95 % confidence interval; empty where there is none.
         note: what stands behind it, for a tooltip.
-        thin: whether too few observations stand behind it to be trusted.
+        too_few: whether too few observations stand behind it to be trusted.
     """
 
     text: str
     interval: str
     note: str
-    thin: bool
+    too_few: bool
 
     @classmethod
     def of(cls, value: Estimate, metric: Metric) -> "NumberCell":
         """Write a number the way its metric wants."""
         share = is_share(metric)
         if math.isnan(value.value):
-            return cls(MISSING, "", "no data", thin=False)
+            return cls(MISSING, "", "no data", too_few=False)
         thin = value.effective < MIN_EFFECTIVE
         behind = f"{value.sentences:,} sentences, {value.events:,.0f} observations"
         return cls(
             text=number(value.value, share=share),
             interval=interval_text(value.low, value.high, share=share),
             note=f"too few sentences: {behind}" if thin else behind,
-            thin=thin,
+            too_few=thin,
         )
 
 

@@ -24,7 +24,7 @@ class Token:
         special: whether it stands for no text.
         shade: how much attention it gets, 0 to 10; None where none is shown.
         weight: the same as a number, in per cent.
-        looks: whether it is the query.
+        is_query: whether it is the query.
         chosen: whether it is the key that is pointed out.
         gap: whether tokens before it are left out.
     """
@@ -35,14 +35,14 @@ class Token:
     special: bool
     shade: int | None = None
     weight: str = ""
-    looks: bool = False
+    is_query: bool = False
     chosen: bool = False
     gap: bool = False
 
     @property
     def unmarked(self) -> bool:
         """Whether nothing is shown of it but its letters."""
-        return not (self.special or self.looks or self.chosen or self.shade)
+        return not (self.special or self.is_query or self.chosen or self.shade)
 
     @cached_property
     def plain(self) -> bool:
@@ -97,7 +97,7 @@ def running_text(
                 special=text.special[position],
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
-                looks=position == looks,
+                is_query=position == looks,
                 chosen=position == key,
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
             )

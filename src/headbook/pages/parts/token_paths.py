@@ -117,7 +117,7 @@ def _views(
     """A metric's numbers by state and space, the first of each first."""
     own = {key[1:]: table for key, table in tables.items() if key[0] == metric}
     for space in dict.fromkeys([*map(str, EmbeddingSpace), ""]):
-        for state in dict.fromkeys(map(str, [ResidualPoint.OUT, *ResidualPoint, ""])):
+        for state in dict.fromkeys(map(str, [ResidualPoint.POST, *ResidualPoint, ""])):
             if (state, space) not in own:
                 continue
             layers, values = own[state, space]
@@ -140,7 +140,7 @@ def _classes(
     results: StackResults, metric: str, state: str, space: str, layers: list[int]
 ) -> dict[str, list[float | None]]:
     """Means over all sentences by word class and layer, where they are known."""
-    means, found = results.once(_class_means), {}
+    means, found = results.cached(_class_means), {}
     for label in CLASSES:
         by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
         values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)

@@ -37,7 +37,7 @@ NAMED = 5  # heads that a sentence names
 
 def ablation_summary(study: Study) -> Iterator[Finding]:
     """What is worth saying about a whole model: how many heads can go, and what is lost most."""
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     if removals is not None:
         yield from _counts(removals)
         yield from _heavy(removals, study.head_groups)
@@ -108,7 +108,7 @@ def _largest(removals: AblationResults) -> Iterator[Finding]:
         return
     sets = ablation_tests.single_head_rows(removals, Replacement.MEAN)
     ratios = removals.ratios(target, sets)
-    first = ratios.half(SELECTION).value
+    first = ratios.split(SELECTION).value
     if np.isnan(first).all():
         return
     position = int(np.nanargmax(first))

@@ -51,7 +51,7 @@ def untrained_mean(
     With several seeds the mean over them with the smallest and the largest as ends, with one its
     interval; None without any.
     """
-    twins = results.twins.get(Baseline.UNTRAINED, ())
+    twins = results.baselines.get(Baseline.UNTRAINED, ())
     estimates = [run_mean(twin.layers(metric.id, view), run) for twin in twins]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
@@ -67,21 +67,21 @@ def with_ends(value: Estimate, metric: HeadMetric) -> str:
 
 def seeds(results: StackResults) -> str:
     """How many models with random weights there are, and what the ends of their numbers are."""
-    amount = len(results.twins[Baseline.UNTRAINED])
+    amount = len(results.baselines[Baseline.UNTRAINED])
     return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
 
 
 def like_untrained(results: StackResults) -> Iterator[Finding]:
     """Metrics in which no layer lies outside the band of the same model with random weights."""
-    if Baseline.UNTRAINED not in results.twins:
+    if Baseline.UNTRAINED not in results.baselines:
         return
     alike: list[HeadMetric] = []
     sentences = 0
     for each in results.metrics:
         view = results.view(each)
-        if results.has(each.id, view, each.headline):
+        if results.has_value(each.id, view, each.headline):
             model = results.layers(each.id, view, each.headline)
-            band = results.band(Baseline.UNTRAINED, each.id, view, each.headline)
+            band = results.baseline_band(Baseline.UNTRAINED, each.id, view, each.headline)
             apart = _apart(model, band)
             if apart is not None and not apart.any():
                 alike.append(each)
@@ -95,7 +95,8 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
                 sentence_start(
                     results, "No clear difference from the same architecture with random weights "
                 ),
-                f"({count_text(len(results.twins[Baseline.UNTRAINED]), 'seed')}), in any layer: ",
+                f"({count_text(len(results.baselines[Baseline.UNTRAINED]), 'seed')}), in any "
+                "layer: ",
                 *links,
                 f" and {number_word(more)} more metrics." if more else ".",
             ),
@@ -131,7 +132,7 @@ OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 def distance_trend(results: StackResults) -> Iterator[Finding]:
     """Which layers attend farthest, which nearest, and whether random weights do the same."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
-    found = layer_runs(results, name, view) if results.has(name, view) else None
+    found = layer_runs(results, name, view) if results.has_value(name, view) else None
     if found is None:
         return
     near, far = (held_out_run_mean(results, run, name, view) for run in found)
@@ -172,7 +173,7 @@ def _untrained_trend(
 def sink_layers(results: StackResults) -> Iterator[Finding]:
     """Which layers attend most to the sink, and how much of the output comes from there."""
     name, view = ids.SINK_SHARE, SinkView.RAW
-    found = layer_runs(results, name, view) if results.has(name, view) else None
+    found = layer_runs(results, name, view) if results.has_value(name, view) else None
     if found is None:
         return
     least, most = (held_out_run_mean(results, run, name, view) for run in found)
@@ -202,7 +203,7 @@ def sink_layers(results: StackResults) -> Iterator[Finding]:
 def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
     """What the sink contributes, where that is another share than the attention it receives."""
     name = ids.SINK_NORM_SHARE
-    if not results.has(name, SinkView.RAW):
+    if not results.has_value(name, SinkView.RAW):
         return ()
     brought = held_out_run_mean(results, run, name, SinkView.RAW)
     if brought.low <= given.high and brought.high >= given.low:

@@ -117,7 +117,8 @@ def estimate_with_unit(value: Estimate, name: str) -> str:
     known: Metric = all_metrics()[name]
     share = is_share(known)
     unit = f" {known.unit}" if known.unit else ""
-    return f"{number(value.value, share=share)}{unit} {interval_text(value.low, value.high, share=share)}"
+    ends = interval_text(value.low, value.high, share=share)
+    return f"{number(value.value, share=share)}{unit} {ends}"
 
 
 def metric_link(name: str, text: str) -> Link:
@@ -170,10 +171,10 @@ def choose_head(
     results: StackResults, name: str, view: SinkView, label: str = "", *, lowest: bool = False
 ) -> ChosenHead | None:
     """The head with the highest value, or the lowest; None without enough observations."""
-    if not results.has(name, view, label):
+    if not results.has_value(name, view, label):
         return None
     written = partial(number, share=is_share(all_metrics()[name]))
-    values = results.half(SELECTION, name, view, label).trusted
+    values = results.split(SELECTION, name, view, label).trusted
     heads = [
         HeadName(results.stack.name, *place)
         for place in tied_places(values, written, lowest=lowest)
@@ -181,7 +182,7 @@ def choose_head(
     if not heads:
         return None
     head, *others = heads
-    value = results.half(HELD_OUT, name, view, label).at(head.layer, head.head)
+    value = results.split(HELD_OUT, name, view, label).at(head.layer, head.head)
     return ChosenHead(head, value, tie_note([head_name(each) for each in others]))
 
 
@@ -189,16 +190,16 @@ def uniform_estimate(
     results: StackResults, name: str, view: SinkView, label: str, layer: int
 ) -> Estimate:
     """Uniform attention on the half of the sentences that is reported."""
-    return results.half(HELD_OUT, name, view, label, of="uniform").at(layer)
+    return results.split(HELD_OUT, name, view, label, of="uniform").at(layer)
 
 
 def heads_above(
     results: StackResults, name: str, view: SinkView, label: str, least: float
 ) -> Iterator[ChosenHead]:
     """Heads with at least so much on one half, and whose interval is above it on the other."""
-    if not results.has(name, view, label):
+    if not results.has_value(name, view, label):
         return
-    first, other = (results.half(half, name, view, label) for half in (SELECTION, HELD_OUT))
+    first, other = (results.split(half, name, view, label) for half in (SELECTION, HELD_OUT))
     enough = (first.effective >= MIN_EFFECTIVE) & (other.effective >= MIN_EFFECTIVE)
     with np.errstate(invalid="ignore"):
         found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
@@ -232,7 +233,7 @@ def layer_runs(results: StackResults, name: str, view: SinkView, label: str = ""
 
     A run is a quarter of the layers that have attention, at least one.
     """
-    numbers = results.half(SELECTION, name, view, label, of="layers")
+    numbers = results.split(SELECTION, name, view, label, of="layers")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.value[n])]
     width = max(1, len(results.stack.attention_layers) // PARTS)
     windows = [tuple(layers[at : at + width]) for at in range(len(layers) - width + 1)]
@@ -258,14 +259,14 @@ def held_out_run_mean(
     results: StackResults, run: Sequence[int], name: str, view: SinkView
 ) -> Estimate:
     """That mean on the half of the sentences that is reported."""
-    return run_mean(results.half(HELD_OUT, name, view, of="layers"), run)
+    return run_mean(results.split(HELD_OUT, name, view, of="layers"), run)
 
 
 def uniform_run_mean(
     results: StackResults, run: Sequence[int], name: str, view: SinkView
 ) -> Estimate:
     """The same for uniform attention."""
-    return run_mean(results.half(HELD_OUT, name, view, of="uniform"), run)
+    return run_mean(results.split(HELD_OUT, name, view, of="uniform"), run)
 
 
 def run_text(run: Sequence[int]) -> str:

@@ -50,7 +50,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     tag = _favourite(results, name, view)
     best = choose_head(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
-        share = results.half(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
+        share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
         sink = much_to_sink(results, best.place)
         yield finding(
             results,
@@ -76,8 +76,8 @@ def _favourite(results: StackResults, name: str, view: SinkView) -> str:
     """The tag with the highest value of any head on the first half; empty without any."""
     top: dict[str, float] = {}
     for tag in results.labels(name):
-        if results.has(name, view, tag):
-            first = results.half(SELECTION, name, view, tag)
+        if results.has_value(name, view, tag):
+            first = results.split(SELECTION, name, view, tag)
             enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)
             value = np.where(enough, first.value, np.nan)
             if not np.isnan(value).all():
@@ -110,9 +110,9 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
 def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
     """How much attention of a head neighbouring tokens receive."""
     near = [
-        results.half(HELD_OUT, ids.ATTENTION_TO, view, place).at(*best.place).value
+        results.split(HELD_OUT, ids.ATTENTION_TO, view, place).at(*best.place).value
         for place in ("previous", "next")
-        if results.has(ids.ATTENTION_TO, view, place)
+        if results.has_value(ids.ATTENTION_TO, view, place)
     ]
     if not near:
         return ""
@@ -181,7 +181,7 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
     best = choose_head(results, of.metric, SinkView.NOSINK, of.label)
     if best is None:
         return
-    base = results.half(HELD_OUT, of.metric, SinkView.NOSINK, of.baseline).at(*best.place)
+    base = results.split(HELD_OUT, of.metric, SinkView.NOSINK, of.baseline).at(*best.place)
     better = best.value.low > base.high
     link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
     reached = f"{of.score} {estimate_with_unit(best.value, of.metric)}"

@@ -86,7 +86,7 @@ def _layers(layers: Sequence[int]) -> str:
 
 
 def _sink(results: StackResults, layers: Sequence[int]) -> Iterator[str]:
-    if not layers or not results.has(ids.SINK_SHARE, SinkView.RAW):
+    if not layers or not results.has_value(ids.SINK_SHARE, SinkView.RAW):
         return
     given = results.layers(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]
     even = float(np.nanmean(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]))
@@ -96,7 +96,7 @@ def _sink(results: StackResults, layers: Sequence[int]) -> Iterator[str]:
     )
     if len(layers) == 1:
         text = text.replace("of their", "of its")
-    if results.has(ids.SINK_NORM_SHARE, SinkView.RAW):
+    if results.has_value(ids.SINK_NORM_SHARE, SinkView.RAW):
         brought = results.layers(ids.SINK_NORM_SHARE, SinkView.RAW).value[[*layers]]
         only = "only " if np.nanmax(brought) < np.nanmin(given) else ""
         text += f", which contribute {only}{_span(brought)} of the output norm"
@@ -162,7 +162,7 @@ def _role_text(results: StackResults, known: Role, kind: str) -> str:
     assert claim is not None
     if kind != "relation":
         return claim.short
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     assert tests is not None
     n = best_relation(tests, (known.head.layer, known.head.head))
     assert n is not None

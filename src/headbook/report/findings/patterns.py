@@ -68,7 +68,7 @@ def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
 
 def _unmeasured(results: StackResults, rules: Sequence[Rule]) -> str:
     """What is missing where no head was replaced."""
-    if _removed in rules and results.study.corpus_sums.removals is None:
+    if _removed in rules and results.study.corpus_sums.ablation is None:
         return " Only ablation would show whether this holds here; it is not measured."
     return ""
 
@@ -93,7 +93,7 @@ def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
     """Shares by layer: how much fixed keys explain, all heads together."""
-    if not results.has(PATTERN, SinkView.RAW, "vertical"):
+    if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
         return
     layers = results.layers(PATTERN, SinkView.RAW, "vertical")
     there = [layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])]
@@ -133,7 +133,7 @@ def _key(results: StackResults, place: Place) -> str:
 
 def _given(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much sink heads give to the sink, beside all others."""
-    if not results.has(ids.SINK_SHARE, SinkView.RAW):
+    if not results.has_value(ids.SINK_SHARE, SinkView.RAW):
         return
     given, sinks = results.heads(ids.SINK_SHARE, SinkView.RAW), _sinks(types)
     own = _values(given, sinks)
@@ -152,7 +152,9 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much of the output of sink heads comes from the sink."""
-    if not all(results.has(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)):
+    if not all(
+        results.has_value(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
+    ):
         return
     given, brought = (results.heads(m, SinkView.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
     sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
@@ -191,7 +193,7 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
         (ids.CONFIDENCE, "Mean maximum weight"),
         (ids.SINK_SHARE, f"Attention to {sink_words(results)}"),
     ):
-        if results.has(metric, SinkView.RAW):
+        if results.has_value(metric, SinkView.RAW):
             numbers = results.heads(metric, SinkView.RAW)
             own, rest = _values(numbers, positional), _values(numbers, others)
             if own and rest:
@@ -214,7 +216,7 @@ def _removed(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterator[Finding]:
     """Verdicts on some heads of a stack that were replaced one at a time, where any was."""
-    removals = results.study.corpus_sums.removals
+    removals = results.study.corpus_sums.ablation
     if removals is None:
         return
     wanted = {(results.stack.name, *place) for place in places}

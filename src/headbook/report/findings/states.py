@@ -201,7 +201,7 @@ def _text(value: Estimate, name: str) -> str:
 
 
 def _drift(results: StackResults) -> Iterator[str]:
-    if not results.has(DISTANCE, SinkView.RAW, TOP):
+    if not results.has_value(DISTANCE, SinkView.RAW, TOP):
         return
     numbers = results.layers(DISTANCE, SinkView.RAW, TOP)
     layers = results.stack.attention_layers
@@ -224,7 +224,8 @@ def _drift(results: StackResults) -> Iterator[str]:
 
 def _rows(results: StackResults) -> Iterator[str]:
     if not (
-        results.has(SIMILARITY, SinkView.RAW, "all") and results.has(ROWS, SinkView.RAW, "all")
+        results.has_value(SIMILARITY, SinkView.RAW, "all")
+        and results.has_value(ROWS, SinkView.RAW, "all")
     ):
         return
     written = results.heads(SIMILARITY, SinkView.RAW, "all").value.ravel()
@@ -245,7 +246,7 @@ def _rows(results: StackResults) -> Iterator[str]:
 
 
 def _anchors(results: StackResults) -> Iterator[str]:
-    layers = results.once(anchor_layers)
+    layers = results.cached(anchor_layers)
     if not layers:
         return
     true, mixed, heads = (sum(counts[0][i] for counts in layers.values()) for i in range(3))
@@ -260,7 +261,7 @@ def _anchors(results: StackResults) -> Iterator[str]:
 def _ends(results: StackResults) -> Iterator[str]:
     names = {"separator": "special separators", "sentence_end": "., ! and ?"}
     for label, name in names.items():
-        if not results.has(ENDS, SinkView.RAW, label):
+        if not results.has_value(ENDS, SinkView.RAW, label):
             continue
         numbers = results.layers(ENDS, SinkView.RAW, label)
         most = int(np.nanargmax(numbers.value))
@@ -277,7 +278,7 @@ def _ends(results: StackResults) -> Iterator[str]:
 
 
 def _preference(results: StackResults) -> Iterator[str]:
-    if not results.has(PREFERENCE, SinkView.RAW, TOP):
+    if not results.has_value(PREFERENCE, SinkView.RAW, TOP):
         return
     numbers = results.layers(PREFERENCE, SinkView.RAW, TOP)
     most = int(np.nanargmax(numbers.value))
@@ -288,7 +289,7 @@ def _preference(results: StackResults) -> Iterator[str]:
 
 
 def _segments(results: StackResults) -> Iterator[str]:
-    if not results.has(SEGMENTS, SinkView.RAW, "f1:even"):
+    if not results.has_value(SEGMENTS, SinkView.RAW, "f1:even"):
         return
     found = {}
     for rule in HEAD_RULES:
@@ -308,7 +309,7 @@ def _segments(results: StackResults) -> Iterator[str]:
 
 def drift_from_input(results: StackResults) -> Iterator[Finding]:
     """How far tokens travel from their input."""
-    numbers = results.tokens(ids.COSINE_TO_INPUT, ResidualPoint.OUT, None, "all")
+    numbers = results.tokens(ids.COSINE_TO_INPUT, ResidualPoint.POST, None, "all")
     if numbers is None or len(numbers.value) < 2:
         return
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
@@ -336,7 +337,7 @@ def _cosine(value: float) -> str:
 def own_word(results: StackResults) -> Iterator[Finding]:
     """Until which layer tokens are nearest to their own vocabulary token."""
     for space in EmbeddingSpace:
-        numbers = results.tokens(ids.VOCABULARY_RANK, ResidualPoint.OUT, space, "all")
+        numbers = results.tokens(ids.VOCABULARY_RANK, ResidualPoint.POST, space, "all")
         if numbers is None:
             continue
         last = numbers.at(len(numbers.value) - 1)

@@ -46,7 +46,7 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     hold for all heads, or groups, with this replacement together. Layer and head are -1 in rows
     about several heads.
     """
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     if removals is None:
         return
     yield from _heads(removals, study.importance)
@@ -58,10 +58,10 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
 
 def whole_model(study: Study) -> Iterator[dict[str, Any]]:
     """Yield the loss of the whole model, of which pages print effects in per cent."""
-    removals = study.corpus_sums.removals
+    removals = study.corpus_sums.ablation
     for target in removals.targets if removals else ():
         assert removals is not None
-        if target in removals.full:
+        if target in removals.unablated:
             counts = removals.counts[target]
             yield EMPTY | {
                 "claim": "whole model",
@@ -144,7 +144,7 @@ def _largest(removals: AblationResults) -> Iterator[dict[str, Any]]:
     """The head of largest effect on one half of the sentences, on both halves."""
     target = removals.targets[0]
     sets = single_head_rows(removals, Replacement.MEAN)
-    first = removals.ratios(target, sets).half(SELECTION).value
+    first = removals.ratios(target, sets).split(SELECTION).value
     if not len(sets) or np.isnan(first).all():
         return
     position = int(np.nanargmax(first))

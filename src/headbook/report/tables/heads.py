@@ -122,7 +122,7 @@ def median_rows(results: StackResults) -> Iterator[Row]:
     for metric in results.metrics:
         for label in metric.labels:
             column = HeadKey(metric.id, results.view(metric, label), label)
-            if results.has(*column):
+            if results.has_value(*column):
                 numbers = results.heads(*column)
                 median = without_interval(
                     float(np.nanmedian(numbers.value)),
@@ -151,7 +151,7 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
     for column in _columns(results):
         first = results.by_id[column.metric].headline == column.label
         for claim in (HIGHEST, LOWEST) if first else (HIGHEST,):
-            cell = highest(results.half(SELECTION, *column), lowest=claim == LOWEST)
+            cell = highest(results.split(SELECTION, *column), lowest=claim == LOWEST)
             if cell is not None:
                 for half in (SELECTION, HELD_OUT):
                     yield _of_head(results, claim, column, cell, half)
@@ -165,7 +165,7 @@ def _columns(results: StackResults) -> Iterator[HeadKey]:
         _, joint, without = TREES.get(metric.id, ("", "", ()))
         for view in metric.views:
             for label in metric.labels:
-                if (not label or label not in {joint, *without}) and results.has(
+                if (not label or label not in {joint, *without}) and results.has_value(
                     metric.id, view, label
                 ):
                     yield HeadKey(metric.id, view, label)
@@ -174,14 +174,14 @@ def _columns(results: StackResults) -> Iterator[HeadKey]:
 def _of_head(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
     """Return the row of a head on one half, beside trees without attention or uniform attention."""
     baseline = UNIFORM
-    even = results.half(half, *column, of="uniform").at(cell[0]).value
+    even = results.split(half, *column, of="uniform").at(cell[0]).value
     if column.metric in TREES:
         label = TREES[column.metric][2][0]
         baseline = label.replace("_", " ")
-        even = results.half(half, column.metric, column.view, label).at(*cell).value
+        even = results.split(half, column.metric, column.view, label).at(*cell).value
     return row(
         claim, results.stack.name, column, layer=cell[0], head=cell[1], split=SPLITS[half],
-        value=results.half(half, *column).at(*cell), baseline=baseline, baseline_value=even,
+        value=results.split(half, *column).at(*cell), baseline=baseline, baseline_value=even,
     )  # fmt: skip
 
 
@@ -190,11 +190,13 @@ def _beside(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]
     found: list[tuple[HeadKey, Estimate]] = []
     if column.metric == ids.POS_RECEIVED_RATIO:
         share = column._replace(metric=ids.POS_RECEIVED)
-        if results.has(*share):
-            found.append((share, results.half(HELD_OUT, *share).at(*cell)))
+        if results.has_value(*share):
+            found.append((share, results.split(HELD_OUT, *share).at(*cell)))
     if column.metric == ids.DEPENDENCY_ALIGNMENT and column.label == "either":
         near = [HeadKey(ids.ATTENTION_TO, column.view, x) for x in ("previous", "next")]
-        each = [results.half(HELD_OUT, *other).at(*cell) for other in near if results.has(*other)]
+        each = [
+            results.split(HELD_OUT, *other).at(*cell) for other in near if results.has_value(*other)
+        ]
         if each:
             total = sum(value.value for value in each)
             both = without_interval(total, each[0].sentences, each[0].events)
@@ -223,7 +225,7 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
     )
     for metric, view, other in asked:
-        found = layer_runs(results, metric, view) if results.has(metric, view) else None
+        found = layer_runs(results, metric, view) if results.has_value(metric, view) else None
         for which, run in zip(("lowest", "highest"), found or (), strict=False):
             claim, column = f"{which} of all layers: {run_text(run)}", (metric, view, "")
             stack, layer = results.stack.name, run[0] if len(run) == 1 else None
@@ -232,7 +234,7 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
                 value=held_out_run_mean(results, run, metric, view), baseline=UNIFORM,
                 baseline_value=uniform_run_mean(results, run, metric, view).value,
             )  # fmt: skip
-            if other and results.has(other, view):
+            if other and results.has_value(other, view):
                 yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT_SPLIT,
                           value=held_out_run_mean(results, run, other, view))  # fmt: skip
             random = untrained_mean(results, run, results.by_id[metric], view)
@@ -243,19 +245,19 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
 def trees_of_layers(results: StackResults) -> Iterator[Row]:
     """Yield the held-out score of trees without attention, of each layer and of its best head."""
     for metric, (own, joint, without) in TREES.items():
-        if not results.has(metric, SinkView.NOSINK, own):
+        if not results.has_value(metric, SinkView.NOSINK, own):
             continue
         stack, layers = results.stack.name, results.stack.attention_layers
         column = HeadKey(metric, SinkView.NOSINK, own)
         for label in without:
             other = column._replace(label=label)
-            value = results.half(HELD_OUT, *other).at(layers[0], 0)
+            value = results.split(HELD_OUT, *other).at(layers[0], 0)
             yield row("tree without attention", stack, other, split=HELD_OUT_SPLIT, value=value)
-        ranked = heads_by_value(results.half(SELECTION, *column).trusted)
+        ranked = heads_by_value(results.split(SELECTION, *column).trusted)
         for layer in layers:
             if joint:
                 other = column._replace(label=joint)
-                value = results.half(HELD_OUT, *other).at(layer, 0)
+                value = results.split(HELD_OUT, *other).at(layer, 0)
                 yield row("mean attention of the layer", stack, other, layer=layer,
                           split=HELD_OUT_SPLIT,
                           value=value)  # fmt: skip
@@ -267,6 +269,6 @@ def trees_of_layers(results: StackResults) -> Iterator[Row]:
 def pieces_of_words(results: StackResults) -> Iterator[Row]:
     """Yield the heads that attend most from a subword token to the rest of its word."""
     column = HeadKey(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
-    if results.has(*column):
-        for cell in heads_by_value(results.half(SELECTION, *column).trusted)[:MOST_PIECES]:
+    if results.has_value(*column):
+        for cell in heads_by_value(results.split(SELECTION, *column).trusted)[:MOST_PIECES]:
             yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, HELD_OUT)

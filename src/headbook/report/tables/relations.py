@@ -35,11 +35,11 @@ def relation_rows(results: StackResults) -> Iterator[RelationRow]:
     ``difference_high``, ``p`` (family-wise; NaN if nothing was tested), ``n_sentences`` and
     ``n_observations``.
     """
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     for n in range(len(tests.labels) if tests else 0):
         assert tests is not None
         yield from _of_label(results, tests, n)
-    for (layer, head), found in results.once(head_rules).items():
+    for (layer, head), found in results.cached(head_rules).items():
         where = _where(results, layer, head, ids.SURFACE_RULE, found.rule)
         yield _row(RULE, where, CHOICE, found.chosen, baseline=MEAN)
         yield _row(
@@ -116,7 +116,7 @@ FAR = ids.RELATION_ACCURACY_FAR
 
 def relations_by_layer(results: StackResults) -> Iterator[Row]:
     """Yield the best head of each layer for every tested relation, against the best rule."""
-    tests = results.once(tests_of_stack)
+    tests = results.cached(tests_of_stack)
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         for layer in np.flatnonzero(~np.isnan(tests.layer_margin.value[:, n])).tolist():
@@ -135,18 +135,18 @@ def beside_relations(results: StackResults) -> Iterator[Row]:
     The best surface rule has a row without a head, too: pages of heads that were not tested for a
     relation print it.
     """
-    tests, stack = results.once(tests_of_stack), results.stack.name
+    tests, stack = results.cached(tests_of_stack), results.stack.name
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         layer, head = map(int, tests.head[n])
-        even = results.half(HELD_OUT, METRIC, VIEW, label, of="uniform").value[layer]
+        even = results.split(HELD_OUT, METRIC, VIEW, label, of="uniform").value[layer]
         yield row(
             f"{RELATION}, uniform attention", stack, (METRIC, VIEW, label), layer=layer, head=head,
             split=HELD_OUT_SPLIT, value=tests.accuracy.at(n), baseline=UNIFORM,
             baseline_value=float(even),
         )  # fmt: skip
-        if results.has(FAR, VIEW, label):
-            value = results.half(HELD_OUT, FAR, VIEW, label).at(layer, head)
+        if results.has_value(FAR, VIEW, label):
+            value = results.split(HELD_OUT, FAR, VIEW, label).at(layer, head)
             yield row(f"{RELATION}, at distance 3 or more", stack, (FAR, VIEW, label), layer=layer,
                       head=head, split=HELD_OUT_SPLIT, value=value)  # fmt: skip
         yield row(f"{RELATION}, best surface rule", stack, (METRIC, VIEW, label),
