@@ -121,7 +121,7 @@ def write_tokenizer(names: list[str], around: str, folder: Path) -> None:
     )
 
 
-def judge(name: str, folder: Path) -> dict[str, Any]:
+def check_family(name: str, folder: Path) -> dict[str, Any]:
     """What becomes of a type."""
     row: dict[str, Any] = {"type": name}
     texts, model = folder / "texts.txt", folder / "model"
@@ -206,7 +206,7 @@ def message(error: Exception) -> str:
 def warm_up() -> None:
     """Import what a run imports, once for all processes that are forked from this one."""
     with tempfile.TemporaryDirectory() as folder:
-        judge("bert", Path(folder))
+        check_family("bert", Path(folder))
 
 
 def alone(name: str) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def alone(name: str) -> dict[str, Any]:
     ours, theirs = context.Pipe(duplex=False)
     row: dict[str, Any] = {"type": name, "state": "bug", "why": "died, or no answer in time"}
     with tempfile.TemporaryDirectory() as folder:
-        child = context.Process(target=lambda: theirs.send(judge(name, Path(folder))))
+        child = context.Process(target=lambda: theirs.send(check_family(name, Path(folder))))
         child.start()
         theirs.close()
         try:

@@ -36,7 +36,7 @@ from headbook.model.tokenizer import SentenceTokenizer, probe_texts, random_sequ
 from headbook.passes.model_checks import verify_attention
 from headbook.schema import Replacement, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
-from headbook.text.annotate import NONE, Annotator
+from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens
 
 HEADS, SEED, BATCH_TOKENS = 5, 0, 2048
@@ -65,7 +65,7 @@ def lost(
     Raises:
         ConfigError: the model has no causal language-model head.
     """
-    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load(NO_ANNOTATOR))
     architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
     lens = make_logit_lens(model, architecture)
     if not isinstance(lens, LogitLens) or not lens.causal:

@@ -29,7 +29,7 @@ SHARD = 16  # sentences, so that a short corpus has several shards
 FAST = (
     "--metrics=attention_to,cosine_to_input,type_shares", "--annotator=none", "--language=none",
     "--sample-sentences=12", "--importance-sentences=6", "--sentence-pages=2", "--exemplars=1",
-    "--accept-checks",
+    "--accept-failed-checks",
 )  # fmt: skip
 OFF = "--importance=off"
 LIMIT = 120  # seconds after which a trial counts as a hang

@@ -164,11 +164,11 @@ class Bare:
                     brought = written.vectors(name, layer, head, len(maps[0]))
                     both = texts[queries], texts[keys]
                     values = written.values(name, layer, head, len(maps[0]))
-                    look = HeadAttention(
+                    attention = HeadAttention(
                         weights, seen, *both, causal, crosses, norms, brought, values
                     )
-                    look = replace(look, half=half_of(rows))
-                    yield name, layer, head, look
+                    attention = replace(attention, half=half_of(rows))
+                    yield name, layer, head, attention
 
     def _sees_ahead(self, stack: str) -> bool:
         """Encoders do, and cross-attention."""

@@ -77,7 +77,7 @@ def head_table(numbers: Mapping[HeadKey, Fake], sentences: int) -> HeadTable:
 def fake_results(
     numbers: Mapping[HeadKey, Fake],
     *,
-    twins: Mapping[BaselineRun, Mapping[HeadKey, Fake]] | None = None,
+    baseline_runs: Mapping[BaselineRun, Mapping[HeadKey, Fake]] | None = None,
     tokens: Mapping[TokenKey, tuple[Any, float]] | None = None,
     stack: str = "self",
     causal: bool = False,
@@ -87,7 +87,7 @@ def fake_results(
     """The results of one stack.
 
     Args:
-        twins: numbers of what the model is compared with.
+        baseline_runs: numbers of what the model is compared with.
         tokens: averages over tokens by layer, and their spread.
     """
     table = head_table(numbers, sentences)
@@ -109,7 +109,10 @@ def fake_results(
         _found(sentences),
     )
     corpus_sums = CorpusSums(heads={stack: sums}, tokens=_tokens(stack, tokens or {}, sentences))
-    compared = {n: {stack: head_table(twin, sentences)} for n, twin in (twins or {}).items()}
+    compared = {
+        n: {stack: head_table(baseline_run, sentences)}
+        for n, baseline_run in (baseline_runs or {}).items()
+    }
     study = Study(manifest(of, sentences, model), corpus_sums, SentenceData(), compared)
     return StackResults(study, of)
 

@@ -61,7 +61,9 @@ def parts(model: Path, rows: Iterable[Row] = ROWS, view: str = "raw") -> dict[Wh
     bare = Bare.load(model)
     found: dict[Where, list[Part]] = defaultdict(list)
     for row in rows:
-        for _, layer, head, look in bare.looks(Given(row.text, [])):
+        for _, layer, head, attention in bare.looks(Given(row.text, [])):
             for metric, label in LABELS.items():
-                found[layer, head, metric, label].append(NAIVE[metric](Viewed(look, view))[label])
+                found[layer, head, metric, label].append(
+                    NAIVE[metric](Viewed(attention, view))[label]
+                )
     return found

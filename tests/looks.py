@@ -76,35 +76,39 @@ class Row(NamedTuple):
         return sum(self.weights.values())
 
 
-def _sink(look: HeadAttention) -> set[int]:
+def _sink(attention: HeadAttention) -> set[int]:
     """Where attention is parked."""
-    return {j for j, key in enumerate(look.keys.tokens) if key.special or (look.causal and j == 0)}
+    return {
+        j
+        for j, key in enumerate(attention.keys.tokens)
+        if key.special or (attention.causal and j == 0)
+    }
 
 
 class Viewed:
     """A look in one view: special tokens ask nothing; the sink goes, or goes and is made up for."""
 
-    def __init__(self, look: HeadAttention, view: str) -> None:
-        self.look = look
-        self.queries, self.keys = look.queries, look.keys
-        self.causal, self.crosses, self.norms = look.causal, look.crosses, look.norms
-        self.brought = look.brought
-        self.sink = _sink(look)
+    def __init__(self, attention: HeadAttention, view: str) -> None:
+        self.look = attention
+        self.queries, self.keys = attention.queries, attention.keys
+        self.causal, self.crosses, self.norms = attention.causal, attention.crosses, attention.norms
+        self.brought = attention.brought
+        self.sink = _sink(attention)
         self.tagged: dict[str, list[int]] = {}
-        for j, key in enumerate(look.keys.tokens):
+        for j, key in enumerate(attention.keys.tokens):
             self.tagged.setdefault(key.tag, []).append(j)
         self.rows = [
-            self._row(look, view, i)
-            for i, token in enumerate(look.queries.tokens)
-            if not token.special and not (look.causal and len(look.seen[i]) == 1)
+            self._row(attention, view, i)
+            for i, token in enumerate(attention.queries.tokens)
+            if not token.special and not (attention.causal and len(attention.seen[i]) == 1)
         ]
 
-    def _row(self, look: HeadAttention, view: str, i: int) -> Row:
+    def _row(self, attention: HeadAttention, view: str, i: int) -> Row:
         removed = set() if view == "raw" else self.sink
-        weights = {j: float(look.weights[i][j]) for j in look.seen[i] if j not in removed}
-        on_sink = sum(float(look.weights[i][j]) for j in look.seen[i] if j in self.sink)
-        if look.learned:
-            on_sink += 1 - sum(map(float, look.weights[i]))
+        weights = {j: float(attention.weights[i][j]) for j in attention.seen[i] if j not in removed}
+        on_sink = sum(float(attention.weights[i][j]) for j in attention.seen[i] if j in self.sink)
+        if attention.learned:
+            on_sink += 1 - sum(map(float, attention.weights[i]))
         trusted = bool(weights)
         total = sum(weights.values())
         if view == "renorm":

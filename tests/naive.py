@@ -336,8 +336,8 @@ def dependency_excess(sentences: list[Viewed], least: int = 30) -> list[dict[str
 
 NaiveSampleMetric = Callable[[list[Viewed]], list[dict[str, Part]]]
 NAIVE_SAMPLED: dict[str, NaiveSampleMetric] = {
-    twin.__name__: twin
-    for twin in (variability, dependency_excess, pattern, block_ratio, type_shares)
+    metric.__name__: metric
+    for metric in (variability, dependency_excess, pattern, block_ratio, type_shares)
 }
 
 
@@ -389,7 +389,7 @@ def separator_attention(v: Viewed) -> dict[str, Part]:
 NaiveLayerMetric = Callable[[list[Viewed]], list[dict[str, Part]]]
 # Of all heads of a layer in one sentence, where heads have a number together.
 NAIVE_LAYERS: dict[str, NaiveLayerMetric] = {
-    twin.__name__: twin for twin in (phrase_trees, output_norm_share)
+    metric.__name__: metric for metric in (phrase_trees, output_norm_share)
 }
 
 
@@ -430,8 +430,8 @@ def piece_sensitivity(v: Viewed) -> dict[str, Part]:
 
 
 NAIVE: dict[str, NaiveMetric] = {
-    twin.__name__: twin
-    for twin in (
+    metric.__name__: metric
+    for metric in (
         attention_distance, distance_ratio, attention_entropy, relative_entropy, sink_share,
         separator_attention,
         attention_to, offset_profile, pos_received, pos_received_ratio, pos_given,

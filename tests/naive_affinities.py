@@ -9,16 +9,18 @@ Item = tuple[str, int | None, int | None]
 Values = tuple[Estimate, float]
 
 
-def _uniform(look: HeadAttention) -> HeadAttention:
+def _uniform(attention: HeadAttention) -> HeadAttention:
     """The same with equal weights on all visible keys."""
     rows = [
-        [1 / len(seen) if j in seen else 0.0 for j in range(len(look.keys.tokens))]
-        for seen in map(set, look.seen)
+        [1 / len(seen) if j in seen else 0.0 for j in range(len(attention.keys.tokens))]
+        for seen in map(set, attention.seen)
     ]
-    return HeadAttention(rows, look.seen, look.queries, look.keys, look.causal, look.crosses)
+    return HeadAttention(
+        rows, attention.seen, attention.queries, attention.keys, attention.causal, attention.crosses
+    )
 
 
-def _given(look: HeadAttention) -> dict[Item, tuple[float, int]]:
+def _given(attention: HeadAttention) -> dict[Item, tuple[float, int]]:
     """By item the attention and the occurrences of one sentence, the sink masked."""
     found: dict[Item, tuple[float, int]] = {}
     received: dict[int, float] = {}
@@ -27,21 +29,24 @@ def _given(look: HeadAttention) -> dict[Item, tuple[float, int]]:
         total, number = found.get(item, (0.0, 0))
         found[item] = total + weight, number + 1
 
-    for row in Viewed(look, "nosink").rows:
-        query = look.queries.tokens[row.query].id
+    for row in Viewed(attention, "nosink").rows:
+        query = attention.queries.tokens[row.query].id
         if row.weights:
             add(("query", query, None), row.mass)
         for key, weight in row.weights.items():
-            add(("pair", query, look.keys.tokens[key].id), weight)
+            add(("pair", query, attention.keys.tokens[key].id), weight)
             received[key] = received.get(key, 0.0) + weight
     for key, weight in received.items():
-        add(("key", None, look.keys.tokens[key].id), weight)
+        add(("key", None, attention.keys.tokens[key].id), weight)
     return found
 
 
-def affinities(looks: Sequence[HeadAttention]) -> dict[Item, Values]:
+def affinities(attentions: Sequence[HeadAttention]) -> dict[Item, Values]:
     """By item the mean attention with its interval, and that of uniform attention."""
-    own, even = [_given(look) for look in looks], [_given(_uniform(look)) for look in looks]
+    own, even = (
+        [_given(attention) for attention in attentions],
+        [_given(_uniform(attention)) for attention in attentions],
+    )
     found = {}
     for item in {item for each in own for item in each}:
         parts = [Part(*each[item], each[item][1]) for each in own if item in each]
@@ -52,11 +57,15 @@ def affinities(looks: Sequence[HeadAttention]) -> dict[Item, Values]:
     return found
 
 
-def texts_with(looks: Sequence[HeadAttention]) -> dict[Item, int]:
+def texts_with(attentions: Sequence[HeadAttention]) -> dict[Item, int]:
     """By item the number of different sentences in which it occurs."""
     found: dict[Item, set[tuple[int, ...]]] = {}
-    for look in looks:
-        text = (*(t.id for t in look.queries.tokens), -1, *(t.id for t in look.keys.tokens))
-        for item in _given(look):
+    for attention in attentions:
+        text = (
+            *(t.id for t in attention.queries.tokens),
+            -1,
+            *(t.id for t in attention.keys.tokens),
+        )
+        for item in _given(attention):
             found.setdefault(item, set()).add(text)
     return {item: len(texts) for item, texts in found.items()}

@@ -173,8 +173,8 @@ def same_sentence_preference(text: Written, known: Least) -> dict[str, Part]:
 
 
 NAIVE: dict[str, Callable[[Written, Least], dict[str, Part]]] = {
-    twin.__name__: twin
-    for twin in (
+    metric.__name__: metric
+    for metric in (
         context_similarity, context_similarity_centred, row_similarity, high_pair_distance,
         repetition_lift, same_sentence_preference,
     )

@@ -248,13 +248,13 @@ def cka(one: Floats, other: Floats) -> float:
     return float(sums[0] / np.sqrt(sums[1] * sums[2]))
 
 
-def interval(tokens: Tokens, twin: Callable[[Tokens], float]) -> tuple[float, float]:
+def interval(tokens: Tokens, metric: Callable[[Tokens], float]) -> tuple[float, float]:
     """The delete-one jackknife's, with Student's t."""
     from scipy.stats import t
 
     sentences = sorted(set(tokens.sentence))
     n = len(sentences)
-    left = np.array([twin(tokens.without(sentence)) for sentence in sentences])
+    left = np.array([metric(tokens.without(sentence)) for sentence in sentences])
     error = np.sqrt((n - 1) / n * sum((left - left.mean()) ** 2))
     reach = t.ppf(0.975, n - 1) * error
-    return twin(tokens) - reach, twin(tokens) + reach
+    return metric(tokens) - reach, metric(tokens) + reach

@@ -106,9 +106,11 @@ def _mixture(maps: list[dict[int, float]], places: list[int]) -> tuple[float, fl
 def pattern(sentences: list[Viewed]) -> list[dict[str, Part]]:
     each: list[list[tuple[int, dict[int, float]]]] = []
     for v in sentences:
-        look = v.look
-        rows = [(i, {j: look.weights[i][j] for j in seen}) for i, seen in enumerate(look.seen)]
-        if look.learned:
+        attention = v.look
+        rows = [
+            (i, {j: attention.weights[i][j] for j in seen}) for i, seen in enumerate(attention.seen)
+        ]
+        if attention.learned:
             rows = [(i, {j: w / sum(row.values()) for j, w in row.items()}) for i, row in rows]
         short = max(len(v.queries.tokens), len(v.keys.tokens)) <= 64
         each.append([(i, row) for i, row in rows if len(row) > 1 and short])

@@ -211,8 +211,8 @@ def companion(text: Text, place: int) -> int | None:
 
 
 NAIVE_TOKENS: dict[str, Callable[[At], float]] = {
-    twin.__name__: twin
-    for twin in (
+    metric.__name__: metric
+    for metric in (
         cosine_to_input,
         vocabulary_rank,
         nearest_tokens,

@@ -13,7 +13,8 @@ import treebank
 from headbook.errors import ConfigError, HeadbookError
 
 COLUMNS = [
-    "heads", "replacement", "target", "value", "low", "high", "full", "sentences", "events",
+    "heads", "replacement", "target", "value", "low", "high", "full",
+    "n_sentences", "n_observations",
 ]  # fmt: skip
 pytestmark = pytest.mark.usefixtures("of_any_number")
 
@@ -57,7 +58,7 @@ def test_a_row_for_each_set_and_target(gpt2: str, texts: Path) -> None:
     assert loss["full"].nunique() == 1
     assert (loss["full"] > 1).all()
     assert kl["full"].isna().all()
-    assert set(frame["sentences"]) == {6}
+    assert set(frame["n_sentences"]) == {6}
 
 
 def test_another_tokenizer_reads_the_texts(
@@ -66,7 +67,7 @@ def test_another_tokenizer_reads_the_texts(
     """Pieces of words in place of bytes: other tokens are scored."""
     own = headbook.ablate(gpt2, texts, ["L0-H1"], "zero")
     other = headbook.ablate(gpt2, texts, ["L0-H1"], "zero", tokenizer=str(folder("opt")))
-    assert set(own["events"]) != set(other["events"])
+    assert set(own["n_observations"]) != set(other["n_observations"])
 
 
 def test_fewer_sentences_are_those_of_the_smallest_hashes(gpt2: str, texts: Path) -> None:
@@ -77,7 +78,7 @@ def test_fewer_sentences_are_those_of_the_smallest_hashes(gpt2: str, texts: Path
         headbook.ablate(gpt2, file, ["L1-H0"], sentences=4, dtype="float64")
         for file in (texts, turned)
     )
-    assert set(one["sentences"]) == {4}
+    assert set(one["n_sentences"]) == {4}
     for column in ("value", "low", "high", "full"):
         np.testing.assert_allclose(one[column], other[column], rtol=1e-9)
 

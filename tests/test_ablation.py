@@ -85,10 +85,10 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
         batches = [batch_of(bare, family, rows) for rows in ((0, 1, 2), (3, 4))]
         heads = make_patchable(model, architecture, batches[0])
         side = architecture.stacks[heads.read].queries
-        judge = target_functions(
+        functions = target_functions(
             lens if isinstance(lens, LogitLens) else None, side, model.tokenizer.mask_token_id
         )
-        return Case(HeadAblator(heads, judge), batches, folder, family)
+        return Case(HeadAblator(heads, functions), batches, folder, family)
 
     return of
 
@@ -204,18 +204,18 @@ class Naive:
 def scored(case: Case) -> list[dict[int, int]]:
     """The tokens that are scored, by place, of every sentence; as the judge says."""
     found: dict[int, dict[int, int]] = {}
-    judge = case.ablator.functions
-    assert isinstance(judge, LogitTargets)
+    functions = case.ablator.functions
+    assert isinstance(functions, LogitTargets)
     for batch in case.batches:
-        read = judge.prepare_batch(batch)
-        side = judge.side
+        read = functions.prepare_batch(batch)
+        side = functions.side
         for row, number in enumerate(batch.index):
             ids, valid = batch.texts[side].ids[row], batch.texts[side].valid[row]
             n = int(valid.sum())
-            if judge.mask is None:
+            if functions.mask is None:
                 found[int(number)] = {i: int(ids[i + 1]) for i in range(n - 1)}
             else:
-                changed = (read.texts[side].ids[row] == judge.mask) & valid
+                changed = (read.texts[side].ids[row] == functions.mask) & valid
                 found[int(number)] = {i: int(ids[i]) for i in range(n) if changed[i]}
     return [found[number] for number in range(len(TEXTS))]
 
@@ -387,7 +387,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
     """Some of every sentence, ordinary ones alone, by the hash of its content."""
     it = case("bert")
     assert all(1 <= len(row) <= 3 for row in scored(it))
-    (first, _), judge = it.batches, it.ablator.functions
+    (first, _), functions = it.batches, it.ablator.functions
     turned = Batch(
         (),
         {
@@ -399,7 +399,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
         first.index[::-1],
         first.content_hash[::-1],
     )
-    one, other = (judge.prepare_batch(b).texts[Side.SOURCE].ids for b in (first, turned))
+    one, other = (functions.prepare_batch(b).texts[Side.SOURCE].ids for b in (first, turned))
     assert torch.equal(one, other.flip(0))
     special = first.texts[Side.SOURCE].special
     assert torch.equal(one[special], first.texts[Side.SOURCE].ids[special])

@@ -102,15 +102,15 @@ def test_a_collection_on_such_a_device_ends_in_one_line(
 ) -> None:
     """The whole command: the device that torch reports adds up the numbers of embeddings."""
     forward = torch.nn.Embedding.forward
-    twin = load_model(str(tiny_folder("bert")), device="cpu")
-    right = [*twin.network.modules()]
+    baseline_run = load_model(str(tiny_folder("bert")), device="cpu")
+    right = [*baseline_run.network.modules()]
 
     def on_second(self: torch.nn.Embedding, ids: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = forward(self, ids)
         return found if any(self is each for each in right) else found.cumsum(-1)
 
     monkeypatch.setattr(load, "pick_device", lambda _: SECOND)
-    monkeypatch.setattr(model_checks, "on_processor", lambda _: twin)
+    monkeypatch.setattr(model_checks, "on_processor", lambda _: baseline_run)
     monkeypatch.setattr(torch.nn.Embedding, "forward", on_second)
     (tmp_path / "texts.txt").write_text("The dog sees the bird.\n")
     given = [str(tmp_path / "texts.txt"), f"--model={tiny_folder('bert')}", "--annotator=none"]

@@ -42,11 +42,13 @@ def naive(
     With it, the number of different sentences of each item.
     """
     bare = Bare.load(folder, pairs=len(texts[0]) > 1)
-    looks: dict[Any, list[HeadAttention]] = {}
+    attentions: dict[Any, list[HeadAttention]] = {}
     for sides in texts:
-        for stack, layer, head, look in bare.looks(*sides):
-            looks.setdefault((stack, layer, head), []).append(look)
-    return {place: (affinities(each * times), texts_with(each)) for place, each in looks.items()}
+        for stack, layer, head, attention in bare.looks(*sides):
+            attentions.setdefault((stack, layer, head), []).append(attention)
+    return {
+        place: (affinities(each * times), texts_with(each)) for place, each in attentions.items()
+    }
 
 
 def item_of(sums: Affinities, place: int) -> tuple[str, int | None, int | None]:
@@ -130,7 +132,7 @@ def test_a_page_says_that_nothing_occurs_in_five_sentences(
 
 
 def pairs_in(table: pd.DataFrame) -> set[tuple[str, str]]:
-    rows = table[table["what"] == "pair"]
+    rows = table[table["role"] == "pair"]
     return {*zip(rows["query"], rows["key"], strict=True)}
 
 
@@ -159,15 +161,15 @@ def test_the_table_holds_items_of_many_sentences_those_above_both_baselines_firs
     file = treebank.write_trees(tmp_path / "trees.conllu", treebank.MANY)
     table = collect(file, model=str(tiny_folder("bert")), **OPTIONS).top_tokens
     assert tuple(table.columns) == TOP_TOKENS
-    assert (table["sentences"] >= DISTINCT).all()
-    assert (table["count"] >= table["sentences"]).all()
-    assert set(table["what"]) == {"query", "key", "pair"}
-    assert ((table["query"] == "") == (table["what"] == "key")).all()
-    np.testing.assert_allclose(table["ratio"], table["mean"] / table["chance"])
+    assert (table["n_sentences"] >= DISTINCT).all()
+    assert (table["count"] >= table["n_sentences"]).all()
+    assert set(table["role"]) == {"query", "key", "pair"}
+    assert ((table["query"] == "") == (table["role"] == "key")).all()
+    np.testing.assert_allclose(table["ratio"], table["mean"] / table["uniform"])
     np.testing.assert_allclose(table["mean_head_ratio"], table["mean"] / table["mean_head"])
     seen = set()
-    for _, rows in table.groupby(["layer", "head", "what"]):
-        clear = (rows["low"] > rows["chance"]) & (rows["low"] > rows["mean_head"])
+    for _, rows in table.groupby(["layer", "head", "role"]):
+        clear = (rows["low"] > rows["uniform"]) & (rows["low"] > rows["mean_head"])
         seen |= {*clear}
         assert clear.is_monotonic_decreasing
         assert rows[clear]["ratio"].is_monotonic_decreasing

@@ -87,7 +87,7 @@ def monotone(h: Head) -> tuple[float, float]:
     return (0.0, 0.0) if math.isnan(tau) else (float(tau), 1.0)
 
 
-def judged(h: Head) -> dict[str, tuple[float, float]] | None:
+def shares(h: Head) -> dict[str, tuple[float, float]] | None:
     """Error, precision and recall by the definitions, on sets of pairs of words."""
     written = h.sentence.metadata.get("alignment", "").split()
     if not written or written == ["0-0", "9-0"]:
@@ -140,16 +140,18 @@ def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> No
     cross = stack_results(study)["cross"]
     found = alignments(cross)
     assert found is not None
-    twins: dict[str, Callable[[Head], tuple[float, float]]] = {
+    baseline_runs: dict[str, Callable[[Head], tuple[float, float]]] = {
         "copied": copied, "diagonal": diagonal, "monotone": monotone,
     }  # fmt: skip
     for layer in cross.stack.attention_layers:
         for head in range(cross.stack.n_heads):
             heads = [*each_sentence(study, layer, head)]
-            for name, twin in twins.items():
+            for name, baseline_run in baseline_runs.items():
                 limits = (-1.0, 1.0) if name == "monotone" else (0.0, 1.0)
-                check(getattr(found, name).at(layer, head), [twin(h) for h in heads], limits)
-            judgements = [j for j in map(judged, heads) if j is not None]
+                check(
+                    getattr(found, name).at(layer, head), [baseline_run(h) for h in heads], limits
+                )
+            judgements = [j for j in map(shares, heads) if j is not None]
             for name in ("error", "precision", "recall"):
                 parts = [j[name] for j in judgements]
                 check(getattr(found, name).at(layer, head), parts, (0.0, 1.0))
@@ -191,10 +193,10 @@ def test_correlations_are_those_of_scipy() -> None:
         best[0], best[1] = 2, -1
         for row, tau in zip(best, kendall(best), strict=True):
             there = row >= 0
-            twin = math.nan
+            baseline_run = math.nan
             if there.sum() > 1:
-                twin = kendalltau(np.flatnonzero(there), row[there]).statistic
-            assert tau == pytest.approx(twin, nan_ok=True)
+                baseline_run = kendalltau(np.flatnonzero(there), row[there]).statistic
+            assert tau == pytest.approx(baseline_run, nan_ok=True)
 
 
 def test_order_and_its_reverse_are_1_and_minus_1() -> None:
@@ -276,9 +278,9 @@ def test_the_table_of_files_has_the_same_numbers(study: Study, pair_site: Site) 
         assert numbers is not None
         for place in np.ndindex(numbers.value.shape):
             row = table.loc[(name, *place)]
-            reported = [row[n] for n in ("value", "low", "high", "sentences", "events")]
+            reported = [row[n] for n in ("value", "low", "high", "n_sentences", "n_observations")]
             assert reported == pytest.approx(numbers.at(*place)[:5], nan_ok=True)
-    even = table.groupby("measure")["even"].first()
+    even = table.groupby("measure")["uniform"].first()
     assert even["diagonal"] == found.even_diagonal.at().value
     assert even["same_form"] == found.even_copied.at().value
     values = table["value"].unstack("measure")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headbook.errors import AnnotatorError
 from headbook.inputs import NO_HEAD, Sentence, Word
-from headbook.text.annotate import EMBEDDED, NONE, Annotator
+from headbook.text.annotate import EMBEDDED, NO_ANNOTATOR, Annotator
 
 TEXT = "The old man sees the\tsmall boats  on the river."
 
@@ -25,7 +25,7 @@ def embedded() -> Annotator:
 
 @pytest.fixture
 def basic() -> Annotator:
-    return loaded(NONE)
+    return loaded(NO_ANNOTATOR)
 
 
 def words(annotator: Annotator, text: str) -> tuple[Word, ...]:
@@ -87,7 +87,7 @@ def test_without_a_pipeline_words_are_those_of_unicode(
     assert {(w.upos, w.head, w.relation) for w in words(basic, text)} <= {("", NO_HEAD, "")}
 
 
-@pytest.mark.parametrize("kind", [EMBEDDED, NONE])
+@pytest.mark.parametrize("kind", [EMBEDDED, NO_ANNOTATOR])
 @settings(max_examples=60, derandomize=True)
 @given(text=st.text(max_size=30))
 def test_words_lie_in_order_and_cover_all_but_white_space(kind: str, text: str) -> None:

@@ -200,9 +200,9 @@ def test_fewer_buckets_hold_the_same() -> None:
 
     def of(size: int) -> HeadBuckets:
         place = bucket_of(hashes, size)
-        room = np.zeros((size, 2, 3, 1))
-        np.add.at(room, place, n)
-        return HeadBuckets(size, np.arange(size), room, room[:, :, :1], columns=(COLUMN,))
+        limit = np.zeros((size, 2, 3, 1))
+        np.add.at(limit, place, n)
+        return HeadBuckets(size, np.arange(size), limit, limit[:, :, :1], columns=(COLUMN,))
 
     fewer, asked = of(256).of_size(64), of(64)
     np.testing.assert_allclose(fewer.n, asked.n)

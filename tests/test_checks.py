@@ -40,7 +40,7 @@ def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
     out, kept = tmp_path / "site", tmp_path / "study"
     output = run("build", *given, "--out", out, "--keep-study", kept, *FEW, "--quiet")
     assert output.code == 3
-    line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n"
+    line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-failed-checks.*\n"
     assert re.fullmatch(line, output.err)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert BANNER in page
@@ -57,7 +57,7 @@ def test_a_failed_check_can_be_accepted_and_the_banner_stays(
     run: Run, given: tuple[Path, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "site"
-    output = run("build", *given, "--out", out, *FEW, "--quiet", "--accept-checks")
+    output = run("build", *given, "--out", out, *FEW, "--quiet", "--accept-failed-checks")
     assert output.code == 0
     assert re.fullmatch(rf"warning: .*{NAME}.*accepted.*\n", output.err)
     assert BANNER in (out / "index.html").read_text(encoding="utf-8")

@@ -88,7 +88,7 @@ def test_words_are_the_token_metrics_of_layers_taken_apart(study: Study) -> None
     assert len(found) == len(words) > 100
     for name in ("value", "low", "high"):
         np.testing.assert_array_equal(found[name], found[f"{name}_of_layer"])
-    np.testing.assert_array_equal(found["n_sentences"], found["sentences"])
+    np.testing.assert_array_equal(found["n_sentences"], found["n_sentences_of_layer"])
     assert {*words["class"]} >= {"all", "content", "function", "NOUN"}
     assert {*words["metric"]} <= {*all_metrics()}
 

@@ -162,9 +162,9 @@ def test_every_difference_of_tokens_is_that_of_the_tables(found: Comparison) -> 
 
 def test_targets_of_removals_keep_their_order(a: Study, tuned: Study) -> None:
     """Whatever the process makes of the hashes of their names."""
-    removals = a.corpus_sums.ablation
-    assert removals is not None
-    turned = replace(removals, changes=dict([*removals.changes.items()][::-1]))
+    ablation = a.corpus_sums.ablation
+    assert ablation is not None
+    turned = replace(ablation, changes=dict([*ablation.changes.items()][::-1]))
     other = replace(a, corpus_sums=replace(a.corpus_sums, ablation=turned))
     targets = [
         [c.label.partition("/")[2] for c in compare(study, tuned).heads["self"].columns

@@ -84,9 +84,9 @@ def sentences(bare: Bare, sides: Iterator[tuple[tuple[Given, ...], list[int]]]) 
     """Every head over every text, in both views."""
     found: Texts = {}
     for texts, parts in sides:
-        for stack, layer, head, look in bare.looks(*texts):
+        for stack, layer, head, attention in bare.looks(*texts):
             for view in ("raw", "nosink"):
-                written = Written(Viewed(look, view), parts)
+                written = Written(Viewed(attention, view), parts)
                 found.setdefault((stack, layer, head, view), []).append(written)
     return found
 
@@ -149,11 +149,11 @@ def check(of: Study, texts: Texts, tolerance: float) -> None:
     known = {head: least(text) for head, text in texts.items()}
     heads = indexed(of.heads, ["metric", "stack", "layer", "head", "view", "label"])
     layers = indexed(of.layers, ["metric", "stack", "layer", "view", "label"])
-    for name, twin in naive.NAIVE.items():
+    for name, naive_metric in naive.NAIVE.items():
         limits = all_metrics()[name].limits
         by_layer: dict[tuple[Any, ...], list[list[Part]]] = {}
         for head, each in texts.items():
-            parts = [twin(text, known[head]) for text in each]
+            parts = [naive_metric(text, known[head]) for text in each]
             stack, layer, _, view = head
             for label in parts[0]:
                 one = [part[label] for part in parts]

@@ -87,16 +87,16 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Stud
 def test_every_metric_is_there_for_every_twin(study: Study) -> None:
     assert list(map(str, study.baselines)) == ["untrained 0", "untrained 1", "shuffled 0"]
     own = set(study.heads["metric"])
-    for name, table in study.compared.groupby("control"):
+    for name, table in study.compared.groupby("baseline"):
         assert set(table["metric"]) == own, name
         assert len(table) == len(study.heads)
 
 
 def test_an_untrained_twin_is_nearly_uniform_and_this_model_is_not(study: Study) -> None:
-    def entropy(twin: str) -> float:
-        table = study.compared if twin else study.heads
+    def entropy(baseline_run: str) -> float:
+        table = study.compared if baseline_run else study.heads
         rows = table[(table["metric"] == "relative_entropy") & (table["view"] == "raw")]
-        rows = rows[rows["control"] == twin] if twin else rows
+        rows = rows[rows["baseline"] == baseline_run] if baseline_run else rows
         return float(rows["value"].mean())
 
     assert entropy("untrained 0") > 0.99
@@ -107,5 +107,7 @@ def test_twins_are_stored_with_the_study(study: Study, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
     assert list(loaded.baselines) == list(study.baselines)
-    assert all(BaselineRun.parse(str(twin)) == twin for twin in loaded.baselines)
+    assert all(
+        BaselineRun.parse(str(baseline_run)) == baseline_run for baseline_run in loaded.baselines
+    )
     np.testing.assert_array_equal(loaded.compared["value"], study.compared["value"])

@@ -27,10 +27,10 @@ STEP = 1e-4  # of the way to the replacement: the masked head's transform is no 
 
 
 def with_logits(it: Case) -> Case:
-    judge = it.ablator.functions
-    assert isinstance(judge, LogitTargets)
+    functions = it.ablator.functions
+    assert isinstance(functions, LogitTargets)
     own = HeadAblator(
-        it.ablator.heads, LogitTargets(judge.lens, judge.side, judge.mask, logits=True)
+        it.ablator.heads, LogitTargets(functions.lens, functions.side, functions.mask, logits=True)
     )
     return it._replace(ablator=own)
 
@@ -143,8 +143,8 @@ def test_parts_sum_to_the_logit(case: Callable[..., Case]) -> None:
 def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) -> None:
     """Sums over sums, never cut to shares."""
     it = with_logits(case("llama"))
-    removals = asked(it, FULL).run()
-    table = importance_table(removals)
+    ablation = asked(it, FULL).run()
+    table = importance_table(ablation)
     head = HeadName("self", 0, 1)
     total = only(table, **head._asdict(), metric="ablation_effect", replacement="mean",
                  target=AblationTarget.LOGIT)  # fmt: skip
@@ -153,16 +153,16 @@ def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) ->
     assert total["verdict"] == ""
     expected = (total["value"] - direct["value"]) / -direct["value"]
     assert repair["value"] == pytest.approx(expected)
-    assert total["sentences"] == direct["sentences"] == len(TEXTS)
-    value = lost_logit(it, removals, head)
+    assert total["n_sentences"] == direct["n_sentences"] == len(TEXTS)
+    value = lost_logit(it, ablation, head)
     assert total["value"] == pytest.approx(value, abs=SMALL)
 
 
 def test_self_repair_on_the_tokens_for_which_a_head_says_most(case: Callable[..., Case]) -> None:
     """Against passes token by token; the threshold is that of the other half's tokens."""
     it = with_logits(case("llama"))
-    removals = asked(it, FULL).run()
-    table = importance_table(removals)
+    ablation = asked(it, FULL).run()
+    table = importance_table(ablation)
     true, head = scored(it), HeadName("self", 0, 1)
     naive, held = Naive(it, [[] for _ in true]), Held(it, [[] for _ in true])
     part = slice(head.head * held.width, (head.head + 1) * held.width)
@@ -184,10 +184,10 @@ def test_self_repair_on_the_tokens_for_which_a_head_says_most(case: Callable[...
     total, direct = np.sum(top, 0)
     row = only(table, **head._asdict(), metric="self_repair", label="top_2_percent")
     assert row["value"] == pytest.approx((total - direct) / -direct, rel=1e-3)
-    assert row["events"] == len(top)
+    assert row["n_observations"] == len(top)
 
 
-def lost_logit(it: Case, removals: Any, head: HeadName) -> float:
+def lost_logit(it: Case, ablation: Any, head: HeadName) -> float:
     true = scored(it)
     naive = Naive(it, [[] for _ in true])
     lost = tokens = 0.0

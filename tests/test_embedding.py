@@ -121,7 +121,7 @@ def test_an_average_over_texts_of_one_token_is_missing_and_not_0(
     rows = rows[(rows["metric"] == "neighbour_overlap_random") & rows["label"].str.endswith("/all")]
     assert len(rows)
     assert rows["value"].isna().all()
-    assert (rows["events"] == 0).all()
+    assert (rows["n_observations"] == 0).all()
 
 
 @pytest.mark.parametrize("block", [1, 16 * 90, 1 << 30])

@@ -39,10 +39,10 @@ def test_cells_with_enough_pairs_have_their_own_mean(
     """Whether the corpus is measured at once or in two parts that are added up."""
     monkeypatch.setattr(word_samples, "LEAST", LEAST)
     folder = tiny_folder(family)
-    bare, looks = Bare.load(folder), defaultdict(list)
+    bare, attentions = Bare.load(folder), defaultdict(list)
     for tree in TREES:
-        for _, layer, head, look in bare.looks(given(tree)):
-            looks[layer, head].append(Viewed(look, "nosink"))
+        for _, layer, head, attention in bare.looks(given(tree)):
+            attentions[layer, head].append(Viewed(attention, "nosink"))
     whole = collected(tmp_path / "whole", folder, TREES)
     one, other = (
         collected(tmp_path / name, folder, trees)
@@ -50,7 +50,7 @@ def test_cells_with_enough_pairs_have_their_own_mean(
     )
     table = whole.heads
     by_distance = []
-    for (layer, head), sentences in looks.items():
+    for (layer, head), sentences in attentions.items():
         parts = dependency_excess(sentences, LEAST)
         for label in ("surface", "distance"):
             wanted = ratio([part[label] for part in parts], (-1, 1))

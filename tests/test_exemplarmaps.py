@@ -61,14 +61,14 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
     options: dict[str, Any] = {"exemplars": 1, "dtype": "float64", "annotator": "none"}
     names = "context_similarity,row_similarity"
     found = collect(tmp_path / "a.txt", model=str(tiny_folder("bert")), metrics=names, **options)
-    looks = {
-        (layer, head): look
-        for _, layer, head, look in Bare.load(tiny_folder("bert")).looks(Given(text, []))
+    attentions = {
+        (layer, head): attention
+        for _, layer, head, attention in Bare.load(tiny_folder("bert")).looks(Given(text, []))
     }
     displayed = [e for e in found.sentence_data.exemplars if e.ranking is Ranking.STRONGEST]
-    assert len(displayed) == len(looks)
+    assert len(displayed) == len(attentions)
     for exemplar in displayed:
-        written = Written(Viewed(looks[exemplar.head.layer, exemplar.head.head], "raw"))
+        written = Written(Viewed(attentions[exemplar.head.layer, exemplar.head.head], "raw"))
         places = [row.query for row in written.seen.rows]
         for steps_, cosines in zip(exemplar.written, (written.similar, written.rows), strict=True):
             assert steps_.shape == (len(places), len(places))

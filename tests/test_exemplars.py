@@ -40,8 +40,8 @@ def looked(folder: Path) -> dict[tuple[int, int], list[Seen]]:
     bare = Bare.load(folder)
     found: dict[tuple[int, int], list[Seen]] = {}
     for tree in TREES:
-        for _, layer, head, look in bare.looks(given(tree)):
-            rows = Viewed(look, "nosink").rows
+        for _, layer, head, attention in bare.looks(given(tree)):
+            rows = Viewed(attention, "nosink").rows
             cells = {(r.query, key): w for r in rows for key, w in r.weights.items()}
             found.setdefault((layer, head), []).append(Seen(cells, len(rows)))
     return found

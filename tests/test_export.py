@@ -108,7 +108,7 @@ def test_many_exemplars_are_compressed(
 
 def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
     rows = rows_of(encoder_site.folder / "data/heads.csv")
-    assert [row for row in rows if row["value"] == "" and row["events"] == "0"]
+    assert [row for row in rows if row["value"] == "" and row["n_observations"] == "0"]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("of_any_number")
 
 pytest_plugins = ["gathered"]
 
-NUMBERS = ["value", "low", "high", "sentences", "events"]
+NUMBERS = ["value", "low", "high", "n_sentences", "n_observations"]
 
 
 def sentences(**columns: list[str]) -> Iterator[Sentence]:
@@ -50,9 +50,9 @@ def test_numbers_of_groups_are_those_of_plain_loops_over_their_sentences(
         for group, parts in groups.items():
             expected[*group, *place] = ratio(parts, limits)
     table = grouped_study.groups.query("view == 'raw'")
-    index = ["column", "group", "layer", "head", "metric", "label"]
+    index = ["facet", "group", "layer", "head", "metric", "label"]
     found = {tuple(row[:6]): row[6:] for row in table[[*index, *NUMBERS]].itertuples(index=False)}
-    assert {name[:2] for name in expected} == {*zip(table["column"], table["group"], strict=True)}
+    assert {name[:2] for name in expected} == {*zip(table["facet"], table["group"], strict=True)}
     for name, number in expected.items():
         if number.sentences:
             np.testing.assert_allclose(found[name], number[:-1], rtol=1e-7, atol=1e-7)
@@ -88,7 +88,7 @@ def test_a_stored_study_keeps_its_groups(grouped_study: Study, tmp_path: Path) -
 
 def test_a_group_of_one_sentence_has_values_without_intervals(grouped_study: Study) -> None:
     alone = grouped_study.groups.query("group == 'lonely'")
-    assert (alone["sentences"] == 1).all()
+    assert (alone["n_sentences"] == 1).all()
     assert alone["value"].notna().all()
     assert alone[["low", "high"]].isna().all(axis=None)
 

@@ -40,7 +40,7 @@ def test_no_architecture_ends_in_a_traceback() -> None:
     ],
 )
 def test_what_is_out_of_reach_is_a_gap(name: str, gap: str, tmp_path: Path) -> None:
-    row = families.judge(name, tmp_path)
+    row = families.check_family(name, tmp_path)
     assert row["state"] != "bug", row
     assert not row["failed"]
     assert gap in row["lacks"]
@@ -57,6 +57,6 @@ def test_what_is_out_of_reach_is_a_gap(name: str, gap: str, tmp_path: Path) -> N
     ],
 )
 def test_attention_outside_the_interface_lacks_nothing(name: str, tmp_path: Path) -> None:
-    row = families.judge(name, tmp_path)
+    row = families.check_family(name, tmp_path)
     assert row["state"] == "right", row
     assert familypage.outcome(row) == "whole"

@@ -93,9 +93,9 @@ def test_frames_are_in_the_order_of_steps_and_say_what_their_studies_say(
 
 def test_losses_are_those_of_the_studies(place: Path, of_three: Film) -> None:
     for each in of_three.frames:
-        removals = Study.load(place / "studies" / each.name).corpus_sums.ablation
-        assert removals is not None
-        assert each.loss.value == pytest.approx(removals.loss("loss"))
+        ablation = Study.load(place / "studies" / each.name).corpus_sums.ablation
+        assert ablation is not None
+        assert each.loss.value == pytest.approx(ablation.loss("loss"))
         assert math.isnan(each.loss.low)  # of ten sentences
 
 
@@ -251,7 +251,10 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (("film", "run", "--out", "x"), "no sentences came"),
-        (("film", "--studies", "a", "--discard", "--out", "x"), "--discard: came with --studies"),
+        (
+            ("film", "--studies", "a", "--delete-weights", "--out", "x"),
+            "--delete-weights: came with --studies",
+        ),
         (("film", "--studies", "nowhere", "--out", "x"), "nowhere: no study is there"),
         (("film", "run", "x.txt", "--keep-studies", "x/k", "--out", "x"), "which lies in --out"),
         (("film", "demo", "x.txt", "--revisions", "a,a", "--out", "x"), "a came twice"),
@@ -313,12 +316,12 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
     given = at, ["some.txt"], Config()
     if fails:
         with pytest.raises(ModelError):
-            study_of_checkpoint(*given, discard=True, progress=NoProgress())
+            study_of_checkpoint(*given, delete_weights=True, progress=NoProgress())
     else:
-        study_of_checkpoint(*given, kept=tmp_path, discard=True, progress=NoProgress())
+        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
         assert (tmp_path / "step20" / "manifest.json").is_file()
         monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
-        study_of_checkpoint(*given, kept=tmp_path, discard=True, progress=NoProgress())
+        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
     assert gone == [frozenset({"new"})]
 
 

@@ -43,22 +43,24 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
         SHARE: Fake([[0.2], [0.1]]),
         VARIABILITY: Fake([[0.2]] * 2),
     }
-    of = fake_results(model, twins={FIRST: same, SECOND: other})
+    of = fake_results(model, baseline_runs={FIRST: same, SECOND: other})
     (text,) = finding_texts(attention.like_untrained, of)
     assert text == (
         "No clear difference from the same architecture with random weights (2 seeds), in any "
         "layer: attention distance, attention variability (sample of 40)."
     )
-    one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={FIRST: {SHARE: same[SHARE]}})
+    one = fake_results({SHARE: Fake([[0.5], [0.1]])}, baseline_runs={FIRST: {SHARE: same[SHARE]}})
     assert not finding_texts(attention.like_untrained, one)
     assert not finding_texts(attention.like_untrained, fake_results(model))
 
 
 def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
     def of(spread: float) -> list[str]:
-        twin = {DISTANCE: Fake([[5.5]], spread=spread)}
+        baseline_run = {DISTANCE: Fake([[5.5]], spread=spread)}
         model = {DISTANCE: Fake([[5.0]], spread=0.01)}
-        return finding_texts(attention.like_untrained, fake_results(model, twins={FIRST: twin}))
+        return finding_texts(
+            attention.like_untrained, fake_results(model, baseline_runs={FIRST: baseline_run})
+        )
 
     assert of(5.0)
     assert not of(0.01)

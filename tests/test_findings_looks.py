@@ -91,10 +91,10 @@ def test_a_run_that_is_farthest_by_luck_is_not() -> None:
     ],
 )
 def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) -> None:
-    twins_ = {
+    baseline_runs_ = {
         BaselineRun(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)
     }
-    of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
+    of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, baseline_runs=baseline_runs_)
     (text,) = finding_texts(attention.distance_trend, of)
     assert says in text
     assert text.endswith("2 seeds, range in brackets." if len(seeds) > 1 else "one seed.")
@@ -103,8 +103,8 @@ def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) ->
 def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
     shuffled = {BaselineRun(Baseline.SHUFFLED, 0): {DISTANCE: Fake(ONE_FAR)}}
     nobody: dict[BaselineRun, Any] = {}
-    for twin in (nobody, shuffled):
-        of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
+    for baseline_run in (nobody, shuffled):
+        of = fake_results({DISTANCE: Fake(ONE_FAR)}, baseline_runs=baseline_run)
         assert "random weights" not in finding_texts(attention.distance_trend, of)[0]
 
 

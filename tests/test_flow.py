@@ -126,7 +126,7 @@ def test_layers_have_the_mean_over_ordinary_and_over_special_tokens(
     for row in rows.to_dict("records"):
         values = wanted[row["metric"], row["stack"], row["layer"], row["label"].partition("/")[2]]
         assert row["value"] == pytest.approx(np.mean(values), abs=1e-9)
-        assert row["events"] == len(values)
+        assert row["n_observations"] == len(values)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -107,17 +107,19 @@ def test_every_number_equals_the_naive_computation(
     for number, (stack, tokens) in enumerate(rows):
         layer = number % 3 - 1
         part = table[(table["stack"] == stack) & (table["layer"].fillna(-1) == layer)]
-        assert set(part["sentences"]) <= {14, 0}
-        for (metric, label), twin in naive.NAIVE.items():
+        assert set(part["n_sentences"]) <= {14, 0}
+        for (metric, label), naive_metric in naive.NAIVE.items():
             row = part[(part["metric"] == metric) & (part["label"] == label)]
             assert len(row) == 1
-            assert row["value"].item() == pytest.approx(twin(tokens), rel=0, abs=FAMILIES[family])
+            assert row["value"].item() == pytest.approx(
+                naive_metric(tokens), rel=0, abs=FAMILIES[family]
+            )
         worst = naive.outliers(tokens, tokens.vectors, 10)
         named = part[part["label"].str.startswith("dimension")]
         assert named["label"].tolist() == [f"dimension {d}" for d in worst]
         for d, value in zip(worst, named["value"], strict=True):
-            twin_value = naive.contribution(tokens, tokens.vectors, d)
-            assert value == pytest.approx(twin_value, rel=0, abs=FAMILIES[family])
+            naive_value = naive.contribution(tokens, tokens.vectors, d)
+            assert value == pytest.approx(naive_value, rel=0, abs=FAMILIES[family])
 
 
 def made(n_sentences: int = 9, width: int = 6, seed: int = 0, longest: int = 9) -> naive.Tokens:
@@ -152,9 +154,9 @@ def test_values_and_intervals_equal_those_of_every_sentence_left_out(
     estimate = METRICS[metric].measure(cloud_of(tokens))[label]
     ratios = to_ratio_sums([[estimate]], 12)
     low, high = (float(end[0, 0]) for end in ratios.interval())
-    twin = naive.NAIVE[metric, label]
-    assert float(ratios.value[0, 0]) == pytest.approx(twin(tokens), rel=0, abs=1e-9)
-    assert (low, high) == pytest.approx(naive.interval(tokens, twin), rel=0, abs=1e-9)
+    naive_metric = naive.NAIVE[metric, label]
+    assert float(ratios.value[0, 0]) == pytest.approx(naive_metric(tokens), rel=0, abs=1e-9)
+    assert (low, high) == pytest.approx(naive.interval(tokens, naive_metric), rel=0, abs=1e-9)
 
 
 def test_random_tokens_are_as_many_as_occurrences_and_of_different_sentences() -> None:

@@ -48,7 +48,7 @@ def test_every_metric_is_in_the_table_in_every_state(study: Study) -> None:
         assert part["layer"].isna().any()
         assert set(part["layer"].dropna()) == {0, 1}
         assert part["value"].notna().all()
-        assert (part["sentences"] == 200).all()
+        assert (part["n_sentences"] == 200).all()
     assert not table.duplicated(["stack", "state", "layer", "metric", "label"]).any()
 
 

@@ -230,10 +230,10 @@ def test_more_layers_than_the_file_has_tensors_of_are_not_built(folder: Path, fi
 def test_layers_of_a_file_do_not_stay_on_disk(folder: Path, file: Path) -> None:
     ggufs.write(folder, file)
     with (
-        offload_place("disk") as aside,
+        offload_place("disk") as offload,
         pytest.raises(ModelError, match="GGUF files are read whole"),
     ):
-        load_model(str(file), offload=aside)
+        load_model(str(file), offload=offload)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_texts_of_columns_stay_texts(place: Path) -> None:
     assert "<b>bad" not in html
     assert "</script><b>bad</b> \u2407 {{7*7}} =1+1" in text_of(html)
     frame = pd.read_csv(place / "site/data/groups.csv.gz", keep_default_na=False)
-    assert {*frame["column"]} == {"label", "kind"}
+    assert {*frame["facet"]} == {"label", "kind"}
     files = html_of(place / "site/data.html")
     for name, suffix in (("groups", ".gz"), ("minimal_pairs", "")):
         assert f'href="data/{name}.csv{suffix}"' in files

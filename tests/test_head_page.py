@@ -70,9 +70,9 @@ def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
     """Without a script: one query, and the key of its largest weight."""
     html = html_of(encoder_site.folder / "heads/L01-H02.html")
     for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
-        [looks] = re.findall(r'data-looks="(\d+)"', article)
+        [attentions] = re.findall(r'data-looks="(\d+)"', article)
         [looked] = re.findall(r'data-looked="(\d+)"', article)
-        assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{looks}"', article)) == 1
+        assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{attentions}"', article)) == 1
         assert len(re.findall(rf'class="t[^"]* chosen[^"]*" data-i="{looked}"', article)) == 1
         first = re.search(r'data-map="strongest-[123]"', article)
         assert (article.count("<li>") > 0) == bool(first)
@@ -166,12 +166,12 @@ def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: 
         assert bool(page.top.nothing) != bool(page.top.tables)
         for displayed in page.top.tables:
             what = next(what for what, (title, _) in KINDS.items() if title in displayed.caption)
-            rows = own[(own.what == what) & (own.ratio > 1) & (own.mean_head_ratio > 1)].head(8)
+            rows = own[(own.role == what) & (own.ratio > 1) & (own.mean_head_ratio > 1)].head(8)
             assert [row.name for row in displayed.rows] == [
                 " → ".join(filter(None, each))
                 for each in zip(rows["query"], rows["key"], strict=True)
             ]
-            for place, column in ((3, "count"), (4, "sentences")):
+            for place, column in ((3, "count"), (4, "n_sentences")):
                 numbers = [f"{number:,}" for number in rows[column]]
                 assert [row.cells[place] for row in displayed.rows] == numbers
             for row, ratio in zip(displayed.rows, rows["mean_head_ratio"], strict=True):

@@ -91,9 +91,9 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     assert [key for key, _, _ in choice["labels"]] == [effectvalues.KEY]
     packed = data_file(folder / "values" / f"{EFFECT}.js")[1][effectvalues.KEY]
     value, low, high = decoded(packed)
-    removals = any_site.study.corpus_sums.ablation
-    assert removals is not None
-    target, by = ablation.main_target(removals), ablation.unit_factor(removals)
+    results = any_site.study.corpus_sums.ablation
+    assert results is not None
+    target, by = ablation.main_target(results), ablation.unit_factor(results)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (

@@ -98,29 +98,29 @@ def only(table: pd.DataFrame, **wanted: object) -> pd.Series:
 
 
 def some_set(
-    removals: AblationResults, kind: HeadSetKind, **wanted: object
+    ablation: AblationResults, kind: HeadSetKind, **wanted: object
 ) -> tuple[int, list[HeadName]]:
     """The first set of a kind, and its heads."""
     position = next(
         k
-        for k, each in enumerate(removals.sets)
+        for k, each in enumerate(ablation.sets)
         if each.kind == kind and all(getattr(each, n) == v for n, v in wanted.items())
     )
     return position, [
-        HeadName(*removals.heads[k]) for k in np.flatnonzero(removals.members[position])
+        HeadName(*ablation.heads[k]) for k in np.flatnonzero(ablation.members[position])
     ]
 
 
 def assert_same(one: AblationResults, other: AblationResults) -> None:
-    tables = [importance_table(removals) for removals in (one, other)]
+    tables = [importance_table(ablation) for ablation in (one, other)]
     pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-7)
 
 
-def _assert_missed(removals: AblationResults, head: HeadName, lost: Lost) -> None:
+def _assert_missed(ablation: AblationResults, head: HeadName, lost: Lost) -> None:
     """The tokens of largest change, and the one in the middle, are those of plain hooks."""
     naive = lost.by_token(head)
-    place = removals.heads.index(HeadPlace(*head))
-    found = [missed for missed in removals.missed if missed.head == place]
+    place = ablation.heads.index(HeadPlace(*head))
+    found = [missed for missed in ablation.missed if missed.head == place]
     middle = (len(naive) - 1) // 2
     assert [missed.rank - 1 for missed in found] == sorted({*range(min(10, len(naive))), middle})
     for missed in found:
@@ -136,9 +136,9 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
     it = case(family)
     heads, lost = asked(it, FULL).heads, Lost(it)
     group = HeadGroup("", "some", (heads[0], heads[1], heads[5]), (Replacement.ZERO,))
-    removals = asked(it, FULL, group).run()
+    ablation = asked(it, FULL, group).run()
     table, groups, pruned = (
-        make(removals) for make in (importance_table, head_groups_table, pruning_table)
+        make(ablation) for make in (importance_table, head_groups_table, pruning_table)
     )
     exact = table[table["metric"] == "ablation_effect"]
     assert len(exact) == len(heads) * 4 * 2
@@ -147,26 +147,26 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
         for target, value in lost([head], replacement, EVERY).items():
             series = only(exact, **head._asdict(), replacement=replacement, target=target)
             assert series["value"] == pytest.approx(value, abs=SMALL)
-            assert (series["kind"], series["sentences"]) == ("exact", len(TEXTS))
+            assert (series["method"], series["n_sentences"]) == ("exact", len(TEXTS))
     for target, value in lost(group.heads, zero, EVERY).items():
         series = only(groups, group="some", target=target)
         alone = sum(lost([head], zero, EVERY)[target] for head in group.heads)
         assert series["value"] == pytest.approx(value, abs=SMALL)
-        assert series["singles"] == pytest.approx(alone, abs=SMALL)
+        assert series["sum_of_single_effects"] == pytest.approx(alone, abs=SMALL)
         assert series["heads"] == len(group.heads)
-    _assert_missed(removals, heads[2], lost)
+    _assert_missed(ablation, heads[2], lost)
     # Pairs and orders: chosen on one half of the sentences, reported on the other.
     first = {h: lost([h], Replacement.MEAN, [0, 3])[lost.names[1]] for h in heads}
-    position, two = some_set(removals, HeadSetKind.PAIR)
+    position, two = some_set(ablation, HeadSetKind.PAIR)
     assert {*two} <= {*sorted(heads, key=lambda h: -first[h])[:10]}
     together = lost(two, Replacement.MEAN, REPORTED)
     for target in lost.names:
         apart = sum(lost([head], Replacement.MEAN, REPORTED)[target] for head in two)
-        pair = removals.sets[position]
+        pair = ablation.sets[position]
         series = only(groups, stack=pair.stack, group=pair.name, target=target)
         assert series["value"] == pytest.approx(together[target] - apart, abs=SMALL)
-        assert series["singles"] == pytest.approx(apart, abs=SMALL)
-    _, least = some_set(removals, HeadSetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
+        assert series["sum_of_single_effects"] == pytest.approx(apart, abs=SMALL)
+    _, least = some_set(ablation, HeadSetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
     assert sorted(least) == sorted(sorted(heads, key=lambda h: first[h])[: len(heads) // 2])
     for target, value in lost(least, Replacement.MEAN, REPORTED).items():
         series = only(pruned, order="ablation_effect", share=0.5, target=target)
@@ -174,8 +174,8 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
 
 
 def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -> None:
-    removals = asked(case("gpt2"), FULL).run()
-    table = pruning_table(removals)
+    ablation = asked(case("gpt2"), FULL).run()
+    table = pruning_table(ablation)
     for _, steps in table.groupby(["order", "target"]):
         assert (steps["share"].is_monotonic_increasing, steps["share"].iloc[-1]) == (True, 1.0)
         assert [*steps.iloc[0][["share", "value", "low", "high"]]] == [0, 0, 0, 0]
@@ -208,7 +208,7 @@ def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -
     for label, value in expected.items():
         series = only(mine, **head._asdict(), label=label)
         assert series["value"] == pytest.approx(value / tokens)
-        assert series["kind"] == "exact"
+        assert series["method"] == "exact"
     layer = mine[(mine["layer"] == 1) & (mine["label"] == "layer_normalised")]["value"]
     assert (layer**2).sum() == pytest.approx(1)
     guess = only(
@@ -216,7 +216,7 @@ def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -
     )
     reported = sum(each.estimates[loss, Replacement.MEAN][0, column] for each in alone)
     assert guess["value"] == pytest.approx(reported / tokens)
-    assert guess["kind"] == "estimated"
+    assert guess["method"] == "estimated"
     assert np.isnan(guess["low"])
     assert guess["verdict"] == ""
 
@@ -249,17 +249,17 @@ def test_the_fast_level_keeps_to_its_budget(
     it = case("gpt2")
     few = asked(it, FAST)
     monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
-    removals = few.run()
-    exact = [HeadName(*h) for h, why in zip(removals.heads, removals.chosen, strict=True) if why]
+    ablation = few.run()
+    exact = [HeadName(*h) for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
     assert few.passes <= module.FAST_PASSES + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
-    assert {*removals.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}
-    position = [c[:3] for c in removals.columns].index(("attribution_estimate", "mean", "kl"))
-    guess = removals.estimates.value[:, position]
-    first = guess[removals.chosen == AblationReason.FIRST]
-    assert first.min() > guess[removals.chosen != AblationReason.FIRST].max()
-    table = importance_table(removals)
-    assert {*table["kind"]} == {"exact", "estimated"}
+    assert {*ablation.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}
+    position = [c[:3] for c in ablation.columns].index(("attribution_estimate", "mean", "kl"))
+    guess = ablation.estimates.value[:, position]
+    first = guess[ablation.chosen == AblationReason.FIRST]
+    assert first.min() > guess[ablation.chosen != AblationReason.FIRST].max()
+    table = importance_table(ablation)
+    assert {*table["method"]} == {"exact", "estimated"}
     alone = table[table["metric"] == "ablation_effect"]
     assert {*alone["replacement"]} == {"mean"}
     assert len(alone) == 2 * len(exact)

@@ -113,7 +113,8 @@ def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
             "stack": "self", "group": HEAVY_NAME, "heads": 3, "metric": "group_effect",
             "replacement": name, "target": AblationTarget.LOSS, "value": value,
             "low": value - 0.001,
-            "high": value + 0.001, "sentences": SENTENCES, "singles": value, "random_low": 0.0,
+            "high": value + 0.001, "n_sentences": SENTENCES,
+            "sum_of_single_effects": value, "random_low": 0.0,
             "random_high": band, "random_sets": 20, "rank": 1 + 20 * (value < band),
             "margin": 0.01, "share_changed": 0.9, "share_low": 0.8, "share_high": 1.0,
             "verdict": verdict,
@@ -317,13 +318,13 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
 
 
 def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
-    removals = study.corpus_sums.ablation
-    assert removals is not None
-    one, other = (HeadName(*head) for head in removals.heads)
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
+    one, other = (HeadName(*head) for head in ablation.heads)
     pairs = study.head_groups.query("metric == 'interaction' and target == 'loss'")
     for sign in (1, -1):
         known = pairs.assign(value=sign * 0.1, low=sign * 0.1 - 0.05, high=sign * 0.1 + 0.05)
-        remarks = backed_up(known, removals)
+        remarks = backed_up(known, ablation)
         assert {*remarks} == ({one, other} if sign > 0 else set())
         assert all(
             f"L{other.layer}·H{other.head}" in remarks[head] for head in remarks if head == one
@@ -332,7 +333,7 @@ def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
 
 def test_studies_put_together_keep_what_one_knows_of_tokens(study: Study) -> None:
     shifted = study.corpus_sums.shifted(100).ablation
-    removals = study.corpus_sums.ablation
-    assert removals is not None
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
     assert shifted is not None
-    assert [m.sentence - 100 for m in shifted.missed] == [m.sentence for m in removals.missed]
+    assert [m.sentence - 100 for m in shifted.missed] == [m.sentence for m in ablation.missed]

@@ -14,7 +14,7 @@ from headbook.model.load import load_model
 from headbook.model.tokenizer import SentenceTokenizer, random_sequences
 from headbook.schema import Replacement, Side
 from headbook.study.sentence_data import HeadName
-from headbook.text.annotate import NONE, Annotator
+from headbook.text.annotate import NO_ANNOTATOR, Annotator
 
 
 def ids_of(encoder: SentenceTokenizer, seed: int) -> list[list[int]]:
@@ -26,7 +26,7 @@ def test_the_loss_without_induction_heads_is_that_of_plain_passes(tmp_path: Path
     folder = tiny.write("gpt2", tmp_path / "gpt2", head=True)
     model = load_model(str(folder), dtype="float64")
     found = induction.lost(model, 3, Replacement.ZERO)
-    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load(NONE))
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load(NO_ANNOTATOR))
     plain = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()

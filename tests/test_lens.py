@@ -254,7 +254,7 @@ def test_averages_leave_out_the_token_that_has_no_next(
             row = of_metric[of_metric["layer"] == layer].iloc[0]
             wanted = ratio(parts, (0, np.inf), IntervalRule.CLASSES)
             assert row["value"] == pytest.approx(wanted.value, abs=DOUBLE)
-            assert row["events"] == wanted.events
+            assert row["n_observations"] == wanted.events
 
 
 @pytest.mark.parametrize("name", CASES)

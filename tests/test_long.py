@@ -20,7 +20,7 @@ from sites import make_study
 
 WORDS = ("the", "old", "cat", "sees", "a", "small", "red", "bird", "near", "the", "house", ".")
 LENGTH = 1500  # tokens of a long text
-ROOM = "100MB"
+MEMORY = "100MB"
 COLLECT = """
 import json, resource, sys
 import headbook
@@ -34,7 +34,7 @@ print(json.dumps(peaks))
 """
 METRICS = "attention_distance,cosine_to_input,head_distance,variability,context_similarity"
 OPTIONS = {
-    "max_length": LENGTH, "memory": ROOM, "metrics": METRICS, "annotator": "none",
+    "max_length": LENGTH, "memory": MEMORY, "metrics": METRICS, "annotator": "none",
     "language": "none", "importance": "fast",
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.attention_divergence import AttentionRows, rows_between_words
 from headbook.analysis.head_matching import (
-    NONE,
+    UNMATCHED,
     SimilaritySums,
     match,
     null_threshold,
@@ -132,7 +132,7 @@ def test_matchings_have_the_largest_sum_of_all() -> None:
             for places in permutations(range(many), few)
         )
         assert np.nansum(matching.similarity) == pytest.approx(most, abs=1e-5)
-        assert (matching.partner == NONE).sum() == shape[0] - few
+        assert (matching.partner == UNMATCHED).sum() == shape[0] - few
         assert np.isnan(matching.similarity).sum() == shape[0] - few
         for head, row in enumerate(values.tolist()):
             first, second = sorted(row, reverse=True)[:2]
@@ -155,9 +155,9 @@ def test_heads_no_more_alike_than_to_an_untrained_model_have_no_counterpart() ->
     assert null_threshold(null, null) == pytest.approx(threshold, abs=0.05)
     values = np.array([[0.9, 0.2, np.nan], [0.3, 0.4, np.nan], [np.nan, np.nan, np.nan]])
     matching = match(values, 0.5)
-    assert matching.partner.tolist() == [0, 1, NONE]
+    assert matching.partner.tolist() == [0, 1, UNMATCHED]
     assert matching.counterpart.tolist() == [True, False, False]
-    assert matching.best.tolist() == [0, 1, NONE]
+    assert matching.best.tolist() == [0, 1, UNMATCHED]
     assert matching.margin.tolist() == pytest.approx([0.7, 0.1, np.nan], nan_ok=True)
     assert not match(values, null_threshold(np.full((3, 2), np.nan))).counterpart.any()
     assert split_half_agreement(matching, match(values[[1, 0, 2]], 0.5)) == 0
@@ -166,7 +166,7 @@ def test_heads_no_more_alike_than_to_an_untrained_model_have_no_counterpart() ->
 
 def test_a_model_without_heads_has_no_matches() -> None:
     matching = match(np.zeros((3, 0)), 0)
-    assert matching.partner.tolist() == matching.best.tolist() == [NONE] * 3
+    assert matching.partner.tolist() == matching.best.tolist() == [UNMATCHED] * 3
     assert not matching.mutual.any()
     assert match(np.zeros((0, 3)), 0).partner.shape == (0,)
 

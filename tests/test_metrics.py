@@ -101,9 +101,9 @@ def naive(tiny_folder: Folder) -> Callable[[str], Expected]:
         found: Expected = defaultdict(list)
         for sides in annotated_pairs() if case.pairs else ((given(t),) for t in treebank.TREES):
             for stack, layer, head, basic in bare.looks(*sides, window=case.window):
-                look = replace(basic, learned=case.learned)
+                attention = replace(basic, learned=case.learned)
                 for view in ("raw", "nosink", "renorm"):
-                    found[stack, layer, head, view].append(Viewed(look, view))
+                    found[stack, layer, head, view].append(Viewed(attention, view))
         return found
 
     return of
@@ -173,14 +173,14 @@ def test_metrics_of_passages_equal_the_naive_computation(
     file.write_text("\n".join(PASSAGES))
     model = str(folder)
     table = collect(file, model=model, dtype="float64", annotator="none", metrics=name).heads
-    looks: Expected = defaultdict(list)
+    attentions: Expected = defaultdict(list)
     for text in PASSAGES:
-        for stack, layer, head, look in Bare.load(folder).looks(Given(text, [])):
+        for stack, layer, head, attention in Bare.load(folder).looks(Given(text, [])):
             for view in METRICS[name].views:
-                looks[stack, layer, head, view].append(Viewed(look, view))
+                attentions[stack, layer, head, view].append(Viewed(attention, view))
     expected: dict[tuple[object, ...], Estimate] = {
         (*where, label): ratio(parts, METRICS[name].limits, METRICS[name].spread(label))
-        for (where, label), parts in measured(METRICS[name], looks).items()
+        for (where, label), parts in measured(METRICS[name], attentions).items()
     }
     assert table["value"].notna().all()
     compare(table, name, ["stack", "layer", "head", "view", "label"], expected, DOUBLE)
@@ -191,18 +191,18 @@ def test_metrics_of_passages_equal_the_naive_computation(
 def test_uniform_attention_gives_what_plain_loops_give(
     name: str, case: str, tiny_folder: Folder, study: Callable[[str], Study]
 ) -> None:
-    metric, twin = METRICS[name], CHANCES.get(name, NAIVE[name])
+    metric, naive_metric = METRICS[name], CHANCES.get(name, NAIVE[name])
     bare = Bare.load(tiny_folder(CASES[case].family))
     found: dict[tuple[Any, ...], list[Part]] = defaultdict(list)
     for tree in treebank.TREES:
-        stack, _, _, look = next(bare.looks(given(tree)))
-        even = [[1 / len(seen) if j in seen else 0.0 for j in range(len(look.seen))]
-                for seen in look.seen]  # fmt: skip
+        stack, _, _, attention = next(bare.looks(given(tree)))
+        even = [[1 / len(seen) if j in seen else 0.0 for j in range(len(attention.seen))]
+                for seen in attention.seen]  # fmt: skip
         for view in metric.views:
             # Uniform attention has no values.
-            norms = () if name == "separator_attention" else look.norms
-            uniform = Viewed(replace(look, weights=even, norms=norms), view)
-            for label, part in twin(uniform).items():
+            norms = () if name == "separator_attention" else attention.norms
+            uniform = Viewed(replace(attention, weights=even, norms=norms), view)
+            for label, part in naive_metric(uniform).items():
                 found[stack, 0, view, label].append(part)
     table = study(case).controls
     table = table[table["layer"] == 0]
@@ -216,10 +216,10 @@ def test_uniform_attention_gives_what_plain_loops_give(
     compare(table, name, ["stack", "layer", "view", "label"], expected, DOUBLE)
 
 
-def measured(metric: HeadMetric, looks: Expected) -> dict[tuple[Where, str], list[Part]]:
+def measured(metric: HeadMetric, attentions: Expected) -> dict[tuple[Where, str], list[Part]]:
     """What each sentence adds to each number of each head."""
     layers: dict[tuple[object, ...], dict[Where, list[Viewed]]] = defaultdict(dict)
-    for where, sentences in looks.items():
+    for where, sentences in attentions.items():
         if where[3] not in metric.views or (where[0] == "cross" and "ONE_TEXT" in needs(metric)):
             continue
         stack, layer, _, view = where
@@ -266,7 +266,8 @@ def compare(
     assert set(where) == set(expected)
     assert len(where) == len(expected)
     for index, number in enumerate(Estimate._fields[:-1]):  # tables do not have the last
-        found = rows[number].to_numpy(float)
+        counts = {"sentences": "n_sentences", "events": "n_observations"}
+        found = rows[counts.get(number, number)].to_numpy(float)
         wanted = np.array([expected[each][index] for each in where], float)
         # Variances are differences of sums, so that ends of intervals lose half of the digits.
         within = max(tolerance, 1e-7) if number in {"low", "high"} else tolerance

@@ -63,7 +63,7 @@ def test_a_head_that_copies_changes_the_output_and_an_idle_one_can_go(full: Stud
             assert verdict(full, wired.COPIES, target, replacement) == "changes"
     table = full.importance
     lost = table[(table["head"] == wired.COPIES) & (table["target"] == "loss")]
-    value = lost[(lost["replacement"] == "mean") & (lost["kind"] == "exact")]["value"].iloc[0]
+    value = lost[(lost["replacement"] == "mean") & (lost["method"] == "exact")]["value"].iloc[0]
     assert 1 < value < np.log(9)  # from nearly sure to a guess among eight words
 
 
@@ -82,19 +82,19 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert {"layer 0", "previous-token"} <= {*table["group"]}
     one = table[(table["group"] == "previous-token") & (table["target"] == "loss")]
     assert {*one["replacement"]} == {"mean", "without_sink", "zero"}
-    np.testing.assert_allclose(one["singles"], one["value"], atol=1e-6)
+    np.testing.assert_allclose(one["sum_of_single_effects"], one["value"], atol=1e-6)
     assert (one["random_low"] <= one["value"]).all()
-    removals = full.corpus_sums.ablation
-    assert removals is not None
-    assert {each.kind for each in removals.sets} == {*HeadSetKind}
+    ablation = full.corpus_sums.ablation
+    assert ablation is not None
+    assert {each.kind for each in ablation.sets} == {*HeadSetKind}
 
 
 def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
     collected: Callable[..., Study],
 ) -> None:
     study = collected(margin=0.7)
-    removals = study.corpus_sums.ablation
-    assert removals is not None
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
     (layer,) = study.head_groups.query("target == 'kl'").to_dict("records")
     assert (layer["group"], layer["heads"], layer["replacement"]) == ("layer 0", 2, "mean")
     copies = study.importance.query(
@@ -103,10 +103,10 @@ def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
     assert layer["value"] == pytest.approx(float(copies["value"].iloc[0]), abs=1e-5)
     assert (study.importance.query("verdict != ''")["margin"] == 0.7).all()
     # Weights of this model are 0, 1, 30 and 0.6, of which bfloat16 has all but the last.
-    assert {*removals.rounding} == {"loss", "kl", "logit"}
-    assert 0 < np.abs(removals.rounding["kl"]).max() < 1e-3
-    assert len(removals.rounding["kl"]) == len(removals.content_hash)
-    assert removals.sentence_distance == {}
+    assert {*ablation.rounding} == {"loss", "kl", "logit"}
+    assert 0 < np.abs(ablation.rounding["kl"]).max() < 1e-3
+    assert len(ablation.rounding["kl"]) == len(ablation.content_hash)
+    assert ablation.sentence_distance == {}
 
 
 def test_the_sample_does_not_depend_on_the_order_of_the_input(
@@ -118,7 +118,7 @@ def test_the_sample_does_not_depend_on_the_order_of_the_input(
         collected(file, importance_sentences=20, batch_tokens=tokens)
         for file, tokens in (("texts.txt", 2048), ("turned.txt", 50))
     )
-    assert (one.importance.query("label != 'top_2_percent'")["sentences"] == 20).all()
+    assert (one.importance.query("label != 'top_2_percent'")["n_sentences"] == 20).all()
     pd.testing.assert_frame_equal(one.importance, other.importance, rtol=1e-4, atol=1e-5)
 
 
@@ -154,8 +154,8 @@ def test_studies_add_up(collected: Callable[..., Study], path: Path) -> None:
         (path / name).write_text("\n".join(some) + "\n")
     both = collected("one.txt") + collected("other.txt")
     top = both.importance["label"] == "top_2_percent"
-    assert (both.importance[~top]["sentences"] == 56).all()
-    assert (both.importance[top]["sentences"] < 56).all()
+    assert (both.importance[~top]["n_sentences"] == 56).all()
+    assert (both.importance[top]["n_sentences"] < 56).all()
     assert verdict(both, wired.COPIES, "loss") == "changes"
     assert verdict(both, wired.IDLE, "loss") == "no_change"
 
@@ -174,7 +174,7 @@ def test_other_models_have_it_or_say_why_not(
         assert why.endswith("its heads cannot be replaced")
     else:
         assert not gaps
-        assert (study.importance["sentences"] == 4).all()
+        assert (study.importance["n_sentences"] == 4).all()
 
 
 @pytest.mark.parametrize(

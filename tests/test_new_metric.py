@@ -76,7 +76,7 @@ def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
     rows = getattr(study, table)
     mine, known = (rows[rows["metric"] == name] for name in (added.id, "attention_distance"))
     assert set(mine["view"]) == set(SinkView)
-    numbers = [c for c in ("value", "low", "high", "events", "sentences") if c in rows]
+    numbers = [c for c in ("value", "low", "high", "n_observations", "n_sentences") if c in rows]
     assert mine["value"].notna().all()
     for column in numbers:
         within = 1e-6 if column in {"low", "high"} else 1e-9

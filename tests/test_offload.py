@@ -56,8 +56,8 @@ def test_layers_on_disk_give_the_same_numbers(
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
 def test_weights_on_disk_are_read_with_their_numbers(family: str, tiny_folder: Folder) -> None:
     whole = load_model(str(tiny_folder(family)), device="cpu")
-    with offload_place("disk") as aside:
-        moved = load_model(str(tiny_folder(family)), device="cpu", offload=aside)
+    with offload_place("disk") as offload:
+        moved = load_model(str(tiny_folder(family)), device="cpu", offload=offload)
         names = [name for name, each in moved.network.named_parameters() if each.is_meta]
         assert names
         for path, _, name in (each.rpartition(".") for each in names):
@@ -77,8 +77,8 @@ def test_what_memory_does_not_hold_goes_to_disk(
     size = sum(each.nbytes for each in whole.network.parameters())
     # Room for all but the last layer, beside that for one which is read when it runs.
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": size})
-    with offload_place("auto") as aside:
-        moved = load_model(str(tiny_folder("llama")), device="cpu", offload=aside)
+    with offload_place("auto") as offload:
+        moved = load_model(str(tiny_folder("llama")), device="cpu", offload=offload)
         kept = [not each.is_meta for each in moved.network.parameters()]
         assert 0 < sum(kept) < len(kept)
     one = study(tiny_folder("llama"), tmp_path)

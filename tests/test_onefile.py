@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 # What servers and folders need, and what stands in the head of the one file.
 RUNTIME = "assets/vega.js"
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
-OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "unpack.js")}
+OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "gunzip.js")}
 
 
 BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</script>\n""")
@@ -90,7 +90,7 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: PackedSit
     assets = sorted((small_site.folder / "assets").glob("*.js"))
     loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
     loader = (small_site.folder / "assets/gunzip.js").read_text() + loader
-    own = [script.read_text() for script in assets if script.stem not in {"vega", "unpack"}]
+    own = [script.read_text() for script in assets if script.stem not in {"vega", "gunzip"}]
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}

@@ -171,7 +171,7 @@ def test_a_run_that_ends_well_removes_no_folder_of_anothers(
     before = disk(folder)
     given = ["collect", tmp_path / "texts.txt", "--out", tmp_path / "study", "-q"]
     given += ["--model", tiny_folder("bert"), "--metrics=attention_distance", "--annotator=none"]
-    given += ["--importance=off", "--language=none", "--accept-checks"]
+    given += ["--importance=off", "--language=none", "--accept-failed-checks"]
     assert command(monkeypatch, *given) == 0
     assert disk(folder) == before
 

@@ -116,16 +116,16 @@ def viewed(model: Path, *lines: str) -> Iterator[tuple[int, int, Viewed]]:
     texts = [treebank.Gold(word, "_", -1, "_") for line in lines for word in line.split()]
     trees = treebank.TREES if not lines else [tuple(texts)]
     for tree in trees:
-        for _, layer, head, look in bare.looks(given(tree)):
-            yield layer, head, Viewed(look, "raw")
+        for _, layer, head, attention in bare.looks(given(tree)):
+            yield layer, head, Viewed(attention, "raw")
 
 
 def test_pictures_show_the_mean_attention_by_position(study: Study, tmp_path: Path) -> None:
     """Special tokens have no row; the colours are the square root of the weight."""
     model = tiny.write("bert", tmp_path / "model")
     total, there = np.zeros((tiny.LAYERS, tiny.HEADS, 10, 10)), np.zeros((10, 10))
-    for layer, head, look in viewed(model):
-        for row in look.rows:
+    for layer, head, attention in viewed(model):
+        for row in attention.rows:
             for key, weight in row.weights.items():
                 if max(row.query, key) < 10:
                     total[layer, head, row.query, key] += weight
@@ -152,11 +152,11 @@ def test_blocks_are_told_by_separators_in_the_middle(make: Make, tmp_path: Path)
     line = "the dog sees [SEP] old dogs sleep near the house [SEP] water"
     study = make("bert", line, "the red bird sings", line, metrics="block_ratio")
     model = tiny.write("bert", tmp_path / "model")
-    for layer, head, look in viewed(model, line):
-        (part,) = NAIVE_SAMPLED["block_ratio"]([look])
+    for layer, head, attention in viewed(model, line):
+        (part,) = NAIVE_SAMPLED["block_ratio"]([attention])
         wanted = ratio([part[""]], (0, math.inf)).value
         assert values(study, "block_ratio", "")[layer, head] == pytest.approx(wanted, abs=1e-9)
-    assert set(study.heads["sentences"]) == {2}
+    assert set(study.heads["n_sentences"]) == {2}
 
 
 @pytest.mark.parametrize(

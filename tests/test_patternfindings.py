@@ -127,7 +127,7 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
 ) -> None:
     own = chosen(sink_share=[0.8, 0.6, 0.1, 0.2], confidence=[0.5, 0.5, 0.9, 0.6])
     types = head_types(own)
-    whole = without_removals(own)
+    whole = without_ablation(own)
 
     def last(changes: list[float] | None) -> Discussion:
         given = None if changes is None else ablation_results(around(*changes, spread=0.003))
@@ -146,7 +146,7 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
     assert (found.measured, found.findings, found.table) == (False, (), None)
 
 
-def without_removals(of: StackResults) -> Study:
+def without_ablation(of: StackResults) -> Study:
     return replace(of.study, corpus_sums=replace(of.study.corpus_sums, ablation=None))
 
 

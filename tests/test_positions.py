@@ -32,8 +32,8 @@ def naive(folder: Path, side: int) -> dict[Any, float]:
     bare = Bare.load(folder)
     cells: dict[Any, list[float]] = {}
     for tree in treebank.TREES:
-        for _, layer, head, look in bare.looks(given(tree)):
-            for i, row in enumerate(look.weights[:side]):
+        for _, layer, head, attention in bare.looks(given(tree)):
+            for i, row in enumerate(attention.weights[:side]):
                 for j, weight in enumerate(row[:side]):
                     cells.setdefault((layer, head, i, j), []).append(weight)
     return {where: sum(cell) / len(cell) for where, cell in cells.items()}

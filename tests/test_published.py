@@ -46,7 +46,7 @@ from headbook.report.published import (
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING
 from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation_tables import IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import IMPORTANCE_COLUMNS, PRUNING
 from headbook.study.study import Study
 from looks import HeadAttention, Viewed
 from pages import data_file, elements, html_of, text_of
@@ -155,8 +155,8 @@ def test_the_mean_attention_to_the_first_token_is_that_of_the_bare_model(
     study = made("gpt2")
     first: dict[tuple[int, int], list[float]] = {}
     for tree in TREES:
-        for layer, head, look in looks(study.model, tree):
-            weights = [row.weights[0] for row in Viewed(look, "raw").rows]
+        for layer, head, attention in looks(study.model, tree):
+            weights = [row.weights[0] for row in Viewed(attention, "raw").rows]
             first.setdefault((layer, head), []).extend(weights)
     expected = np.mean([np.mean(weights) for weights in first.values()])
     estimate = VIG.figures[0].quantity.number(study.results)
@@ -186,9 +186,9 @@ def test_a_relation_is_found_by_the_head_of_the_paper_as_often_as_by_hand(
     study = made("bert-base-uncased")
     hits = []
     for tree in TREES:
-        for layer, head, look in looks(study.model, tree):
+        for layer, head, attention in looks(study.model, tree):
             if (layer, head) == (7, 10):
-                words = Viewed(look, "nosink").between_words()
+                words = Viewed(attention, "nosink").between_words()
                 for number, word in enumerate(given(tree).words):
                     if word.relation == "det":
                         others = {w: a for w, a in words[number].items() if w != number}
@@ -248,7 +248,7 @@ def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
         )
         for (layer, head), value in zip(((0, 0), (0, 1), (1, 0), (1, 1)), values, strict=True)
     ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=[*IMPORTANCE])
+    table = pd.DataFrame(rows, columns=[*IMPORTANCE_COLUMNS])
     of.study.__dict__["importance"] = table
     assert RankReplaced(0, 1).number(of).value == 1
     assert RankReplaced(1, 0).number(of).value == 4

@@ -60,7 +60,7 @@ def test_scores_equal_the_naive_computation(name: str, tiny_folder: Folder, tmp_
         np.testing.assert_allclose(
             row[["value", "low", "high"]].to_numpy(float), wanted[:3], rtol=1e-6, atol=1e-6
         )
-        assert row["sentences"] == SEQUENCES
+        assert row["n_sentences"] == SEQUENCES
     causal = {s.name for s in study.manifest.stacks if s.causal}
     assert set(table.loc["duplicate_score"].index.get_level_values("stack")) == {
         s.name for s in study.manifest.stacks if not s.crosses

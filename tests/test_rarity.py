@@ -13,7 +13,7 @@ from headbook.model.tokenizer import SentenceTokenizer
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.text.annotate import FREQUENT, NONE, Annotator, WordFrequencies
+from headbook.text.annotate import FREQUENT, NO_ANNOTATOR, Annotator, WordFrequencies
 from headbook.text.batch import PaddedTexts
 from headbook.text.tokens import NO_WORD, TokenizedText
 
@@ -94,7 +94,7 @@ def demo() -> Model:
 
 
 def tokens_of(model: Model, rarity: WordFrequencies, text: str, limit: int = 64) -> TokenizedText:
-    annotator = Annotator.load(NONE)
+    annotator = Annotator.load(NO_ANNOTATOR)
     encoder = SentenceTokenizer(
         model, limit=limit, targets=annotator, rarities={Side.SOURCE: rarity}
     )

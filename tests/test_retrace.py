@@ -141,7 +141,7 @@ def test_a_soft_cap_is_what_it_changes(
 
 @pytest.mark.parametrize("wanted", [0, 1, 3, 5])
 def test_the_first_sentences_with_pages_are_kept(wanted: int, made: Made) -> None:
-    study = made("bert", neuron_sentences=wanted)
+    study = made("bert", query_key_sentences=wanted)
     assert {index for _, index, _ in study.sentence_data.queries_and_keys} == {
         *range(min(wanted, 3))
     }
@@ -153,14 +153,14 @@ def test_the_first_sentences_with_pages_are_kept(wanted: int, made: Made) -> Non
             assert not why
         else:
             first = {0: "no sentence", 1: "the first sentence"}[wanted]
-            more = f"--neuron-sentences {sentence.number} keeps more"
+            more = f"--query-key-sentences {sentence.number} keeps more"
             assert why == f"queries and keys were kept of {first}; {more}"
 
 
 @pytest.mark.slow
 def test_a_page_without_queries_and_keys_says_how_to_get_them(made: Made, tmp_path: Path) -> None:
     """In one line; the data of the others stand beside, a file a layer."""
-    study = made("bert", neuron_sentences=1)
+    study = made("bert", query_key_sentences=1)
     headbook.render(study, tmp_path / "site")
     files = sorted(file.name for file in (tmp_path / "site/data/neurons").iterdir())
     assert files == ["0001-self-L00.js", "0001-self-L01.js"]
@@ -170,14 +170,14 @@ def test_a_page_without_queries_and_keys_says_how_to_get_them(made: Made, tmp_pa
         assert ("data-neurons" in maps.attributes) == (number == 1)
         line = (
             "Steps from queries and keys to weights are not shown: queries and keys were "
-            f"kept of the first sentence; --neuron-sentences {number} keeps more."
+            f"kept of the first sentence; --query-key-sentences {number} keeps more."
         )
         assert (line in text_of(html)) == (number > 1)
 
 
 def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> None:
     study = made("bert")
-    options = {k: v for k, v in study.manifest.options.items() if k != "neuron_sentences"}
+    options = {k: v for k, v in study.manifest.options.items() if k != "query_key_sentences"}
     old = Study(
         replace(study.manifest, options=options),
         study.corpus_sums,
@@ -185,7 +185,7 @@ def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> N
         study.baselines,
     )
     why = reason(results_of(old)["self"], old.sentence_data.sentences[1])
-    assert why == "queries and keys were kept of no sentence; --neuron-sentences 2 keeps more"
+    assert why == "queries and keys were kept of no sentence; --query-key-sentences 2 keeps more"
 
 
 def test_models_that_the_hook_does_not_serve_say_so(made: Made) -> None:

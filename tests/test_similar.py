@@ -98,10 +98,10 @@ def test_every_pair_equals_the_naive_computation(
     bare = Bare.load(tiny_folder(case), pairs=paired)
     rows: dict[tuple[str, str], dict[Place, list[Row]]] = {}
     for sides in texts(paired=paired):
-        for stack, layer, head, look in bare.looks(*sides):
+        for stack, layer, head, attention in bare.looks(*sides):
             for view in VIEWS:
                 heads = rows.setdefault((stack, view), {})
-                heads.setdefault((layer, head), []).extend(Viewed(look, view).rows)
+                heads.setdefault((layer, head), []).extend(Viewed(attention, view).rows)
     table = run(tmp_path, tiny_folder(case), paired=paired).pairs
     assert set(zip(table["stack"], table["view"], strict=True)) == set(rows)
     for (stack, view), heads in rows.items():
@@ -266,7 +266,7 @@ def test_a_study_keeps_its_distances(tiny_folder: Folder, tmp_path: Path) -> Non
     study.save(tmp_path / "study")
     np.testing.assert_array_equal(Study.load(tmp_path / "study").pairs, study.pairs)
     twice = study + study
-    assert set(twice.pairs["sentences"]) == {2 * len(treebank.TREES)}
+    assert set(twice.pairs["n_sentences"]) == {2 * len(treebank.TREES)}
     np.testing.assert_allclose(twice.pairs["value"], study.pairs["value"], atol=1e-12)
     np.testing.assert_array_equal(twice.pairs["rows"], 2 * study.pairs["rows"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from headbook.analysis import multiple_testing
 from headbook.analysis.arrays import Floats
-from headbook.analysis.half_rise import NONE, best_heads, half_rise, half_rises, shares
+from headbook.analysis.half_rise import NO_CELL, best_heads, half_rise, half_rises, shares
 
 STEPS, CLUSTERS = 6, 30
 CURVES = {
@@ -115,10 +115,10 @@ def test_leaders_are_chosen_on_one_half_and_told_on_the_other() -> None:
     choice = np.array([[[0.1, 0.9, 0.9], [np.nan] * 3], [[0.5, np.nan, 0.2], [0, 0, 1]]])
     report = np.array([[[0.2, 0.7, 0.8], [1, 2, 3]], [[np.nan, 0.1, 0.2], [0.3, 0.4, 0.5]]])
     found = best_heads(choice, report)
-    assert found.cell.tolist() == [[1, NONE], [0, 2]]
+    assert found.cell.tolist() == [[1, NO_CELL], [0, 2]]
     assert found.value.ravel().tolist() == pytest.approx([0.7, np.nan, np.nan, 0.5], nan_ok=True)
     none = best_heads(np.zeros((2, 1, 0)), np.zeros((2, 1, 0)))
-    assert none.cell.tolist() == [[NONE], [NONE]]
+    assert none.cell.tolist() == [[NO_CELL], [NO_CELL]]
 
 
 def test_shares_of_types_are_of_heads_that_have_one() -> None:

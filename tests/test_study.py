@@ -204,7 +204,7 @@ def test_fits_are_stored_and_made_again_where_they_are_not(
     pd.testing.assert_frame_equal(replace(loaded, stored_sampled=None).heads, fresh.heads)
     both = loaded + loaded
     assert both.stored_sampled is None
-    assert (both.heads["sentences"] >= fresh.heads["sentences"]).all()
+    assert (both.heads["n_sentences"] >= fresh.heads["n_sentences"]).all()
 
 
 def test_two_halves_add_to_what_both_files_give_at_once(
@@ -240,7 +240,7 @@ def test_the_command_merges_stored_parts_in_their_order(
     second.save(tmp_path / "second")
     (first + second).save(tmp_path / "wanted")
     out = tmp_path / "merged"
-    arguments = [str(stored), str(tmp_path / "second"), "--out", str(out), "--accept-checks"]
+    arguments = [str(stored), str(tmp_path / "second"), "--out", str(out), "--accept-failed-checks"]
     monkeypatch.setattr("sys.argv", ["headbook", "merge", *arguments])
     main()
     names = sorted(file.name for file in (tmp_path / "wanted").iterdir())

@@ -357,12 +357,12 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
         for word, above in enumerate(text.heads):
             if text.relations[word] != example.relation:
                 continue
-            looks, looked = (
+            attentions, looked = (
                 (word, above) if DIRECTION[example.direction] == "to_head" else (above, word)
             )
             weight = {}
-            for other in set(text.words) - {-1, looks}:
-                rows = [i for i, w in enumerate(text.words) if w == looks]
+            for other in set(text.words) - {-1, attentions}:
+                rows = [i for i, w in enumerate(text.words) if w == attentions]
                 keys = [j for j, w in enumerate(text.words) if w == other]
                 weight[other] = (
                     sum(steps[i, j] for i in rows for j in keys) / len(rows) / UINT8_STEPS

@@ -94,13 +94,13 @@ def test_mean_paths_agree_with_plain_loops(
     for key, pairs in expected.items():
         values = [value for _, value in pairs]
         row = rows[key]
-        assert (row["count"], row["sentences"]) == (
+        assert (row["count"], row["n_sentences"]) == (
             len(pairs),
             len({number for number, _ in pairs}),
         )
         np.testing.assert_allclose(row["value"], np.mean(values), rtol=0, atol=1e-9)
         wanted = np.std(values, ddof=1) if len(values) > 1 else np.nan
-        np.testing.assert_allclose(row["spread"], wanted, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(row["std"], wanted, rtol=0, atol=1e-7)
 
 
 def split(sums: TokenTypeSums, chosen: list[int]) -> TokenTypeSums:

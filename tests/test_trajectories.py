@@ -200,7 +200,7 @@ def check_averages(
         assert row["value"] == pytest.approx(wanted.value, abs=tolerance, nan_ok=True)
         assert row["low"] == pytest.approx(wanted.low, abs=1e-5, nan_ok=True)
         assert row["high"] == pytest.approx(wanted.high, abs=1e-5, nan_ok=True)
-        assert (row["sentences"], row["events"]) == (wanted.sentences, wanted.events)
+        assert (row["n_sentences"], row["n_observations"]) == (wanted.sentences, wanted.events)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5"])

@@ -228,7 +228,7 @@ def collected(*files: Path, tokens: int = 4096) -> Study:
         batch_tokens=tokens,
         importance="off",
         sentence_pages="1",
-        neuron_sentences=0,
+        query_key_sentences=0,
     )
 
 

@@ -300,7 +300,7 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
     some = one + fewer
     assert [each.name for each in some.sets] == ["L0-H1"]
     assert [*some.chosen] == [0, 1]
-    assert importance_table(some)["kind"].value_counts().to_dict() == {"estimated": 2, "exact": 1}
+    assert importance_table(some)["method"].value_counts().to_dict() == {"estimated": 2, "exact": 1}
 
 
 def test_groups_stand_beside_random_sets_and_their_singles() -> None:
@@ -319,7 +319,7 @@ def test_groups_stand_beside_random_sets_and_their_singles() -> None:
     )  # fmt: skip
     (found,) = head_groups_table(given).to_dict("records")
     assert found["value"] == pytest.approx(0.09)
-    assert found["singles"] == pytest.approx(0.07)
+    assert found["sum_of_single_effects"] == pytest.approx(0.07)
     assert (found["random_low"], found["random_high"]) == pytest.approx((0.04, 0.06))
     assert (found["group"], found["heads"], found["metric"]) == ("some", 2, "group_effect")
     assert (found["random_sets"], found["rank"]) == (2, 1)

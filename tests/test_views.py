@@ -163,7 +163,7 @@ def test_running_text_keeps_what_no_token_covers() -> None:
         special=(True, False, False), words=(-1, 0, 1), tags=("", "X", "X"),
         lost=0, generated=False,
     )  # fmt: skip
-    tokens = running_text(text, weights=np.array([255, 128, 0], np.uint8), looks=2)
+    tokens = running_text(text, weights=np.array([255, 128, 0], np.uint8), query=2)
     assert [t.before + t.text for t in tokens] == ["<s>", "ab", "  — c"]
     assert [t.shade for t in tokens] == [10, 5, 0]
     assert tokens[1].weight == "50\u202f%"

@@ -127,7 +127,7 @@ class Config:
         "first ones, half those that most heads have among their exemplars. Other exemplars get a "
         "page with the maps of the heads that cite them.",
     )
-    neuron_sentences: int = option(
+    query_key_sentences: int = option(
         2,
         "Number of sentences with pages, from the first on, whose query and key vectors are kept, "
         "to show how each weight is computed; those over 16 MB per attention type are left out.",
@@ -205,7 +205,7 @@ class Config:
         "Default: an eighth of the machine's; texts of up to 512 tokens always have room.",
         place=True,
     )
-    accept_checks: bool = option(
+    accept_failed_checks: bool = option(
         False,
         "End with exit code 0, not 3, though a self-check failed; the overview still names it.",
         place=True,
@@ -258,7 +258,7 @@ class Config:
         self._check(self.pack is None or self.pack >= 1, "pack", "at least 1")
         self._check_part()
         self._check(self.exemplars >= 1, "exemplars", "at least 1")
-        self._check(self.neuron_sentences >= 0, "neuron_sentences", "at least 0")
+        self._check(self.query_key_sentences >= 0, "query_key_sentences", "at least 0")
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
         self._check(self.importance in LEVELS, "importance", f"one of {', '.join(LEVELS)}")

@@ -27,7 +27,7 @@ from headbook.passes.model_checks import verify_attention
 from headbook.schema import Replacement
 from headbook.study.ablation_tests import effect_interval
 from headbook.study.sentence_data import HeadName
-from headbook.text.annotate import NONE, Annotator
+from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens, token_hash
 from headbook.text.tokens import TokenizedSentence
 
@@ -76,13 +76,13 @@ def ablate(
     Raises:
         HeadbookError: in one line, what does not fit in options, input or model.
     """
-    config = Config.of(model=model, annotator=NONE, **options)
+    config = Config.of(model=model, annotator=NO_ANNOTATOR, **options)
     kind = _replacement(replacement)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
-    aside = offload_place(config.offload)
+    weights_place = offload_place(config.offload)
     with isolated_random_state(config.seed), ExitStack() as stack:
-        offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
+        offload, corpus = stack.enter_context(weights_place), stack.enter_context(opened)
         loaded = load_model(
             config.model,
             revision=config.revision,
@@ -93,26 +93,28 @@ def ablate(
         )
         limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
-        encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NONE))
+        encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NO_ANNOTATOR))
         architecture = verify_attention(loaded, probe_architecture(loaded), probe_texts(encoder))
         sets = [_set(head, architecture) for head in heads]
-        items = _smallest(encoder.tokenize(Annotator.load(NONE).annotate(corpus)), sentences)
+        items = _smallest(
+            encoder.tokenize(Annotator.load(NO_ANNOTATOR).annotate(corpus)), sentences
+        )
         groups = batches_by_tokens(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
         whole = make_patchable(loaded, architecture, batches[0])
         lens = make_logit_lens(loaded, architecture)
-        judge = target_functions(
+        functions = target_functions(
             lens if isinstance(lens, LogitLens) else None,
             architecture.stacks[whole.read].queries,
             loaded.tokenizer.mask_token_id,
             pooling=loaded.pooling,
         )
-        ablator = HeadAblator(whole, judge)
+        ablator = HeadAblator(whole, functions)
         means = reduce(add, map(ablator.means, batches), MeanOutputs())
         others = None
         if kind is Replacement.RESAMPLE:
             places = {AttentionPlace(head.stack, head.layer) for each in sets for head in each}
-            others = DonorOutputs.of(whole, judge, batches, places)
+            others = DonorOutputs.of(whole, functions, batches, places)
         parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
     return pd.DataFrame(_rows(BatchEffects.merge(parts), sets, kind))
 
@@ -134,8 +136,8 @@ def _rows(
                 "low": low[column],
                 "high": high[column],
                 "full": np.nan if full is None else full.sum() / counts[:, column].sum(),
-                "sentences": int(ratios.n_sentences[column]),
-                "events": int(ratios.n_observations[column]),
+                "n_sentences": int(ratios.n_sentences[column]),
+                "n_observations": int(ratios.n_observations[column]),
             }
 
 

@@ -189,7 +189,7 @@ class DonorOutputs:
     def of(
         cls,
         heads: PatchableModel,
-        judge: TargetFunctions,
+        functions: TargetFunctions,
         batches: Sequence[Batch],
         places: Collection[AttentionPlace],
     ) -> "DonorOutputs":
@@ -209,7 +209,7 @@ class DonorOutputs:
                 found[place].append(attention.output.detach())
 
         for batch in batches:
-            run_forward(heads.model, heads.architecture, judge.prepare_batch(batch), add)
+            run_forward(heads.model, heads.architecture, functions.prepare_batch(batch), add)
         sides = {call: heads.architecture.stacks[call.stack].queries for call in places}
         length = {
             call: np.concatenate([b.texts[side].valid.sum(1).cpu().numpy() for b in batches])

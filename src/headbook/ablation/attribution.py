@@ -237,17 +237,17 @@ def direct_effects_by_token(
         0 for heads of an encoder whose logits a decoder says, since no such path leads there.
         *Shape:* ``(scored token, head)``.
     """
-    judge = ablator.functions
-    assert isinstance(judge, LogitTargets)
-    read = judge.prepare_batch(batch)
+    functions = ablator.functions
+    assert isinstance(functions, LogitTargets)
+    read = functions.prepare_batch(batch)
     watched = PatchedPass(ablator, read, [replacement], means, held=True)
     with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(watched):
         logits = ablator.heads.model.network(**model_inputs(read)).logits
-        message = judge.centred(batch, logits).sum()
+        message = functions.centred(batch, logits).sum()
         places = [*watched.added]
         along = torch.autograd.grad(message, [*watched.added.values()], allow_unused=True)
-    row, named = judge.scored(batch).T
-    query = named - int(judge.mask is None)
+    row, named = functions.scored(batch).T
+    query = named - int(functions.mask is None)
     tables = {}
     for call, slope in zip(places, along, strict=True):
         change = watched.change[call, replacement]

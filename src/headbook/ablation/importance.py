@@ -180,8 +180,8 @@ class AblationPlan:
         self._take(table, [removed for group in self._with_random for removed in group.removed()])
         if self.level == FULL:
             self._take(table, self._later(table, columns, estimates))
-        removals = table.results(self.level, self.heads, chosen, columns, estimates)
-        found = self._with_direct(removals, table)
+        ablation = table.results(self.level, self.heads, chosen, columns, estimates)
+        found = self._with_direct(ablation, table)
         texts = self.sample.texts(self.ablator.functions.side)
         apart, rounding = measure_margins(self.ablator, self.sample.small)
         return replace(
@@ -198,8 +198,8 @@ class AblationPlan:
         value = estimates.value[:, self._ranking(columns)]
         first = np.argsort(-np.nan_to_num(value), kind="stable")
         found = np.zeros(len(self.heads), np.int64)
-        room = FAST_PASSES - self.costs.fixed
-        for why, share in ((AblationReason.FIRST, room / 2), (AblationReason.AUDIT, room)):
+        budget = FAST_PASSES - self.costs.fixed
+        for why, share in ((AblationReason.FIRST, budget / 2), (AblationReason.AUDIT, budget)):
             rest = [place for place in first if not found[place]]
             if why is AblationReason.AUDIT:
                 rest = [rest[k] for k in np.random.default_rng(self.seed).permutation(len(rest))]
@@ -259,9 +259,9 @@ class AblationPlan:
         shape = len(found.content_hash), len(self.heads)
         if not self.costs.direct:
             return replace(found, direct=np.full(shape, np.nan))
-        mean, judge = Replacement.MEAN, self.ablator.functions
+        mean, functions = Replacement.MEAN, self.ablator.functions
         parts = [direct_effects_by_token(self.ablator, b, mean, self._means) for b in self._small]
-        places = [(b.index, judge.scored(b).cpu().numpy().T) for b in self._small]
+        places = [(b.index, functions.scored(b).cpu().numpy().T) for b in self._small]
         index = np.concatenate([own[row] for own, (row, _) in places])
         position = np.concatenate([named for _, (_, named) in places])
         order = np.lexsort([position, index])
@@ -313,9 +313,11 @@ class AblationPlan:
     def _estimated(
         self, batch: Batch, found: GradientEstimates
     ) -> tuple[tuple[AttributionKey, ...], RatioSums]:
-        judge = self.ablator.functions
-        counts = dict(zip(judge.targets, judge.n_scored(batch).double().cpu().numpy(), strict=True))
-        loss = judge.targets[0]
+        functions = self.ablator.functions
+        counts = dict(
+            zip(functions.targets, functions.n_scored(batch).double().cpu().numpy(), strict=True)
+        )
+        loss = functions.targets[0]
         tables: dict[AttributionKey, Floats] = {}
         if found.gradient:
             by_sentence = found.gradient["sentence"]

@@ -188,19 +188,19 @@ def measure_margins(
     clouds: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
     found: dict[AblationTarget, list[Floats]] = defaultdict(list)
     keys = []
-    judge, network = ablator.functions, ablator.heads.model.network
+    functions, network = ablator.functions, ablator.heads.model.network
     other = partial(rounded_weights, network)
     with torch.inference_mode():
         for batch in batches:
-            read = judge.prepare_batch(batch)
+            read = functions.prepare_batch(batch)
             keys.append(batch.content_hash)
             states = ablator.heads.states(read).after[ablator.heads.read][-1]
-            for target, (vectors, sentence) in judge.vectors(batch, states).items():
+            for target, (vectors, sentence) in functions.vectors(batch, states).items():
                 clouds[target].add(vectors, sentence, len(batch.content_hash))
             if can_round(network):
                 with other():
                     rounded = ablator.heads.states(read).after[ablator.heads.read][-1]
-                changes = judge.with_other_weights(batch, states, rounded, other)
+                changes = functions.with_other_weights(batch, states, rounded, other)
                 for target, sums in changes.items():
                     found[target].append(sums.double().cpu().numpy())
     order = np.argsort(np.concatenate(keys), kind="stable")

@@ -172,8 +172,8 @@ class TopK:
 
     def _best(self, k: int) -> "TopK":
         ranked = self._sorted()
-        room = max(k - ranked.score.shape[-1], 0)
-        pad = [(0, 0)] * (ranked.score.ndim - 1) + [(0, room)]
+        missing = max(k - ranked.score.shape[-1], 0)
+        pad = [(0, 0)] * (ranked.score.ndim - 1) + [(0, missing)]
         score = np.pad(ranked.score[..., :k], pad, constant_values=-np.inf)
         index = np.pad(ranked.index[..., :k], pad, constant_values=-1)
         index = np.where(np.isinf(score), -1, index)

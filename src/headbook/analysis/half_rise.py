@@ -21,7 +21,7 @@ from headbook.analysis import multiple_testing
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.paired import ClusterSums, PairedDifferences, differences
 
-NONE = -1  # in place of a cell
+NO_CELL = -1  # in place of a cell
 ENDS = (0.025, 0.975)
 
 
@@ -46,7 +46,7 @@ class BestHeads:
     """The best cell for each of several functions, at each step; arrays without the cells.
 
     Attributes:
-        cell: its place; `NONE` where no value is known.
+        cell: its place; `NO_CELL` where no value is known.
         value: its value on sentences that had no part in the choice; NaN where unknown.
     """
 
@@ -108,12 +108,12 @@ def best_heads(choice: Floats, report: Floats) -> BestHeads:
         Arrays ``(step, function)``; the first of equal cells.
     """
     if not choice.shape[-1]:
-        return BestHeads(np.full(choice.shape[:-1], NONE), np.full(choice.shape[:-1], np.nan))
+        return BestHeads(np.full(choice.shape[:-1], NO_CELL), np.full(choice.shape[:-1], np.nan))
     known = ~np.isnan(choice)
     cell = np.where(known, choice, -np.inf).argmax(-1)
     value = np.take_along_axis(report, cell[..., None], -1)[..., 0]
     there = known.any(-1)
-    return BestHeads(np.where(there, cell, NONE), np.where(there, value, np.nan))
+    return BestHeads(np.where(there, cell, NO_CELL), np.where(there, value, np.nan))
 
 
 def shares(types: NDArray[np.str_], names: Sequence[str]) -> Floats:

@@ -22,7 +22,7 @@ from headbook.analysis.accumulators import N_SPLITS
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.attention_divergence import AttentionRows
 
-NONE = -1  # in place of a head
+UNMATCHED = -1  # in place of a head
 DIGITS = 6  # to which similarities are compared: the last bits depend on the order of sentences
 NULL = 0.95  # share of heads that a model without training may resemble less
 
@@ -93,11 +93,11 @@ class HeadMatching:
     """The head of B for each head of A; every array is by head of A.
 
     Attributes:
-        partner: the head it is matched with, one to one; `NONE` where B has fewer heads or no
+        partner: the head it is matched with, one to one; `UNMATCHED` where B has fewer heads or no
             similarity is known.
         similarity: with the partner; NaN without one.
         counterpart: whether that is not below `threshold`, what models without training give.
-        best: the most similar head of B, which several may share; `NONE` without any.
+        best: the most similar head of B, which several may share; `UNMATCHED` without any.
         mutual: whether it is the most similar to that one, too.
         margin: similarity to the best head less that to the second; NaN without a second.
         threshold: as it was given.
@@ -149,12 +149,12 @@ def match(similarity: Floats, threshold: float) -> HeadMatching:
     scores = _scores(similarity)
     rows, columns = linear_sum_assignment(scores.value, maximize=True)
     known = scores.there[rows, columns]
-    partner = np.full(len(similarity), NONE)
+    partner = np.full(len(similarity), UNMATCHED)
     partner[rows[known]] = columns[known]
-    value = np.where(partner == NONE, np.nan, _at(similarity, partner))
+    value = np.where(partner == UNMATCHED, np.nan, _at(similarity, partner))
     best, back = _best(scores), _best(_Scores(scores.value.T, scores.there.T))
     own = np.arange(len(best))
-    mutual = (best != NONE) & (np.append(back, NONE)[best] == own)
+    mutual = (best != UNMATCHED) & (np.append(back, UNMATCHED)[best] == own)
     return HeadMatching(
         partner, value, value >= threshold, best, mutual, _margin(similarity), threshold
     )
@@ -185,15 +185,15 @@ def _scores(similarity: Floats) -> _Scores:
 
 
 def _best(scores: _Scores) -> Ints:
-    """The place of the largest score of each row that is known; `NONE` without any."""
+    """The place of the largest score of each row that is known; `UNMATCHED` without any."""
     if not scores.value.shape[1]:
-        return np.full(len(scores.value), NONE)
+        return np.full(len(scores.value), UNMATCHED)
     found = np.where(scores.there, scores.value, -1).argmax(1)
-    return np.where(scores.there.any(1), found, NONE)
+    return np.where(scores.there.any(1), found, UNMATCHED)
 
 
 def _at(similarity: Floats, places: Ints) -> Floats:
-    """One of each row; whatever stands there for `NONE`."""
+    """One of each row; whatever stands there for `UNMATCHED`."""
     if not similarity.shape[1]:
         return np.full(len(similarity), np.nan)
     found: Floats = np.take_along_axis(similarity, np.maximum(places, 0)[:, None], 1)[:, 0]

@@ -8,11 +8,11 @@ draw the largest among all heads (Westfall & Young 1993; Hall 1988, on t under r
 
 Draws follow from the number of sentences alone, so the same input always gives the same.
 
-*Null hypothesis:* in each sentence, or pair of sentences, the differences of all heads and labels
-together are as likely as the same with the opposite sign. So the signs of whole sentences are
-flipped at random, and the largest statistic among all heads and labels is noted each time. A head's
-p is the share of flips whose largest statistic reaches the head's own: family-wise over all heads
-and labels (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
+*UntrainedStudy hypothesis:* in each sentence, or pair of sentences, the differences of all heads
+and labels together are as likely as the same with the opposite sign. So the signs of whole
+sentences are flipped at random, and the largest statistic among all heads and labels is noted each
+time. A head's p is the share of flips whose largest statistic reaches the head's own: family-wise
+over all heads and labels (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
 """
 
 from collections.abc import Iterable, Iterator

@@ -105,7 +105,7 @@ def word_loop(
     own: Floats,
     best: Floats,
     best_word: Ints,
-    room: Floats,
+    work: Floats,
     first: int,
 ) -> None:
     """See `headbook.attention.map_sums.torch_word_sums`; fills ``own``, ``best`` and ``best_word``.
@@ -115,13 +115,13 @@ def word_loop(
         share: what each query counts for its word. *Shape:* ``(sentence, query)``.
         of_query, of_key: word of each token; the number of words for keys without one.
         same: whether queries and keys are one text.
-        room: to work in. *Shape:* ``(sentence, word, word + 1)``.
+        work: to work in. *Shape:* ``(sentence, word, word + 1)``.
         first: where the heads stand in what is filled.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
-    n_from, n_to = room.shape[1], room.shape[2] - 1
+    n_from, n_to = work.shape[1], work.shape[2] - 1
     for s in range(n_sentences):
-        to = room[s]
+        to = work[s]
         for h in range(n_heads):
             to[:] = 0
             for q in range(n_queries):

@@ -221,13 +221,13 @@ def _words(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTa
     n_from, n_to = frame.queries.n_words, frame.keys.n_words
     shape = (len(layers[0]), sum(weights.shape[1] for weights in layers), n_from)
     found = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape, np.int64)
-    room = np.zeros((shape[0], n_from, n_to + 1), dtype)
+    work = np.zeros((shape[0], n_from, n_to + 1), dtype)
     of_key = frame.keys.word.masked_fill(frame.keys.word == NO_WORD, n_to)
     tables = (scope.mask.squeeze(1), frame.word_weights, frame.queries.word, of_key)
     arrays = [part.numpy() for part in tables]
     same = not frame.stack.crosses
     tasks = [
-        LoopTask(word_loop, (weights, *arrays, frame.lengths, same, *found, room, first))
+        LoopTask(word_loop, (weights, *arrays, frame.lengths, same, *found, work, first))
         for first, weights in _placed(layers)
     ]
     return tasks, WordSums(*map(torch.from_numpy, found))

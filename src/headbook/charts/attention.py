@@ -25,8 +25,8 @@ SMALLEST = 9.5  # letters of 7 points, in maps that have no room for larger ones
 LEAN = -60  # degrees by which the names of columns are turned
 RISE, RUN = 0.87, 0.5  # sine and cosine of that
 ROW, BETWEEN = 20.0, 180.0  # from token to token, and from query to key
-SCALE, BAR, PARTS = 140.0, 10.0, 40  # width, height and steps of a legend
-TICKS, SAMPLES = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)  # numbers of the two legends
+SCALE, LEGEND_HEIGHT, PARTS = 140.0, 10.0, 40  # width, height and steps of a legend
+LEGEND_TICKS, SAMPLES = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)  # numbers of the two legends
 THINNEST, THICKEST = 0.5, 4.0  # lines of weight 0 and 1
 FAINTEST = 0.12  # opacity of weight 0
 
@@ -58,11 +58,13 @@ def attention_map(
     grid = _grid(rows, columns)
     left, top, cell = grid.left, grid.top, grid.cell
     high = cell * len(rows)
-    room = max(grid.space(columns), SCALE + 2 * GAP + _width(about)) + GAP
+    space = max(grid.space(columns), SCALE + 2 * GAP + _width(about)) + GAP
     parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, grid)]
     parts += _names(grid, rows, columns)
     parts += _colour_scale(left, top + high + 2 * GAP, about)
-    return drawing(name, caption, left + room, top + high + 2 * GAP + BAR + 2 * TEXT, parts)
+    return drawing(
+        name, caption, left + space, top + high + 2 * GAP + LEGEND_HEIGHT + 2 * TEXT, parts
+    )
 
 
 class _Grid(NamedTuple):
@@ -89,9 +91,9 @@ def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
         grid = _Grid(left, top, CELL, text)
         if left + grid.space(columns) + GAP <= PAGE:
             return grid
-    room = PAGE - left - GAP
-    ends = [(room - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]
-    return grid._replace(cell=min(room / len(columns), *ends))
+    space = PAGE - left - GAP
+    ends = [(space - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]
+    return grid._replace(cell=min(space / len(columns), *ends))
 
 
 def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
@@ -137,8 +139,8 @@ def attention_lines(
             parts.append(svg_text(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
     below = top + ROW * max(len(rows), len(columns)) + GAP
     parts += _width_scale(left, below, about)
-    room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(about))
-    return drawing(name, caption, right + room, below + ROW + TEXT, parts)
+    space = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(about))
+    return drawing(name, caption, right + space, below + ROW + TEXT, parts)
 
 
 def _width(text: str) -> float:
@@ -178,11 +180,11 @@ def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
     palette = colours(PARTS)
     for part, colour in enumerate(palette):  # each to the end; the next one covers the rest
         x, width = left + SCALE * part / PARTS, SCALE * (1 - part / PARTS)
-        place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{BAR:.0f}"'
+        place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{LEGEND_HEIGHT:.0f}"'
         yield f'<rect {place} fill="{colour}"/>'
-    for tick in TICKS:
-        yield svg_text(f"{tick:g}", left + SCALE * tick, top + BAR + TEXT + 1, TEXT)
-    yield svg_text(about, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
+    for tick in LEGEND_TICKS:
+        yield svg_text(f"{tick:g}", left + SCALE * tick, top + LEGEND_HEIGHT + TEXT + 1, TEXT)
+    yield svg_text(about, left + SCALE + 2 * GAP, top + LEGEND_HEIGHT, TEXT, anchor="start")
 
 
 def _width_scale(left: float, top: float, about: str) -> Iterator[str]:

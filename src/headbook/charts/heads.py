@@ -391,5 +391,5 @@ def _squares(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
     """The same for both axes and all panels, so that lengths can be compared."""
     low, high = float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())
-    room = max(0.06 * (high - low), 0.01)
-    return round(low - room, 3), round(high + room, 3)
+    margin = max(0.06 * (high - low), 0.01)
+    return round(low - margin, 3), round(high + margin, 3)

@@ -224,9 +224,9 @@ def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
     """Numbers of heads under their places where they have room, those of layers below."""
     step, half = n_heads + 1, n_heads // 2
     head = f"floor(datum.value) % {step}"
-    room = f"width / {len(layers) * step - 1}"  # pixels of a head
-    number = f"({head}) % ceil({NUMBER} / ({room})) == 0 && {room} > {LEAST} ? {head} : ''"
-    place, wide = f"floor(datum.value / {step})", f"({room}) * {step}"
+    pixels = f"width / {len(layers) * step - 1}"  # pixels of a head
+    number = f"({head}) % ceil({NUMBER} / ({pixels})) == 0 && {pixels} > {LEAST} ? {head} : ''"
+    place, wide = f"floor(datum.value / {step})", f"({pixels}) * {step}"
     word = f"({wide} > {NAMED} ? 'layer ' : '')"
     there = f"{head} == {half} && {place} % ceil({NUMBER} / ({wide})) == 0"
     layer = f"{word} + {json.dumps(layers)}[{place}]"

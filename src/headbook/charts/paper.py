@@ -138,11 +138,11 @@ def _plot(spec: Spec) -> float:
 def on_paper(svg: str, inches: float) -> tuple[str, str]:
     """The picture in the middle of white paper of a width, for SVG and for PDF; smaller at need."""
     wide, high = _size(svg)
-    room = max(inches * PIXELS, wide)
-    left, tall = (room - wide) / 2, high * inches * PIXELS / room
+    space = max(inches * PIXELS, wide)
+    left, tall = (space - wide) / 2, high * inches * PIXELS / space
     start, end, rest = svg.replace('="currentColor"', '="black"').partition(">")
-    box = f'viewBox="{-left:.1f} 0 {room:.1f} {high:.1f}"'
-    paper = f'<rect x="{-left:.1f}" width="{room:.1f}" height="{high:.1f}" fill="white" />'
+    box = f'viewBox="{-left:.1f} 0 {space:.1f} {high:.1f}"'
+    paper = f'<rect x="{-left:.1f}" width="{space:.1f}" height="{high:.1f}" fill="white" />'
     sizes = (
         f' width="{inches}in" height="{tall / PIXELS:.3f}in" {box}',
         f' width="{inches * POINTS:.2f}" height="{tall / PIXELS * POINTS:.2f}" {box}',

@@ -222,7 +222,7 @@ def collect_film(
     config: Config,
     *,
     kept: Path | None,
-    discard: bool,
+    delete_weights: bool,
 ) -> "Film":
     """The film of checkpoints, each collected when the one before has become a frame."""
     found = list_checkpoints(model, revisions)
@@ -234,7 +234,7 @@ def collect_film(
         with progress_of(config) as progress:
             progress.message(f"{at.name} ({place} of {len(found)})")
             return study_of_checkpoint(
-                at, inputs, config, kept=kept, discard=discard, progress=progress
+                at, inputs, config, kept=kept, delete_weights=delete_weights, progress=progress
             )
 
     return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})

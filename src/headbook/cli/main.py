@@ -223,7 +223,7 @@ def compare_command(
     heads: str,
     rounded: Path | None,
     rounding_floor: str,
-    null: Path | None,
+    untrained: Path | None,
     trained_from: bool,
     keep_studies: Path | None,
     **options: Any,
@@ -235,7 +235,7 @@ def compare_command(
     checked_out(config, given, OutputKind.SITE)
     check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
-        stored_ones = (*studies_of(given), rounded, null)
+        stored_ones = (*studies_of(given), rounded, untrained)
         check_studies(*stored_ones)
         summary = actions.compare((*stored_ones, None, None), kind, config, floor=floor)
     else:
@@ -258,7 +258,7 @@ def film_command(
     revisions: str | None,
     studies: bool,
     keep_studies: Path | None,
-    discard: bool,
+    delete_weights: bool,
     **options: Any,
 ) -> None:
     """Write the site of a training: checkpoints of one model, in order."""
@@ -266,7 +266,7 @@ def film_command(
     config = _config(options)
     check_options(
         given, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
-        discard=discard,
+        delete_weights=delete_weights,
     )  # fmt: skip
     checked_out(config, given, OutputKind.SITE)
     if studies:
@@ -277,7 +277,7 @@ def film_command(
     else:
         wanted, (model, *inputs) = asked_revisions(revisions), given
         film = actions.collect_film(
-            model, wanted, inputs, config, kept=keep_studies, discard=discard
+            model, wanted, inputs, config, kept=keep_studies, delete_weights=delete_weights
         )
         summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
@@ -350,11 +350,12 @@ def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
     if not failed:
         return
     report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
-    if config.accept_checks:
+    if config.accept_failed_checks:
         typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
         return
     raise CheckError(
-        f"{report}; all is written, but do not trust these numbers; --accept-checks ends with 0"
+        f"{report}; all is written, but do not trust these numbers; --accept-failed-checks ends "
+        "with 0"
     )
 
 
@@ -385,7 +386,7 @@ def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     if limit:
         typer.echo(
             f"warning: the site is larger than {size_text(limit)}, a common limit for supplements; "
-            "fewer --sentence-pages, --neuron-sentences and --exemplars make it smaller",
+            "fewer --sentence-pages, --query-key-sentences and --exemplars make it smaller",
             err=True,
         )
     pages, spent = f"{summary.pages:,} pages ({size_text(summary.size)})", time.monotonic() - start

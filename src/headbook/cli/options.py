@@ -18,7 +18,7 @@ from headbook.schema import HeadCorrespondence
 # The options of the command render, and of figures and pack.
 RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
 DRAWING = ("out", "force", "quiet", "verbose")
-MERGING = ("out", "accept_checks", "force", "quiet", "verbose")
+MERGING = ("out", "accept_failed_checks", "force", "quiet", "verbose")
 SHOWING = {"open", "base_url", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
@@ -195,10 +195,10 @@ Floor = Annotated[
         "does. With --models, on runs the first model twice more on up to 64 sentences.",
     ),
 ]
-Null = Annotated[
+UntrainedStudy = Annotated[
     Path | None,
     typer.Option(
-        "--null",
+        "--untrained",
         metavar="STUDY",
         help="The second model's study with random weights: how alike heads are that learned "
         "nothing, which decides whether a head has a counterpart.",
@@ -224,7 +224,7 @@ COMPARING: tuple[Parameter, ...] = (
     keyword("heads", Correspondence, "auto"),
     ROUNDED,
     keyword("rounding_floor", Floor, "on"),
-    keyword("null", Null, None),
+    keyword("untrained", UntrainedStudy, None),
     keyword("trained_from", Trained, False),
     keyword("keep_studies", KeptPair, None),
 )
@@ -312,10 +312,10 @@ KeptCheckpoints = Annotated[
         "not collected again, so that a film can be continued.",
     ),
 ]
-Discarding = Annotated[
+DeleteWeights = Annotated[
     bool,
     typer.Option(
-        "--discard",
+        "--delete-weights",
         help="Delete the weights of each checkpoint that this run has downloaded from the hub's "
         "cache before the next one is.",
     ),
@@ -324,7 +324,7 @@ FILMING: tuple[Parameter, ...] = (
     keyword("revisions", Revisions, None),
     keyword("studies", Studies, False),
     keyword("keep_studies", KeptCheckpoints, None),
-    keyword("discard", Discarding, False),
+    keyword("delete_weights", DeleteWeights, False),
 )
 
 
@@ -335,7 +335,7 @@ def check_options(
     revisions: str | None,
     studies: bool,
     keep_studies: Path | None,
-    discard: bool,
+    delete_weights: bool,
 ) -> None:
     """Refuse what does not go together, before anything slow begins.
 
@@ -344,7 +344,11 @@ def check_options(
         OutputError: studies would be kept inside the site.
     """
     if studies:
-        useless = {"--revisions": revisions, "--keep-studies": keep_studies, "--discard": discard}
+        useless = {
+            "--revisions": revisions,
+            "--keep-studies": keep_studies,
+            "--delete-weights": delete_weights,
+        }
         for name, value in useless.items():
             if value:
                 raise ConfigError(f"{name}: came with --studies; expected one of both")

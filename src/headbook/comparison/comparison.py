@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Ints
-from headbook.analysis.head_matching import NONE
+from headbook.analysis.head_matching import UNMATCHED
 from headbook.analysis.paired import ClusterSums, Medians, PairedDifferences, differences, medians
 from headbook.comparison.differences import (
     ComparedColumn,
@@ -111,17 +111,17 @@ def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
     )
 
 
-DIFFERENCES = (
+DIFFERENCE_COLUMNS = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
-    "p", "sentences", "floor", "beyond_floor",
+    "p", "n_sentences", "floor", "beyond_floor",
 )  # fmt: skip
-MEDIANS = (
+MEDIAN_COLUMNS = (
     "stack", "metric", "view", "label", "a", "a_low", "a_high", "b", "b_low", "b_high",
     "difference", "low", "high",
 )  # fmt: skip
-MATCHING = (
+MATCHING_COLUMNS = (
     "stack", "layer", "head", "other_layer", "other_head", "similarity", "counterpart", "mutual",
-    "best_layer", "best_head", "margin", "sentences",
+    "best_layer", "best_head", "margin", "n_sentences",
 )  # fmt: skip
 ALIKE = ("stack", "layer", "head", "other_layer", "other_head", "similarity")
 
@@ -163,7 +163,9 @@ class Comparison:
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
         frames += [_layer_rows(name, found) for name, found in self.layers.items()]
         return (
-            pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*DIFFERENCES])
+            pd.concat(frames, ignore_index=True)
+            if frames
+            else pd.DataFrame(columns=[*DIFFERENCE_COLUMNS])
         )
 
     @property
@@ -174,14 +176,14 @@ class Comparison:
             for stack, every in self.depths.items()
             for column, found in every.items()
         ]
-        table = pd.DataFrame(rows, columns=[*MEDIANS])
+        table = pd.DataFrame(rows, columns=[*MEDIAN_COLUMNS])
         return table[table["difference"].notna()].reset_index(drop=True)
 
     @property
     def matching(self) -> pd.DataFrame:
         """A row for each head of the first model; columns as in ``matching.csv``."""
         rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
-        return pd.DataFrame(rows, columns=[*MATCHING])
+        return pd.DataFrame(rows, columns=[*MATCHING_COLUMNS])
 
     @property
     def similarity(self) -> pd.DataFrame:
@@ -313,11 +315,11 @@ def _numbers(
     }
     parts = {
         "a": found.a, "b": found.b, "difference": found.value, "low": found.low,
-        "high": found.high, "p": found.p, "sentences": found.sentences,
+        "high": found.high, "p": found.p, "n_sentences": found.sentences,
         "floor": np.broadcast_to(found.floors, found.value.shape), "beyond_floor": found.beyond,
     }  # fmt: skip
     numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
-    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES]]
+    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCE_COLUMNS]]
     table["head"] = table["head"].astype("Int64")
     table["beyond_floor"] = table["beyond_floor"].astype("boolean").mask(table["floor"].isna())
     return table[table["difference"].notna()].reset_index(drop=True)
@@ -328,7 +330,7 @@ def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
     matched = found.matching
     for place, head in enumerate(found.a):
         partner, best = (
-            None if number == NONE else found.b[number]
+            None if number == UNMATCHED else found.b[number]
             for number in (matched.partner[place], matched.best[place])
         )
         yield {
@@ -338,7 +340,7 @@ def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
             "counterpart": bool(matched.counterpart[place]) if found.tested else None,
             "mutual": bool(matched.mutual[place]),
             "best_layer": best and best.layer, "best_head": best and best.head,
-            "margin": matched.margin[place], "sentences": found.sentences,
+            "margin": matched.margin[place], "n_sentences": found.sentences,
         }  # fmt: skip
 
 
@@ -372,7 +374,7 @@ DIFFERENCES_TABLE = Table(
         "high": "upper end",
         "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
         "where both models are exactly equal, empty where there is no interval",
-        "sentences": "sentences behind it, in the model where they are fewer",
+        "n_sentences": "sentences behind it, in the model where they are fewer",
         "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
         "number format of the first model makes in this number; empty if not measured",
         "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
@@ -412,7 +414,7 @@ MATCHING_TABLE = Table(
         "best_layer": "layer of the most similar head, which several heads may share",
         "best_head": "its number there",
         "margin": "similarity to the most similar head less that to the second",
-        "sentences": "sentences that were compared",
+        "n_sentences": "sentences that were compared",
     },
 )
 SIMILARITY = Table(

@@ -320,21 +320,21 @@ def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
 
 
 def _effects(
-    removals: AblationResults, rows: Ints, pair: StackPair, replacement: str, target: str
+    ablation: AblationResults, rows: Ints, pair: StackPair, replacement: str, target: str
 ) -> ClusterSums:
     """Changes of a target without each head; 0 over 0 where a head was not taken away alone."""
     stack = pair.a
     n = np.zeros((len(rows), stack.n_layers, stack.n_heads, 1))
     d = np.zeros_like(n)
-    for place, removed in enumerate(removals.sets):
+    for place, removed in enumerate(ablation.sets):
         if not _alone(removed, replacement):
             continue
-        head = removals.heads[int(np.flatnonzero(removals.members[place])[0])]
+        head = ablation.heads[int(np.flatnonzero(ablation.members[place])[0])]
         if head.stack == stack.name:
-            change = removals.changes[target][rows, place]
+            change = ablation.changes[target][rows, place]
             n[:, head.layer, head.head, 0] = np.nan_to_num(change)
             d[:, head.layer, head.head, 0] = np.where(
-                np.isnan(change), 0, removals.counts[target][rows]
+                np.isnan(change), 0, ablation.counts[target][rows]
             )
     return ClusterSums(n, d)
 

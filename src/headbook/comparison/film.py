@@ -36,7 +36,7 @@ FILM = (
 )  # fmt: skip
 HALF_RISE = (
     "stack", "layer", "head", "metric", "view", "label", "first", "last", "change", "low", "high",
-    "step", "step_low", "step_high", "clusters",
+    "step", "step_low", "step_high", "n_clusters",
 )  # fmt: skip
 TYPES = ("step", "checkpoint", "stack", "layer", "head", "family", "type")
 
@@ -307,7 +307,7 @@ TABLES = {
             "step_low": "lower end of the 95 % interval of the half-rise step, by drawing "
             "sentences; one of the steps",
             "step_high": "upper end",
-            "clusters": "sentences behind it, or buckets of them",
+            "n_clusters": "sentences behind it, or buckets of them",
         },
     ),
     "types": Table(

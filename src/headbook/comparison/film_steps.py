@@ -282,11 +282,11 @@ def _sums(of: StackResults, column: HeadKey) -> BucketRatios | None:
 
 def _loss(study: Study) -> tuple[str, Estimate]:
     """What the model's loss is, and how large."""
-    removals = study.corpus_sums.ablation
-    if removals is not None:
+    ablation = study.corpus_sums.ablation
+    if ablation is not None:
         for target in LOSSES:
-            if target in removals.unablated:
-                counts = removals.counts[target]
-                found = RatioSums.of(removals.unablated[target], counts, counts, removals.half)
+            if target in ablation.unablated:
+                counts = ablation.counts[target]
+                found = RatioSums.of(ablation.unablated[target], counts, counts, ablation.half)
                 return str(target), Estimates.of(found, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -17,7 +17,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.attention_divergence import AttentionRows, attention_divergence
-from headbook.analysis.head_matching import NONE
+from headbook.analysis.head_matching import UNMATCHED
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.matching import MatchedHeads, Span, shared_words, token_rows, word_rows
@@ -233,7 +233,7 @@ def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
     for place, head in enumerate(matched.a if matched else ()):
         assert matched is not None
         partner, best = matched.partner(place), matched.matching.best[place]
-        nearest = None if best == NONE else matched.b[best]
+        nearest = None if best == UNMATCHED else matched.b[best]
         yield HeadPair(head, partner or nearest, counterpart=partner is not None)
 
 

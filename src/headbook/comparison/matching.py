@@ -16,7 +16,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.arrays import Floats
 from headbook.analysis.attention_divergence import AttentionRows, rows_between_words, rows_in_view
 from headbook.analysis.head_matching import (
-    NONE,
+    UNMATCHED,
     HeadMatching,
     SimilaritySums,
     match,
@@ -139,7 +139,7 @@ class MatchedHeads:
     def partner(self, place: int) -> HeadName | None:
         """The head that a head of A is matched with, where that is a counterpart."""
         matched = self.matching
-        there = matched.counterpart[place] and matched.partner[place] != NONE
+        there = matched.counterpart[place] and matched.partner[place] != UNMATCHED
         return self.b[matched.partner[place]] if there else None
 
 

@@ -82,12 +82,12 @@ class InputFile:
 
 
 def check_input(
-    source: InputSource, room: int | None, sample: SmallestHashes | None, number: int
+    source: InputSource, limit: int | None, sample: SmallestHashes | None, number: int
 ) -> InputFile:
     """Read an input.
 
     Args:
-        room: how many sentences are taken at most; what stands behind them is not looked at.
+        limit: how many sentences are taken at most; what stands behind them is not looked at.
         sample: what looks at all of them.
         number: of the input.
 
@@ -96,11 +96,11 @@ def check_input(
     """
     seen = _InputCounts()
     try:
-        own = None if room == 0 else source.sha256()
+        own = None if limit == 0 else source.sha256()
         digest = hashlib.sha256()
-        for record in source.records() if room != 0 else ():
+        for record in source.records() if limit != 0 else ():
             if isinstance(record, Record):
-                if seen.kinds[Record] == room:
+                if seen.kinds[Record] == limit:
                     break
                 if sample is not None:
                     sample.add(record, number)
@@ -108,7 +108,7 @@ def check_input(
             if own is None:
                 digest.update(line_of(record))
         else:
-            seen.whole = room != 0
+            seen.whole = limit != 0
         left = 0 if seen.whole else _left(source, seen)
     except OSError as error:
         raise unreadable_error(source.label, error) from error
@@ -273,12 +273,12 @@ def _check_all(
 ) -> tuple[list[InputFile], list[tuple[int, Record]] | None]:
     """The inputs, and the sample if there is one."""
     smallest = None if selection.sample is None else SmallestHashes(selection.sample)
-    room, files = selection.limit, list[InputFile]()
+    limit, files = selection.limit, list[InputFile]()
     for number, source in enumerate(sources):
-        if smallest is None and room != 0:
-            source = spool(source, room, keep)  # noqa: PLW2901 - the same, where it stays
-        file = check_input(source, room, smallest, number)
-        room = None if room is None else room - file.sentences
+        if smallest is None and limit != 0:
+            source = spool(source, limit, keep)  # noqa: PLW2901 - the same, where it stays
+        file = check_input(source, limit, smallest, number)
+        limit = None if limit is None else limit - file.sentences
         files.append(file)
     if smallest is None:
         return files, None

@@ -107,13 +107,13 @@ class FileSource:
 
 
 def source_of(
-    name: str, layout: InputLayout, keep: ExitStack, room: int | None = None
+    name: str, layout: InputLayout, keep: ExitStack, limit: int | None = None
 ) -> InputSource:
     """Find out what an input is.
 
     Args:
         keep: what must be closed at the end.
-        room: how many sentences are wanted of all inputs; of standard input no more are read than
+        limit: how many sentences are wanted of all inputs; of standard input no more are read than
             tell that there are more.
 
     Raises:
@@ -121,7 +121,7 @@ def source_of(
         OutputError: there is no room to keep standard input.
     """
     if name == STDIN:
-        return FileSource(_spool(keep, room), "standard input", "standard input")
+        return FileSource(_spool(keep, limit), "standard input", "standard input")
     path = input_file(name)
     if path is None:
         return DatasetSource.of(name, layout)
@@ -198,7 +198,7 @@ def _check_name(file_name: str) -> None:
         ) from None
 
 
-def _spool(keep: ExitStack, room: int | None) -> Path:
+def _spool(keep: ExitStack, limit: int | None) -> Path:
     """Standard input as a file, since it is read more than once."""
     if sys.stdin is None or sys.stdin.closed:
         raise _stdin_fault("closed")
@@ -206,7 +206,7 @@ def _spool(keep: ExitStack, room: int | None) -> Path:
         path = keep.enter_context(temporary_folder("stdin")) / "stdin.txt"
         with path.open("wb") as file:
             taken = 0
-            while (room is None or taken <= room) and (line := _read()):
+            while (limit is None or taken <= limit) and (line := _read()):
                 file.write(line)
                 taken += not line.isspace()
     except OSError as error:
@@ -273,18 +273,18 @@ class SpooledDataset:
         """None: rows are hashed as those of other datasets are."""
 
 
-def spool(source: InputSource, room: int | None, keep: ExitStack) -> InputSource:
+def spool(source: InputSource, limit: int | None, keep: ExitStack) -> InputSource:
     """Keep an input that comes over the network; any other is given back.
 
     Args:
-        room: how many sentences are wanted; one more is kept, which tells that there are more.
+        limit: how many sentences are wanted; one more is kept, which tells that there are more.
 
     Raises:
         OutputError: there is no room for it.
     """
     if not isinstance(source, DatasetSource) or not source.remote:
         return source
-    lines = _first(source.records(), room)  # its faults are no faults of the disk
+    lines = _first(source.records(), limit)  # its faults are no faults of the disk
     try:
         path = keep.enter_context(temporary_folder("dataset")) / "rows.jsonl"
         with path.open("wb") as file:
@@ -294,12 +294,12 @@ def spool(source: InputSource, room: int | None, keep: ExitStack) -> InputSource
     return SpooledDataset(source, path)
 
 
-def _first(records: Records, room: int | None) -> Iterator[Record | BlankLine]:
+def _first(records: Records, limit: int | None) -> Iterator[Record | BlankLine]:
     taken = 0
     for record in records:
         yield record
         taken += isinstance(record, Record)
-        if room is not None and taken > room:
+        if limit is not None and taken > limit:
             return
 
 

@@ -1,6 +1,6 @@
-"""Which names a model may have, where its files are (hub, folder, GGUF file).
+"""Names of models, where their files are (hub, folder, GGUF file), and how they pool sentences.
 
-And how it pools sentences. Imports no torch.
+Imports no torch, so that a wrong name is reported at once.
 
 Checkpoints of the library sentence-transformers say so in ``modules.json`` and in the folder of
 their pooling module. Modules behind it (a dense layer, a normalisation) are not read: cosines do
@@ -12,14 +12,16 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import huggingface_hub
 from huggingface_hub.errors import CacheNotFound
 
 from headbook.errors import ModelError
-from headbook.model.gguf import Gguf, read_gguf
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
+
+if TYPE_CHECKING:
+    from headbook.model.gguf import Gguf
 
 DEMO, DEMO_CAUSAL = "demo", "demo-causal"
 GGUF = ".gguf"
@@ -104,7 +106,7 @@ class ModelFiles:
     folder: Path
     name: str
     revision: str
-    gguf: Gguf | None = None
+    gguf: "Gguf | None" = None
 
 
 def find_model_files(name: str, revision: str | None) -> ModelFiles:
@@ -122,9 +124,7 @@ def find_model_files(name: str, revision: str | None) -> ModelFiles:
     if name == DEMO:
         return ModelFiles(demo_model(), "all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}")
     if name == DEMO_CAUSAL:
-        gguf = read_gguf(demo_causal())
-        known = f"sha256:{DEMO_CAUSAL_SHA256}"
-        return ModelFiles(gguf.path.parent, "SmolLM2-135M-Instruct", known, gguf)
+        return _of_file(demo_causal(), "SmolLM2-135M-Instruct", DEMO_CAUSAL_SHA256)
     if path.is_dir():
         return _of_folder(path)
     if path.is_file():
@@ -146,9 +146,11 @@ def _of_folder(folder: Path) -> ModelFiles:
     return _of_file(files[0])
 
 
-def _of_file(path: Path) -> ModelFiles:
+def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
+    from headbook.model.gguf import read_gguf  # noqa: PLC0415 - it loads torch and transformers
+
     gguf = read_gguf(path)
-    return ModelFiles(path.parent, path.stem, f"sha256:{sha256(path)}", gguf)
+    return ModelFiles(path.parent, name or path.stem, f"sha256:{digest or sha256(path)}", gguf)
 
 
 def _downloaded(name: str, revision: str | None) -> Path:

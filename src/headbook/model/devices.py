@@ -118,7 +118,7 @@ def offload_place(offload: str) -> Iterator[OffloadPlace | None]:
 
 
 def device_map(
-    aside: OffloadPlace, name: str, loader: Any, config: Any, place: torch.device
+    offload: OffloadPlace, name: str, loader: Any, config: Any, place: torch.device
 ) -> dict[str, Any]:
     """What transformers is told about where weights go.
 
@@ -130,11 +130,11 @@ def device_map(
     Raises:
         ModelError: transformers does not say which parts of the network are layers.
     """
-    if aside.kind == AUTO:
+    if offload.kind == AUTO:
         where: Any = {"device_map": "auto", "max_memory": free_memory(place)}
     else:
         where = {"device_map": _layers_on_disk(name, loader, config, str(place))}
-    return {**where, "offload_folder": str(aside.folder)}
+    return {**where, "offload_folder": str(offload.folder)}
 
 
 def free_memory(place: torch.device) -> dict[Any, int]:

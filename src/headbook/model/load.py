@@ -197,18 +197,18 @@ def _tokenizer(found: ModelFiles, other: str | None) -> Any:
 
 
 def _network(
-    found: ModelFiles, dtype: torch.dtype, place: torch.device, aside: OffloadPlace | None
+    found: ModelFiles, dtype: torch.dtype, place: torch.device, offload: OffloadPlace | None
 ) -> tuple[Any, WeightFacts, str]:
     """Network, what it and its checkpoint did not have in common, and why there is no head."""
     gguf = found.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
         network, report, headless = load_with_lm_head(
-            found.folder, config, dtype, place=place, aside=aside
+            found.folder, config, dtype, place=place, offload=offload
         )
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
         return network, WeightFacts(missing, unexpected), headless
-    if aside is not None:
+    if offload is not None:
         raise ModelError(f"model '{found.name}': GGUF files are read whole; use --offload off")
     network, report, headless = load_with_lm_head(
         found.folder, gguf.configuration(), dtype, gguf.path.name

@@ -64,14 +64,14 @@ def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passa
     between = separator(model.tokenizer)
     around = len(model.tokenizer("a")["input_ids"]) - len(_ids(model.tokenizer, ["a"])[0])
     sizes: list[int] = []
-    room, last = 0, None
+    free, last = 0, None
     for sentence, length in _lengths(corpus, model.tokenizer, between):
-        if last is not None and length <= room and not _begins(sentence, last):
+        if last is not None and length <= free and not _begins(sentence, last):
             sizes[-1] += 1
-            room -= length
+            free -= length
         else:
             sizes.append(1)
-            room = most - around - length
+            free = most - around - length
         last = sentence
     return Passages(corpus, tuple(sizes), between)
 

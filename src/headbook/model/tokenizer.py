@@ -372,8 +372,8 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
     """
     draw = np.random.default_rng(seed)
     ordinary, before, after = _around(encoder.model)
-    room = (encoder.limit - len(before) - len(after) - 1) // 2
-    period = max(min(PERIOD, room, len(ordinary)), 1)
+    longest = (encoder.limit - len(before) - len(after) - 1) // 2
+    period = max(min(PERIOD, longest, len(ordinary)), 1)
     for index in range(SEQUENCES):
         drawn = [draw.choice(ordinary, period, replace=False).tolist() * 2 for _ in Side]
         tokens = {Side.SOURCE: encoder.of_ids([*before, *drawn[0], *after])}
@@ -386,10 +386,10 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """Random texts of several lengths, the last three of one length, on both sides of a pair."""
     draw = np.random.default_rng(0)
     ordinary, before, after = _around(encoder.model)
-    room = max(encoder.limit - len(before) - len(after) - 1, 1)
+    longest = max(encoder.limit - len(before) - len(after) - 1, 1)
     found = []
     for index, wanted in enumerate(PROBES):
-        size = min(wanted, room)
+        size = min(wanted, longest)
         drawn = [draw.choice(ordinary, n).tolist() for n in (size, size // 2 + 1)]
         tokens = {Side.SOURCE: encoder.of_ids([*before, *drawn[0], *after])}
         if encoder.model.config.is_encoder_decoder:

@@ -142,15 +142,15 @@ class VocabularyEmbeddings:
             rows = states[:, tokens].flatten(0, 1)
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
-            room = VocabularyComparison.empty(rows[None, None], k)
+            block = VocabularyComparison.empty(rows[None, None], k)
             # What is kept has its place before there are scores, which then leave no gaps behind.
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 near = compare_with_vocabulary(self._scores(rows[part], position), own[part], k)
-                for whole, some in zip(room, near, strict=True):
+                for whole, some in zip(block, near, strict=True):
                     whole[0, 0, part] = some
                 del near
-            for whole, some in zip(comparison, room, strict=True):
+            for whole, some in zip(comparison, block, strict=True):
                 whole[:, tokens] = some[0, 0].unflatten(0, (len(states), -1))
         return comparison
 

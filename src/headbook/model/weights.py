@@ -144,7 +144,7 @@ def load_with_lm_head(
     gguf: str | None = None,
     *,
     place: torch.device | None = None,
-    aside: OffloadPlace | None = None,
+    offload: OffloadPlace | None = None,
 ) -> tuple[Any, dict[str, Any], str]:
     """The network with its head, or without one that the checkpoint does not have.
 
@@ -152,8 +152,8 @@ def load_with_lm_head(
 
     Args:
         gguf: name of the file in the folder that holds all weights; None where safetensors do.
-        place: the device that layers run on; where ``aside`` is given.
-        aside: where weights go that have no room there; None for all in memory.
+        place: the device that layers run on; where ``offload`` is given.
+        offload: where weights go that have no room there; None for all in memory.
 
     Returns:
         Network, loading report, and why there is no head.
@@ -164,9 +164,9 @@ def load_with_lm_head(
     weights = {"use_safetensors": True} if gguf is None else file
 
     def moved(loader: Any) -> dict[str, Any]:
-        if aside is None or place is None:
+        if offload is None or place is None:
             return {}
-        return device_map(aside, folder.name, loader, config, place)
+        return device_map(offload, folder.name, loader, config, place)
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
         pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(

@@ -225,13 +225,13 @@ def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
     """The page of groups and of pairs."""
     each = [*results.values()]
     study = study_of(results)
-    room = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
+    most = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
     return GroupsPage(
         path="groups.html",
         title="Groups of sentences",
         description=f"How heads of {study.manifest.model.name} differ between groups of sentences, "
         "and within pairs of them.",
-        sections=tuple(_section(r, max(1, room)) for r in each),
+        sections=tuple(_section(r, max(1, most)) for r in each),
         few=FEW_SENTENCES,
         remarks=tuple(_remarks(study.manifest)),
     )
@@ -243,13 +243,13 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
             yield gap_text(gap)
 
 
-def _section(results: StackResults, room: int) -> GroupsSection:
+def _section(results: StackResults, most: int) -> GroupsSection:
     by_column = groupby(groups_of(results), key=lambda group: group.column)
     pair_differences = results.study.pair_differences.get(results.stack.name)
     return GroupsSection(
         stack=results.stack.name,
         columns=tuple(
-            _column(results, number, [*groups], room)
+            _column(results, number, [*groups], most)
             for number, (_, groups) in enumerate(by_column)
         ),
         pairs=minimal_pairs_section(results, pair_differences)
@@ -259,15 +259,15 @@ def _section(results: StackResults, room: int) -> GroupsSection:
 
 
 def _column(
-    results: StackResults, number: int, groups: Sequence[GroupSums], room: int
+    results: StackResults, number: int, groups: Sequence[GroupSums], most: int
 ) -> ColumnSection:
     headlines = results.cached(stack_headlines)
     compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
-    figures = number * room < MOST_FIGURES
+    figures = number * most < MOST_FIGURES
     return ColumnSection(
         title=groups[0].column,
         table=PageTable(("Group", "sentences"), tuple(map(_row, groups))),
-        figures=tuple(_figure(results, number, groups, h) for h in headlines[:room] if figures),
+        figures=tuple(_figure(results, number, groups, h) for h in headlines[:most] if figures),
         contrasts=head_contrasts(results, compared),
         heads=len(results.stack.attention_layers) * results.stack.n_heads,
         numbers=len(headlines),

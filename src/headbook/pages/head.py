@@ -148,62 +148,62 @@ class AblationSection:
 def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
     """None where no head was replaced."""
     study = results.study
-    removals = study.corpus_sums.ablation
-    if removals is None:
+    ablation = study.corpus_sums.ablation
+    if ablation is None:
         return None
     rows = results.cached(_by_head).get(head, {})
-    target = AblationTarget(main_target(removals))
-    columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
+    target = AblationTarget(main_target(ablation))
+    columns = ("In its place", f"Change, {unit(ablation)}", "Verdict")
     tokens = results.cached(_tokens).get(head, ())
     backed = results.cached(_backed_up).get(head)
     return AblationSection(
-        short=_short(removals, rows),
+        short=_short(ablation, rows),
         what=NAMES[target],
-        margin=margin_text(removals),
-        verdict_target=verdict_target_text(removals),
-        instead=PageTable(columns, tuple(_instead(removals, rows))),
+        margin=margin_text(ablation),
+        verdict_target=verdict_target_text(ablation),
+        instead=PageTable(columns, tuple(_instead(ablation, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
         scores="probability of the true token"
-        if target in removals.unablated
+        if target in ablation.unablated
         else "1 minus the cosine of the token's last state",
     )
 
 
-def _cell(removals: AblationResults, row: Mapping[str, Any]) -> NumberCell:
-    by = unit_factor(removals)
-    about = "" if row["kind"] == EXACT else "≈\u2009"
-    ends = interval_text(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
+def _cell(ablation: AblationResults, row: Mapping[str, Any]) -> NumberCell:
+    by = unit_factor(ablation)
+    about = "" if row["method"] == EXACT else "≈\u2009"
+    ends = interval_text(row["low"] * by, row["high"] * by) if row["method"] == EXACT else ""
     return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", too_few=False)
 
 
-def _short(removals: AblationResults, rows: Rows) -> str:
+def _short(ablation: AblationResults, rows: Rows) -> str:
     """The change where the mean stands in its place, and what follows; empty where not known."""
-    row = _change(removals, rows, Replacement.MEAN)
+    row = _change(ablation, rows, Replacement.MEAN)
     if row is None:
         return ""
-    cell = _cell(removals, row)
+    cell = _cell(ablation, row)
     ends = f" {cell.interval}" if cell.interval else ""
-    verdict = _verdict(removals, rows, Replacement.MEAN)
-    conclusion = f"; verdict: {verdict}" if row["kind"] == EXACT else " (estimated)"
-    if main_target(removals) in COSINES:
+    verdict = _verdict(ablation, rows, Replacement.MEAN)
+    conclusion = f"; verdict: {verdict}" if row["method"] == EXACT else " (estimated)"
+    if main_target(ablation) in COSINES:
         what = (
             "sentence vectors"
-            if main_target(removals) == AblationTarget.EMBEDDING
+            if main_target(ablation) == AblationTarget.EMBEDDING
             else "last states"
         )
-        value = f"{cell.text}\u00a0{unit(removals)}{ends}"
+        value = f"{cell.text}\u00a0{unit(ablation)}{ends}"
         return f"{what} change by {value} (1\u202f−\u202fcosine){conclusion}"
     return f"the loss changes by {cell.text}\u00a0%{ends}{conclusion}"
 
 
-def _instead(removals: AblationResults, rows: Rows) -> Iterator[Row]:
+def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
     for replacement, what in INSTEAD.items():
-        row = _change(removals, rows, replacement)
+        row = _change(ablation, rows, replacement)
         if row is not None:
-            verdict = _verdict(removals, rows, replacement)
-            outcome = verdict if row["kind"] == EXACT else "estimated"
-            yield Row(what, (_cell(removals, row), words_cell(outcome)))
+            verdict = _verdict(ablation, rows, replacement)
+            outcome = verdict if row["method"] == EXACT else "estimated"
+            yield Row(what, (_cell(ablation, row), words_cell(outcome)))
 
 
 def _repaired(rows: Rows) -> Iterator[str]:
@@ -225,29 +225,29 @@ def _with_ends(row: Mapping[str, Any]) -> str:
     return f"{number(row['value'])} {interval_text(row['low'], row['high'])}".rstrip()
 
 
-def _after(removals: AblationResults, missed: MissedToken, probability: float) -> str:
-    if main_target(removals) in removals.unablated:
+def _after(ablation: AblationResults, missed: MissedToken, probability: float) -> str:
+    if main_target(ablation) in ablation.unablated:
         return number(probability)
-    return f"{number(missed.change * unit_factor(removals))}\u00a0{unit(removals)}"
+    return f"{number(missed.change * unit_factor(ablation))}\u00a0{unit(ablation)}"
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
     """Of each head, those of the first ranks and the one in the middle."""
-    removals, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
-    assert removals is not None
+    ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
+    assert ablation is not None
     table = results.study.effect_tokens
     found: dict[HeadName, list[MissedTokenRow]] = {}
     for missed, (before, after) in zip(
-        removals.missed, table[["before", "after"]].itertuples(index=False), strict=True
+        ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True
     ):
-        head = HeadName(*removals.heads[missed.head])
+        head = HeadName(*ablation.heads[missed.head])
         middle = missed.rank - 1 == (missed.tokens - 1) // 2
         if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
             found.setdefault(head, []).append(
                 MissedTokenRow(
                     rank, missed.preceding, missed.token, missed.following,
-                    "" if math.isnan(before) else number(before), _after(removals, missed, after),
+                    "" if math.isnan(before) else number(before), _after(ablation, missed, after),
                     missed.sentence + 1,
                     sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
                 )
@@ -847,7 +847,7 @@ def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -
             f"{number(float(found.mean_head_ratio[at]))}×",
             words_cell(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
             f"{int(found.count[at]):,}",
-            f"{int(found.sentences[at]):,}",
+            f"{int(found.n_sentences[at]):,}",
         ),
         "" if found.clear[at] else "thin",
     )

@@ -200,10 +200,10 @@ TITLE = "Change without the head"
 
 def effect_choice(results: Results) -> dict[str, Any] | None:
     """What the list's script needs to offer the column; None where no head was replaced."""
-    removals = _ablation_of(results)
-    if removals is None:
+    ablation = _ablation_of(results)
+    if ablation is None:
         return None
-    labels = [[KEY, TITLE, f"{unit(removals)}, mean output in its place"]]
+    labels = [[KEY, TITLE, f"{unit(ablation)}, mean output in its place"]]
     return {"id": EFFECT, "title": "Importance", "share": False, "labels": labels}
 
 
@@ -212,14 +212,14 @@ def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
 
     ``guess`` has a 1 where the value is an estimate, which has no interval.
     """
-    removals = _ablation_of(results)
-    if removals is None:
+    ablation = _ablation_of(results)
+    if ablation is None:
         return None
     heads = [head for r in results.values() for head in heads_of(r.stack)]
     places = pd.MultiIndex.from_tuples(heads)
-    frame = head_changes(removals).set_index(["stack", "layer", "head"]).reindex(places)
+    frame = head_changes(ablation).set_index(["stack", "layer", "head"]).reindex(places)
     value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
-    guess = ~np.isnan(value) & (frame["kind"] != EXACT).to_numpy()
+    guess = ~np.isnan(value) & (frame["method"] != EXACT).to_numpy()
     return {
         KEY: {
             "value": value.astype("<f8").tobytes(),

@@ -100,74 +100,74 @@ class ImportancePage(Page):
 def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
     """The page of importance, where heads were replaced."""
     study = study_of(results)
-    removals = study.corpus_sums.ablation
-    assert removals is not None
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
     table = study.importance
-    rows = (*_heads(removals),)
-    groups = removed_table(removals, study.head_groups)
-    titles = ("Head", f"Change, {unit(removals)}", "Verdict")
+    rows = (*_heads(ablation),)
+    groups = removed_table(ablation, study.head_groups)
+    titles = ("Head", f"Change, {unit(ablation)}", "Verdict")
     return ImportancePage(
         path="importance.html",
         title=ANALYSES["importance.html"],
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
-        target=NAMES.get(main_target(removals), main_target(removals)),  # type: ignore[call-overload]
-        each="sentence" if main_target(removals) == AblationTarget.EMBEDDING else "scored token",
-        unit=unit(removals),
-        margin=margin_text(removals),
-        verdict_target=verdict_target_text(removals),
-        chosen=choice_text(removals, np.flatnonzero(removals.chosen)),
-        sample=count_text(len(removals.content_hash), "sentence"),
-        findings=tuple(ablation_findings(removals, study.head_groups, study.pruning)),
-        maps=tuple(_maps(results, removals)),
-        estimates=tuple(_estimates(removals)),
-        pruned=tuple(_pruned(removals, study.pruning)),
+        target=NAMES.get(main_target(ablation), main_target(ablation)),  # type: ignore[call-overload]
+        each="sentence" if main_target(ablation) == AblationTarget.EMBEDDING else "scored token",
+        unit=unit(ablation),
+        margin=margin_text(ablation),
+        verdict_target=verdict_target_text(ablation),
+        chosen=choice_text(ablation, np.flatnonzero(ablation.chosen)),
+        sample=count_text(len(ablation.content_hash), "sentence"),
+        findings=tuple(ablation_findings(ablation, study.head_groups, study.pruning)),
+        maps=tuple(_maps(results, ablation)),
+        estimates=tuple(_estimates(ablation)),
+        pruned=tuple(_pruned(ablation, study.pruning)),
         direct=tuple(_direct(table)),
         groups=groups,
-        layers=ablation_by_layer(removals, study.head_groups),
+        layers=ablation_by_layer(ablation, study.head_groups),
         sink=groups is not None and any("sink" in row.name for row in groups.rows),
         heads=PageTable(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
         others=PageTable(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
     )
 
 
-def _maps(results: Mapping[str, StackResults], removals: AblationResults) -> Iterator[StackMap]:
-    every = head_changes(removals)
+def _maps(results: Mapping[str, StackResults], ablation: AblationResults) -> Iterator[StackMap]:
+    every = head_changes(ablation)
     least, most = float(every["value"].min()), float(every["value"].max())
     end = max(abs(least), abs(most)) or 1.0
     domain = (-end, end) if least < 0 else (0.0, end)
     for stack in results:
         rows = every[every["stack"] == stack].drop(columns="stack").reset_index(drop=True)
         caption = (
-            f"Change without each head ({STACKS[stack]}), {unit(removals)}. A line across a cell: "
+            f"Change without each head ({STACKS[stack]}), {unit(ablation)}. A line across a cell: "
             "estimated. ○ can go alone, × harmful, ? undecided; other exact ones change the output."
         )
         figure = effect_map(
             f"importance-{stack}",
             caption,
             rows,
-            title=f"change, {drawn_unit(removals)}",
+            title=f"change, {drawn_unit(ablation)}",
             domain=domain,
         )
         yield StackMap(stack, STACKS[stack], figure)
 
 
-def _estimates(removals: AblationResults) -> Iterator[Figure]:
-    target, by = main_target(removals), unit_factor(removals)
-    effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
-    guess = ablation_tests.estimated_effects(removals, target, Replacement.MEAN)[effects.head]
+def _estimates(ablation: AblationResults) -> Iterator[Figure]:
+    target, by = main_target(ablation), unit_factor(ablation)
+    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    guess = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN)[effects.head]
     why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
-            "head": [head_name(HeadName(*removals.heads[place])) for place in effects.head],
-            "series": [why[AblationReason(each)] for each in removals.chosen[effects.head]],
+            "head": [head_name(HeadName(*ablation.heads[place])) for place in effects.head],
+            "series": [why[AblationReason(each)] for each in ablation.chosen[effects.head]],
             "x": guess * by,
             "y": effects.value * by,
         }
     ).sort_values("series", kind="stable", ignore_index=True)
     if len(rows) > 2:
         caption = "Estimate and exact change of each head that was replaced. Dashed: both equal."
-        titles = (f"estimate, {drawn_unit(removals)}", f"exact change, {drawn_unit(removals)}")
+        titles = (f"estimate, {drawn_unit(ablation)}", f"exact change, {drawn_unit(ablation)}")
         yield compared_effects("importance-estimates", caption, rows, titles=titles)
 
 
@@ -190,8 +190,8 @@ def _direct(table: pd.DataFrame) -> Iterator[Figure]:
         yield compared_effects("importance-direct", caption, points, titles=titles)
 
 
-def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure]:
-    steps = pruning[pruning["target"] == main_target(removals)]
+def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure]:
+    steps = pruning[pruning["target"] == main_target(ablation)]
     if steps.empty:
         return
     chance = steps["order"].str.startswith("random")
@@ -200,19 +200,19 @@ def _pruned(removals: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure
     rows = steps[~chance].assign(order=lambda each: each["order"].map(ORDERS))
     rows = pd.concat([rows, band.reset_index().assign(order=RANDOM)], ignore_index=True)
     rows = rows[["order", "share", "value", "low", "high"]]
-    rows[["value", "low", "high"]] *= unit_factor(removals)
+    rows[["value", "low", "high"]] *= unit_factor(ablation)
     caption = (
         "Change as ever more heads are replaced by their mean output. Orders from one half of the "
         "sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
     )
-    title = f"change, {drawn_unit(removals)}"
+    title = f"change, {drawn_unit(ablation)}"
     yield pruning_curves("importance-pruning", caption, rows, title=title)
 
 
-def _heads(removals: AblationResults) -> Iterator[Row]:
+def _heads(ablation: AblationResults) -> Iterator[Row]:
     """The heads that were replaced, those of largest effect first."""
-    rows = head_changes(removals)
-    rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
+    rows = head_changes(ablation)
+    rows = rows[rows["method"] == EXACT].sort_values("value", ascending=False, kind="stable")
     for each in rows.to_dict("records"):
         head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
         yield Row(head_link(head), (effect_cell(each), words_cell(short_verdict(each["verdict"]))))

@@ -148,8 +148,8 @@ def _not_measured(manifest: Manifest) -> Iterator[str]:
     for each in manifest.not_measured:
         ids, more = each.sentences[:LISTED], len(each.sentences) - LISTED
         beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
-        twin = f" with {each.baseline}" if each.baseline else ""
-        yield f"Not measured{twin}: {', '.join(ids)}{beyond}. {each.why}"
+        baseline_run = f" with {each.baseline}" if each.baseline else ""
+        yield f"Not measured{baseline_run}: {', '.join(ids)}{beyond}. {each.why}"
 
 
 def _rounding(found: Rounding, manifest: Manifest) -> str:

@@ -252,8 +252,8 @@ def _curve(
         titles.append(UNIFORM)
     for baseline in results.baselines:
         titles.append(baseline_title(results, baseline))
-        twin = partial(results.baseline_band, baseline)
-        series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
+        baseline_run = partial(results.baseline_band, baseline)
+        series.append(_rows(metric, labels, baseline_run).assign(series=titles[-1]))
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"
         f"{_behind(results, metric, view, label)}; 95 % intervals clustered by sentence."

@@ -58,23 +58,23 @@ class WithoutThem:
 
 def without_them(results: StackResults, types: Types) -> WithoutThem:
     """What the model loses without the heads of each type."""
-    removals = results.study.corpus_sums.ablation
-    if removals is None:
+    ablation = results.study.corpus_sums.ablation
+    if ablation is None:
         return WithoutThem(measured=False, margin="", findings=(), table=None)
     return WithoutThem(
         measured=True,
-        margin=margin_text(removals),
+        margin=margin_text(ablation),
         findings=tuple(_findings(results, types)),
-        table=removed_table(removals, results.study.head_groups, results.stack.name),
+        table=removed_table(ablation, results.study.head_groups, results.stack.name),
     )
 
 
 def _findings(results: StackResults, types: Types) -> Iterator[Finding]:
     """Of types as a whole where their heads were replaced together, and of each sink head."""
-    removals, groups = results.study.corpus_sums.ablation, results.study.head_groups
-    assert removals is not None
+    ablation, groups = results.study.corpus_sums.ablation, results.study.head_groups
+    assert ablation is not None
     for group in TYPES:
-        yield from answer(removals, groups, results.stack.name, group, named=False)
+        yield from answer(ablation, groups, results.stack.name, group, named=False)
         if group == "sink":
             sinks = [place for place, kind in types.items() if kind is not None and kind.sink]
             yield from without(results, sinks, "sink head")

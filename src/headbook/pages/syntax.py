@@ -308,7 +308,7 @@ def _arcs(
     ]
     weights = best.weights(head, causal=results.stack.causal)
     hits = {link[:2] for link in found if link.found}
-    looks = [
+    query = [
         Arc(a, b, float(weights[a, b]), (a, b) in hits)
         for a, b in np.argwhere(weights >= LEAST_WEIGHT).tolist()
         if a != b
@@ -319,7 +319,7 @@ def _arcs(
         f"as the weight (sink masked); weights under {LEAST_WEIGHT:.0%} and of words to themselves "
         "left out. Orange: the relation, and where the head attends along it."
     )
-    return arc_diagram(f"syntax-{results.stack.name}-tree", caption, words, tree, looks)
+    return arc_diagram(f"syntax-{results.stack.name}-tree", caption, words, tree, query)
 
 
 def _phrases(results: StackResults, best: _Listed) -> Phrases | None:

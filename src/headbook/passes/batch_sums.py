@@ -160,13 +160,13 @@ class BatchRatios:
         found = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
         taken = self.d_of[self.given]
         above = map_sums.label_sums(self.n, self.shared, self.own, taken, half, ends)
-        for room, sums in zip(found, above, strict=True):
+        for array, sums in zip(found, above, strict=True):
             for field, part in zip((0, 2, 4, 7), sums, strict=True):
-                room[field][..., self.given] = part
-        for room, sums in zip(found, self._below(half, ends), strict=True):
+                array[field][..., self.given] = part
+        for array, sums in zip(found, self._below(half, ends), strict=True):
             for field, part in zip((1, 3, 5), sums, strict=True):
-                room[field] = part[..., self.d_of]
-            room[6] = sums[0][..., self.events_of]
+                array[field] = part[..., self.d_of]
+            array[6] = sums[0][..., self.events_of]
         return found[0], found[1]
 
     def _below(self, half: NDArray[np.int64], starts: NDArray[np.int64]) -> tuple[Floats, Floats]:

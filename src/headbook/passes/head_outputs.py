@@ -239,8 +239,8 @@ class _AnchorCounts:
                     column = self.columns.index(AnchorColumn(metric.id, view, label))
                     each = ends[..., number].cpu().numpy()
                     for order, tokens in orders.items():
-                        room = self._counts[column, order, layer]
-                        room[:n_heads] = _by_token(each, tokens, len(self._ids))
+                        counts = self._counts[column, order, layer]
+                        counts[:n_heads] = _by_token(each, tokens, len(self._ids))
 
     def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The tokens that count, mixed in each sentence for each head by itself.

@@ -83,8 +83,8 @@ def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -
         chosen.add(item.sentence.index)
         codes.append(_occurring(stack, queries, keys))
     found, number = np.unique(np.concatenate(codes), return_counts=True)
-    room, floor = MOST_BYTES // (stack.n_layers * (stack.n_heads * CELL + TEXTS)), 1
-    while (number >= floor).sum() > room:
+    most, floor = MOST_BYTES // (stack.n_layers * (stack.n_heads * CELL + TEXTS)), 1
+    while (number >= floor).sum() > most:
         floor += 1
     kept = found[number >= floor]
     return TrackedTokens(kept // KEYS + ANY, kept % KEYS + ANY, floor, frozenset(chosen))

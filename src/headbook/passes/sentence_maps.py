@@ -65,11 +65,11 @@ class MapSampler:
         self._keys: dict[int, int] = {}  # by index
         self._maps: dict[tuple[int, str], NDArray[np.float16]] = {}
         self._items: dict[int, TokenizedSentence] = {}
-        room = MAX_SAMPLE_BYTES
+        array = MAX_SAMPLE_BYTES
         for key in sorted(by_key)[:SENTENCES]:
             item = by_key[key]
-            room -= sum(HALF * int(np.prod(self._shape(s, item))) for s in stacks.values())
-            if room < 0:
+            array -= sum(HALF * int(np.prod(self._shape(s, item))) for s in stacks.values())
+            if array < 0:
                 break
             self._keys[item.sentence.index] = key
 
@@ -94,8 +94,8 @@ class MapSampler:
                 shape = self._shape(stack, item)
                 part = weights[row, :, : shape[2], : shape[3]]
                 name = item.sentence.index, place.stack
-                room = self._maps.setdefault(name, np.zeros(shape, np.float16))
-                room[place.layer, : len(part)] = part
+                array = self._maps.setdefault(name, np.zeros(shape, np.float16))
+                array[place.layer, : len(part)] = part
 
         return BatchObserver(PassResults, attend) if rows else None
 
@@ -336,8 +336,8 @@ class _SentenceMaps:
         maps[place.layer, : len(cells)] = cells
         if lengths is not None:
             empty = np.zeros((*maps.shape[:2], maps.shape[3]), np.float32)
-            room = self._norms.setdefault((place.stack, index), empty)
-            room[place.layer, : len(cells)] = lengths
+            array = self._norms.setdefault((place.stack, index), empty)
+            array[place.layer, : len(cells)] = lengths
 
     def _keep_exemplars(
         self,

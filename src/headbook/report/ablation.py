@@ -45,47 +45,47 @@ COUNTED = {  # of one head, and of several
 AFTER = "×\u202f10⁻³"
 
 
-def main_target(removals: AblationResults) -> str:
+def main_target(ablation: AblationResults) -> str:
     """The target that pages are about: the loss, else the cosine of sentence vectors or states."""
-    return removals.targets[0]
+    return ablation.targets[0]
 
 
-def unit_factor(removals: AblationResults) -> float:
+def unit_factor(ablation: AblationResults) -> float:
     """By what changes are multiplied to be in the pages' unit."""
-    if main_target(removals) in COSINES:
+    if main_target(ablation) in COSINES:
         return 1000.0
-    return 100 / removals.loss(main_target(removals))
+    return 100 / ablation.loss(main_target(ablation))
 
 
-def unit(removals: AblationResults) -> str:
+def unit(ablation: AblationResults) -> str:
     """The pages' unit: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if main_target(removals) in COSINES else "% of the loss"
+    return AFTER if main_target(ablation) in COSINES else "% of the loss"
 
 
-def drawn_unit(removals: AblationResults) -> str:
+def drawn_unit(ablation: AblationResults) -> str:
     """The same in letters that fonts of figures have."""
-    return "thousandths" if main_target(removals) in COSINES else unit(removals)
+    return "thousandths" if main_target(ablation) in COSINES else unit(ablation)
 
 
-def change_text(removals: AblationResults, value: float, low: float, high: float) -> str:
+def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
     """A change in the pages' unit, with its interval."""
-    by = unit_factor(removals)
+    by = unit_factor(ablation)
     ends = interval_text(low * by, high * by)
-    return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
+    return f"{number(value * by)}\u00a0{unit(ablation)}{ends and f' {ends}'}"
 
 
-def verdict_target_text(removals: AblationResults) -> str:
+def verdict_target_text(ablation: AblationResults) -> str:
     """Return the target of verdicts in lists, in words."""
-    target = ablation_tests.ranked_target(removals)
+    target = ablation_tests.ranked_target(ablation)
     return VERDICT_TARGETS.get(AblationTarget(target), NAMES.get(AblationTarget(target), target))
 
 
-def margin_text(removals: AblationResults) -> str:
+def margin_text(ablation: AblationResults) -> str:
     """Return the margin of verdicts in lists, with its unit."""
     most = ablation_tests.equivalence_margin(
-        removals, ablation_tests.ranked_target(removals)
-    ) * unit_factor(removals)
-    return f"{number(most)}\u00a0{unit(removals)}"
+        ablation, ablation_tests.ranked_target(ablation)
+    ) * unit_factor(ablation)
+    return f"{number(most)}\u00a0{unit(ablation)}"
 
 
 def short_verdict(verdict: str) -> str:
@@ -102,7 +102,7 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
     """
     if not row["verdict"]:
         return ""
-    sentences = int(row["sentences"])
+    sentences = int(row["n_sentences"])
     changed = round(row["share_changed"] * sentences)
     of = f"{changed:,} of {count_text(sentences, 'sentence')}"
     match AblationVerdict(row["verdict"]):
@@ -131,15 +131,15 @@ def verdict_counts(found: Iterable[str]) -> str:
     return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
 
 
-def choice_text(removals: AblationResults, heads: Iterable[int]) -> str:
+def choice_text(ablation: AblationResults, heads: Iterable[int]) -> str:
     """Return how heads that were replaced alone had been chosen, in words; empty if all were.
 
     Args:
         heads: places in `AblationResults.heads`.
     """
-    if removals.chosen.all() and not (removals.chosen == AblationReason.AUDIT).any():
+    if ablation.chosen.all() and not (ablation.chosen == AblationReason.AUDIT).any():
         return ""
-    counts = Counter(AblationReason(int(removals.chosen[place])) for place in heads)
+    counts = Counter(AblationReason(int(ablation.chosen[place])) for place in heads)
     why = {
         AblationReason.FIRST: "with the largest estimates",
         AblationReason.AUDIT: "picked at random",
@@ -147,22 +147,22 @@ def choice_text(removals: AblationResults, heads: Iterable[int]) -> str:
     return ", ".join(f"{counts[each]:,} {text}" for each, text in why.items() if counts[each])
 
 
-def head_changes(removals: AblationResults) -> pd.DataFrame:
+def head_changes(ablation: AblationResults) -> pd.DataFrame:
     """A row for each head, in the pages' unit, its mean in its place.
 
     Columns ``stack, layer, head, value, low, high, kind, verdict``; estimates have neither interval
     nor verdict. Verdicts are those of the target that ranks heads.
     """
-    target, by = main_target(removals), unit_factor(removals)
-    frame = pd.DataFrame(removals.heads)
-    frame["value"] = ablation_tests.estimated_effects(removals, target, Replacement.MEAN) * by
+    target, by = main_target(ablation), unit_factor(ablation)
+    frame = pd.DataFrame(ablation.heads)
+    frame["value"] = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * by
     frame = frame.assign(low=np.nan, high=np.nan, kind=ESTIMATED, verdict="")
-    effects = ablation_tests.head_effects(removals, target, Replacement.MEAN)
+    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
     for name in ("value", "low", "high"):
         frame.loc[effects.head, name] = getattr(effects, name) * by
-    frame.loc[effects.head, "kind"] = EXACT
+    frame.loc[effects.head, "method"] = EXACT
     ranked = ablation_tests.head_effects(
-        removals, ablation_tests.ranked_target(removals), Replacement.MEAN
+        ablation, ablation_tests.ranked_target(ablation), Replacement.MEAN
     )
     frame.loc[ranked.head, "verdict"] = list(ranked.verdict)
     return frame
@@ -191,17 +191,17 @@ def _by_head(results: StackResults) -> Mapping[HeadName, Rows]:
 
 
 def _change(
-    removals: AblationResults, rows: Rows, replacement: Replacement
+    ablation: AblationResults, rows: Rows, replacement: Replacement
 ) -> Mapping[str, Any] | None:
     """The exact change, else the estimate; None where there is neither."""
-    target = main_target(removals)
+    target = main_target(ablation)
     exact = rows.get((EFFECT, replacement, target))
     return exact or rows.get((ATTRIBUTION, replacement, target))
 
 
-def _verdict(removals: AblationResults, rows: Rows, replacement: Replacement) -> str:
+def _verdict(ablation: AblationResults, rows: Rows, replacement: Replacement) -> str:
     """The verdict by the target that ranks heads; empty where the head was not replaced."""
-    row = rows.get((EFFECT, replacement, ablation_tests.ranked_target(removals)))
+    row = rows.get((EFFECT, replacement, ablation_tests.ranked_target(ablation)))
     return verdict_text(row) if row else ""
 
 
@@ -209,15 +209,15 @@ def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
     return backed_up(results.study.head_groups, results.study.corpus_sums.ablation)
 
 
-def backed_up(groups: pd.DataFrame, removals: AblationResults | None) -> Mapping[HeadName, str]:
+def backed_up(groups: pd.DataFrame, ablation: AblationResults | None) -> Mapping[HeadName, str]:
     """Of each head the one with which together it is missed most beyond what each alone costs."""
-    assert removals is not None
-    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == main_target(removals))]
+    assert ablation is not None
+    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == main_target(ablation))]
     pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
     found: dict[HeadName, str] = {}
     for row in pairs.to_dict("records"):
-        names, by = row["group"].split(), unit_factor(removals)
-        more = f"{number(row['value'] * by)}\u00a0{unit(removals)}"
+        names, by = row["group"].split(), unit_factor(ablation)
+        more = f"{number(row['value'] * by)}\u00a0{unit(ablation)}"
         ends = interval_text(row["low"] * by, row["high"] * by)
         for own, other in zip(names, reversed(names), strict=True):
             found.setdefault(

@@ -99,12 +99,12 @@ def alignments(results: StackResults) -> Alignments | None:
         return None
     each = [_counts(made, *(sentence.texts[side] for side in texts)) for sentence, made in pairs]
     copied, diagonal, monotone, even_copied, even_diagonal = zip(*each, strict=True)
-    judged = [
+    counted = [
         _alignment_counts(made, gold, *(sentence.texts[side] for side in texts))
         for sentence, made in pairs
         if (gold := gold_of(sentence, results))
     ]
-    errors: list[Estimates | None] = [_numbers(each, SHARE) for each in zip(*judged, strict=True)]
+    errors: list[Estimates | None] = [_numbers(each, SHARE) for each in zip(*counted, strict=True)]
     error, precision, recall = errors or [None] * 3
     return Alignments(
         len(pairs),
@@ -253,7 +253,8 @@ def f1(precision: float, recall: float) -> float:
 
 
 COLUMNS = (
-    "stack", "layer", "head", "measure", "value", "low", "high", "sentences", "events", "even"
+    "stack", "layer", "head", "measure", "value", "low", "high", "n_sentences", "n_observations",
+    "uniform",
 )  # fmt: skip
 
 
@@ -275,8 +276,8 @@ def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:
     cell = head.layer, head.head
     even = {"same_form": found.even_copied.at().value, "diagonal": found.even_diagonal.at().value}
     estimates = {"monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied}
-    judged = {"aer": found.error, "precision": found.precision, "recall": found.recall}
-    estimates |= {name: numbers for name, numbers in judged.items() if numbers}
+    counted = {"aer": found.error, "precision": found.precision, "recall": found.recall}
+    estimates |= {name: numbers for name, numbers in counted.items() if numbers}
     numbers = {name: table.at(*cell) for name, table in estimates.items()}
     if "precision" in numbers:
         precision, recall = numbers["precision"], numbers["recall"]

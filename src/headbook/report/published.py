@@ -338,7 +338,7 @@ class AtReplaced(AblationQuantity):
             return NO_ESTIMATE
         row = rows.iloc[0]
         ends = float(row["value"]), float(row["low"]), float(row["high"])
-        return Estimate(*ends, int(row["sentences"]), float(row["events"]))
+        return Estimate(*ends, int(row["n_sentences"]), float(row["n_observations"]))
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ class RankReplaced(Count, AblationQuantity):
         if len(rows) < len(stack.attention_layers) * stack.n_heads or own.empty:
             return NO_ESTIMATE
         rank = float((rows["value"] < own.iloc[0]).sum() + 1)
-        return Estimate(rank, math.nan, math.nan, int(rows["sentences"].max()), math.nan)
+        return Estimate(rank, math.nan, math.nan, int(rows["n_sentences"].max()), math.nan)
 
 
 @dataclass(frozen=True)
@@ -389,16 +389,16 @@ class RemovableShare(AblationQuantity):
 
     def compute(self, results: StackResults) -> Estimate:
         """Return the share; NaN if heads were not removed in that order."""
-        removals, steps = results.study.corpus_sums.ablation, results.study.pruning
+        ablation, steps = results.study.corpus_sums.ablation, results.study.pruning
         steps = steps[(steps["order"] == self.order)]
-        if removals is None or steps.empty:
+        if ablation is None or steps.empty:
             return NO_ESTIMATE
-        steps = steps[steps["target"] == main_target(removals)]
+        steps = steps[steps["target"] == main_target(ablation)]
         most = ablation_tests.GROUP_MARGIN * ablation_tests.equivalence_margin(
-            removals, main_target(removals), reported=True
+            ablation, main_target(ablation), reported=True
         )
         share = ablation_tests.removable_share([*steps["share"]], [*steps["high"]], most)
-        return Estimate(share, math.nan, math.nan, int((removals.half == 1).sum()), math.nan)
+        return Estimate(share, math.nan, math.nan, int((ablation.half == 1).sum()), math.nan)
 
 
 def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:

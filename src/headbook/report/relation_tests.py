@@ -5,14 +5,14 @@ the sentences and compared on the other, word for word on the same words. Senten
 clusters. A rule knows the order of words and their parts of speech
 (`headbook.attention.surface_rules`).
 
-*Null hypothesis* of the test: in each sentence, or bucket of sentences, the differences between
-what the heads find and what the rules find, all heads and all labels together, are as likely as the
-same with the opposite sign. So the signs of whole sentences are flipped at random, and the largest
-statistic among all heads and labels is noted each time. A head's p is the share of flips whose
-largest statistic reaches the head's own: family-wise over all heads and labels, not only the chosen
-ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From `SENTENCES`
-sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer to
-symmetric.
+*UntrainedStudy hypothesis* of the test: in each sentence, or bucket of sentences, the differences
+between what the heads find and what the rules find, all heads and all labels together, are as
+likely as the same with the opposite sign. So the signs of whole sentences are flipped at random,
+and the largest statistic among all heads and labels is noted each time. A head's p is the share of
+flips whose largest statistic reaches the head's own: family-wise over all heads and labels, not
+only the chosen ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From
+`SENTENCES` sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer
+to symmetric.
 
 *A claim* needs more than the margin. A head that always attends to nouns finds the head of many
 words. So the strongest key of the relation's querying words has to be of the right answer's part of

@@ -46,9 +46,9 @@ class StackResults(CachedByFunction):
     def baselines(self) -> dict[Baseline, tuple["StackResults", ...]]:
         """The same of what the model is compared with; several where there are several seeds."""
         found: dict[Baseline, list[StackResults]] = {}
-        for twin in self.study.baselines:
-            numbers = StackResults(self.study, self.stack, twin)
-            found.setdefault(twin.baseline, []).append(numbers)
+        for baseline_run in self.study.baselines:
+            numbers = StackResults(self.study, self.stack, baseline_run)
+            found.setdefault(baseline_run.baseline, []).append(numbers)
         return {baseline: tuple(each) for baseline, each in found.items()}
 
     @property
@@ -112,7 +112,9 @@ class StackResults(CachedByFunction):
         The mean over seeds, with the smallest and the largest as ends; the interval of the only
         one.
         """
-        estimates = [twin.layers(metric, view, label) for twin in self.baselines[baseline]]
+        estimates = [
+            baseline_run.layers(metric, view, label) for baseline_run in self.baselines[baseline]
+        ]
         if len(estimates) == 1:
             return estimates[0]
         values = np.stack([numbers.value for numbers in estimates])

@@ -17,7 +17,7 @@ from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 
 class WordLink(NamedTuple):
-    """A word that looks, one that it should find there, and whether it does."""
+    """A word that query, one that it should find there, and whether it does."""
 
     query: int
     key: int
@@ -79,10 +79,10 @@ def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -
         asked = universal_relation(text.relations[word]) == relation
         if not asked or not 0 <= head < len(weights) or head == word:
             continue
-        looks, looked = (word, head) if direction == "to_head" else (head, word)
-        there = len(places[looks]) and len(places[looked])
-        if there and (not causal or places[looked][0] <= places[looks][-1]):
-            found.append(WordLink(looks, looked, _strongest(weights[looks], looks) == looked))
+        query, key = (word, head) if direction == "to_head" else (head, word)
+        there = len(places[query]) and len(places[key])
+        if there and (not causal or places[key][0] <= places[query][-1]):
+            found.append(WordLink(query, key, _strongest(weights[query], query) == key))
     return found
 
 

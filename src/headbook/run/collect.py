@@ -84,7 +84,7 @@ from headbook.run.retries import (
     without_failing_sentences,
 )
 from headbook.run.sentences import ChosenSentences, RunSentences, choose_sentences, tokens_of
-from headbook.run.sentences import baseline_runs as twins_of
+from headbook.run.sentences import baseline_runs as baseline_runs_of
 from headbook.run.shards import split_into_shards, sum_shards
 from headbook.run.store import Store, check_same_plan, open_store
 from headbook.run.workers import WorkerJob, measure_in_processes
@@ -145,7 +145,7 @@ def measure_sentences(
     for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
         if some:
             run.progress.stage(stage, tokens_of(items[index] for index in some))
-            found = run.look(run.texts.batches(items, some), watchers)
+            found = run.run_pass(run.texts.batches(items, some), watchers)
             sums += found.corpus_sums
             parts += found.sentence_data_parts
     return SentenceMeasures(sums, SentenceData.join(parts).sorted(), maps.sample())
@@ -190,7 +190,7 @@ class Run:
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
     long: LongTexts = field(default_factory=LongTexts)
-    tally: RunLog = field(default_factory=RunLog, init=False)  # of the pass over the corpus
+    log: RunLog = field(default_factory=RunLog, init=False)  # of the pass over the corpus
     without: frozenset[int] = frozenset()  # sentences that are left out: set aside elsewhere
     compared: bool = True  # whether what comparisons with other models need is kept
     work: Store | None = None  # where finished parts are kept, if anywhere
@@ -204,10 +204,10 @@ class Run:
         items = {item.sentence.index: item for item in self.texts.reread(chosen.every)}
         embeddings = read_embeddings(self, items.values())
         lens = make_logit_lens(self.model, self.architecture)
-        taken_up = self.put_by(corpus_sums)
+        taken_up = self.spill(corpus_sums)
         del corpus_sums
-        look_again = partial(measure_sentences, self, chosen, items, embeddings, lens)
-        found: SentenceMeasures = self.part(SentenceMeasures, "sentences", look_again)
+        measure = partial(measure_sentences, self, chosen, items, embeddings, lens)
+        found: SentenceMeasures = self.part(SentenceMeasures, "sentences", measure)
         corpus_sums, sentence_data = taken_up() + found.corpus_sums, found.sentence_data
         few = self.texts.check_batch(list(items.values()), self.long.texts)
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
@@ -220,12 +220,12 @@ class Run:
             lens=lens,
             rarities=self.texts.encoder.rarities,
         )
-        twins, aside, smaller = {}, [*sentences_not_measured(self)], [*fallbacks(self)]
-        for twin in twins_of(self.config.control, self.config.control_seeds):
-            run = replace(self._twin(twin), name=str(twin))
-            self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
-            twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
-            aside += sentences_not_measured(run, run.name)
+        baseline_runs, unmeasured, smaller = {}, [*sentences_not_measured(self)], [*fallbacks(self)]
+        for baseline_run in baseline_runs_of(self.config.control, self.config.control_seeds):
+            run = replace(self._baseline_run(baseline_run), name=str(baseline_run))
+            self.progress.stage(str(baseline_run), run._measured_tokens)  # noqa: SLF001
+            baseline_runs[baseline_run] = head_tables(run._measured())  # noqa: SLF001 - of this kind
+            unmeasured += sentences_not_measured(run, run.name)
             smaller += fallbacks(run)
         manifest = make_manifest(
             self,
@@ -239,16 +239,18 @@ class Run:
                 *stacks_without_queries_keys(self.architecture, sentence_data, chosen.traced),
             ),
             rounded=roundings(self.model, self.architecture, few, embeddings),
-            aside=tuple(aside),
+            unmeasured=tuple(unmeasured),
             smaller=tuple(smaller),
         )
-        return Study(manifest, corpus_sums, sentence_data, twins, map_sample=found.map_sample)
+        return Study(
+            manifest, corpus_sums, sentence_data, baseline_runs, map_sample=found.map_sample
+        )
 
     @cached_property
-    def aside(self) -> frozenset[int]:
+    def not_measured(self) -> frozenset[int]:
         """Sentences that could not be measured, once it is known."""
-        places = (self.texts.shards.places(number).tolist() for number in self.tally.failed)
-        return frozenset(chain(self.tally.lost, *places))
+        places = (self.texts.shards.places(number).tolist() for number in self.log.failed)
+        return frozenset(chain(self.log.lost, *places))
 
     @property
     def _tokens(self) -> int:
@@ -267,7 +269,7 @@ class Run:
         """Whether anything is taken on the sample."""
         return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
-    def _twin(self, twin: BaselineRun) -> "Run":
+    def _baseline_run(self, baseline_run: BaselineRun) -> "Run":
         """The same run with another model, or with other texts."""
         progress = NestedProgress(self.progress)
         same = replace(
@@ -277,14 +279,14 @@ class Run:
             tokens=False,
             compared=False,
             share=None,
-            without=self.aside,
+            without=self.not_measured,
             progress=progress,
             texts=replace(self.texts, progress=progress),
         )
-        if twin.baseline is Baseline.SHUFFLED:
-            arrange = partial(shuffle_words, seed=twin.seed)
+        if baseline_run.baseline is Baseline.SHUFFLED:
+            arrange = partial(shuffle_words, seed=baseline_run.seed)
             return replace(same, texts=replace(same.texts, arrange=arrange))
-        model, mine = untrained_copy(self.model, twin.seed), self.architecture
+        model, mine = untrained_copy(self.model, baseline_run.seed), self.architecture
         architecture = probe_architecture(model, instead=mine.unhooked)
         architecture = replace(architecture, stacks=mine.stacks, padded=mine.padded)
         return replace(same, model=model, architecture=architecture)
@@ -293,12 +295,12 @@ class Run:
         """What is kept of all sentences, of random sequences and of the sample."""
         corpus_sums = self._corpus_sums() + measure_random_sequences(self)
         smallest = self.long.smallest(corpus_sums, self.config.sample_sentences)
-        taken_up = self.put_by(corpus_sums)
+        taken_up = self.spill(corpus_sums)
         del corpus_sums
         sample = measure_sample(self, smallest)
         return taken_up() + sample
 
-    def put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
+    def spill(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
         """Sums of many sentences, which are large, while memory is needed for something else."""
         if self.work is None:
             return lambda: corpus_sums
@@ -318,7 +320,7 @@ class Run:
             value = self.work.load_or_compute(kind, f"{self.name}/{name}", make)
         halved = self._halved(name)
         if self.work.has(halved):
-            self.tally.halved[name] = self.work.load_or_compute(int, halved, int)
+            self.log.halved[name] = self.work.load_or_compute(int, halved, int)
         return value
 
     def part(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
@@ -335,7 +337,7 @@ class Run:
 
         value, halved = with_smaller_batches(at, self.config.batch_tokens)
         if halved:
-            self.tally.halved[name] = halved
+            self.log.halved[name] = halved
             if self.work is not None:
                 self.work.load_or_compute(int, self._halved(name), lambda: halved)
         return value
@@ -359,9 +361,9 @@ class Run:
         failed = self._shared_out() if self.share is not None and self.work is not None else {}
         numbers = (number for number in range(shards) if self._left(number))
         results = ((number, self._result(number, failed)) for number in numbers)
-        sums = sum_shards(self.tally.sums(results))
+        sums = sum_shards(self.log.sums(results))
         # Only now: a run that ends before tries them again.
-        for number, why in self.tally.failed.items():
+        for number, why in self.log.failed.items():
             self._keep(number, partial(ShardResult, CorpusSums(), error=why))
         return sums
 
@@ -435,7 +437,7 @@ class Run:
         stacks = self.architecture.stacks.items() if self.compared and metrics else ()
         return {name: BucketAccumulator(stack, metrics, once=once) for name, stack in stacks}
 
-    def look(self, batches: Iterable[Batch], watchers: Sequence[PassObserver]) -> PassResults:
+    def run_pass(self, batches: Iterable[Batch], watchers: Sequence[PassObserver]) -> PassResults:
         """One pass over some batches."""
 
         def seen(batch: Batch) -> PassResults:
@@ -625,18 +627,18 @@ def measure_importance(run: Run, study: Study) -> Study:
     """Take heads away, as the options ask for; the study without that where it cannot be done."""
     if run.config.importance == OFF:
         return study
-    removals, manifest = None, study.manifest
+    ablation, manifest = None, study.manifest
     taken_up: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
     try:
         importance = _importance(run, study)
         run.progress.message(importance.message)
-        taken_up = run.put_by(study.corpus_sums)
+        taken_up = run.spill(study.corpus_sums)
         study = replace(study, corpus_sums=CorpusSums())
-        removals = run.stage(AblationResults, "importance", importance.run)
+        ablation = run.stage(AblationResults, "importance", importance.run)
     except (ModelError, NotEnoughMemory) as error:
         gap = NotAvailable(MISSING, "", str(error))
         manifest = replace(manifest, gaps=(*manifest.gaps, gap))
-    return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), ablation=removals))
+    return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), ablation=ablation))
 
 
 def _importance(run: Run, study: Study) -> AblationPlan:
@@ -657,14 +659,14 @@ def _importance(run: Run, study: Study) -> AblationPlan:
         run.model, run.architecture, run.texts.batch(sample.small[0].items[:TRIED])
     )
     lens = make_logit_lens(run.model, run.architecture)
-    judge = target_functions(
+    functions = target_functions(
         lens if isinstance(lens, LogitLens) else None,
         run.architecture.stacks[heads.read].queries,
         run.model.tokenizer.mask_token_id,
         logits=True,
         pooling=run.model.pooling,
     )
-    ablator, level = HeadAblator(heads, judge), run.config.importance
+    ablator, level = HeadAblator(heads, functions), run.config.importance
     groups = head_groups(stack_results(study))
     if level == FAST:
         groups = layers_and_sinks(groups)
@@ -699,7 +701,7 @@ def _two_passes(
     asked = [watcher for watcher in watchers if watcher is not None]
     run.progress.stage("sample", tokens_of(items))
     budget = pairs.tokens(max(item.length for item in items)) if pairs else None
-    sums = run.look(run.texts.in_batches(items, budget), asked).corpus_sums
+    sums = run.run_pass(run.texts.in_batches(items, budget), asked).corpus_sums
     sums += geometry.sums() if geometry else CorpusSums()
     near = pairs.nearest(sums.distances) if pairs else None
     again: list[PassObserver] = [near] if near else []
@@ -710,7 +712,7 @@ def _two_passes(
     if again:
         run.progress.stage("sample again", tokens_of(items))
         batches = run.texts.in_batches(items, budget if near else None)
-        sums += run.look(batches, again).corpus_sums
+        sums += run.run_pass(batches, again).corpus_sums
     return sums + bucket_sums(buckets)
 
 

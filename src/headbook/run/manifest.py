@@ -47,7 +47,7 @@ def make_manifest(
     checked: int,
     gaps: tuple[NotAvailable, ...],
     rounded: tuple[Rounding, ...],
-    aside: tuple[UnmeasuredSentences, ...],
+    unmeasured: tuple[UnmeasuredSentences, ...],
     smaller: tuple[str, ...],
 ) -> Manifest:
     """What is to be known of how a study was made."""
@@ -83,14 +83,14 @@ def make_manifest(
         checked_sentences=checked,
         gaps=(*gaps, *_foreign(run)),
         roundings=rounded,
-        not_measured=aside,
+        not_measured=unmeasured,
         fallbacks=smaller,
     )
 
 
 def fallbacks(run: "Run") -> Iterator[str]:
     """What did not fit into memory as it was planned, in words."""
-    for name, halved in run.tally.halved.items():
+    for name, halved in run.log.halved.items():
         tokens = run.config.batch_tokens >> halved
         yield (
             f"{run.name}, {name}: at most {tokens:,} tokens in a batch, not "
@@ -98,20 +98,22 @@ def fallbacks(run: "Run") -> Iterator[str]:
         )
 
 
-def sentences_not_measured(run: "Run", twin: str = "") -> tuple[UnmeasuredSentences, ...]:
+def sentences_not_measured(run: "Run", baseline_run: str = "") -> tuple[UnmeasuredSentences, ...]:
     """The sentences that could not be measured: of whole shards, and single ones.
 
     Args:
-        twin: name of the run, if it is not the model's own.
+        baseline_run: name of the run, if it is not the model's own.
     """
     groups = [
         (run.texts.shards.shard(number, as_they_came=True), why)
-        for number, why in sorted(run.tally.failed.items())
+        for number, why in sorted(run.log.failed.items())
     ]
     groups += [
-        ([run.texts.shards.sentences[index]], why) for index, why in sorted(run.tally.lost.items())
+        ([run.texts.shards.sentences[index]], why) for index, why in sorted(run.log.lost.items())
     ]
-    return tuple(UnmeasuredSentences(tuple(map(_name, group)), why, twin) for group, why in groups)
+    return tuple(
+        UnmeasuredSentences(tuple(map(_name, group)), why, baseline_run) for group, why in groups
+    )
 
 
 def _name(sentence: Sentence) -> str:

@@ -46,14 +46,14 @@ def study_of_checkpoint(
     config: Config,
     *,
     kept: Path | None = None,
-    discard: bool = False,
+    delete_weights: bool = False,
     progress: Progress,
 ) -> Study:
     """The study of a checkpoint: the one that is kept, else a new one.
 
     Args:
         kept: folder with a study for each checkpoint; a new one is put there.
-        discard: delete from the hub's cache what this call has downloaded.
+        delete_weights: delete from the hub's cache what this call has downloaded.
 
     Raises:
         StudyError: the study that is kept is of other weights.
@@ -64,12 +64,12 @@ def study_of_checkpoint(
         study = Study.load(place)
         _check_weights(at, study, place)
         return study
-    before = checkpoint.cached_commits(at.model) if discard and not at.local else frozenset()
+    before = checkpoint.cached_commits(at.model) if delete_weights and not at.local else frozenset()
     try:
         wanted = replace(config, model=at.model, revision=at.revision)
         study = collect(inputs, wanted, progress=progress)
     finally:
-        if discard and not at.local:
+        if delete_weights and not at.local:
             checkpoint.delete_cached(at.model, checkpoint.cached_commits(at.model) - before)
     if place is not None:
         study.save(place)
@@ -204,8 +204,8 @@ def collect_pair(
     if dtypes[0] != ROUNDED:
         rounded = collect_maps(inputs, config, models[0], ROUNDED, progress)
     if models[1] != UNTRAINED:
-        twin = str(write_untrained(second, config, folder))
-        null = collect_maps(inputs, config, twin, dtypes[1], progress)
+        baseline_run = str(write_untrained(second, config, folder))
+        null = collect_maps(inputs, config, baseline_run, dtypes[1], progress)
     drift = model_drift(one, other, (models[0], second), config, trained=trained)
     twice = None
     if floor and pair_studies(one, other).same_heads:
@@ -319,7 +319,7 @@ def write_untrained(name: str, config: Config, folder: Path) -> Path:
     """A model's architecture with random weights, as a folder of its own."""
     model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
     out = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    twin = untrained_copy(model, config.seed)
-    twin.network.save_pretrained(out)
+    baseline_run = untrained_copy(model, config.seed)
+    baseline_run.network.save_pretrained(out)
     model.tokenizer.save_pretrained(out)
     return out

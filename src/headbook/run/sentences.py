@@ -63,15 +63,15 @@ def choose_sentences(run: "Run", corpus_sums: CorpusSums) -> ChosenSentences:
     exemplars = tuple(
         choice for choice in choose_exemplars(corpus_sums) if choice.index not in long.texts
     )
-    few = max(1, config.neuron_sentences)
+    few = max(1, config.query_key_sentences)
     cited = most_cited(exemplars, few, len(run.corpus), config.n_sentence_pages)
-    listed = tuple(index for index in cited if index not in long.texts | run.aside)
+    listed = tuple(index for index in cited if index not in long.texts | run.not_measured)
     asked = any(metric.sampled for metric in token_metrics(run.metrics))
     return ChosenSentences(
-        next(index for index in count() if index not in run.aside),
+        next(index for index in count() if index not in run.not_measured),
         exemplars,
         listed,
-        listed[: config.neuron_sentences],
+        listed[: config.query_key_sentences],
         long.smallest(corpus_sums, config.vocabulary_sentences) if asked else frozenset(),
         _candidates(run, corpus_sums),
     )

@@ -207,8 +207,8 @@ class AblationResults:
             return {name: np.concatenate([one[name], another[name]])[order] for name in one}
 
         one, another = (
-            {target: table[:, kept] for target, table in removals.changes.items()}
-            for removals, kept in zip((self, other), places, strict=True)
+            {target: table[:, kept] for target, table in ablation.changes.items()}
+            for ablation, kept in zip((self, other), places, strict=True)
         )
         both = np.minimum(self.chosen, other.chosen) > 0
         tops = self.top, other.top

@@ -60,9 +60,9 @@ ABLATION_TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
             "of up to 500 sentences); empty for estimates",
             "high": "upper end",
-            "sentences": "sentences that contribute",
-            "events": "scored tokens",
-            "kind": "exact or estimated",
+            "n_sentences": "sentences that contribute",
+            "n_observations": "scored tokens",
+            "method": "exact or estimated",
             **VERDICT_COLUMNS,
         },
     ),
@@ -80,8 +80,8 @@ ABLATION_TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
             "of up to 500 sentences, of pairs linearised)",
             "high": "upper end",
-            "sentences": "sentences that contribute",
-            "singles": "sum over its heads of what each alone loses",
+            "n_sentences": "sentences that contribute",
+            "sum_of_single_effects": "sum over its heads of what each alone loses",
             "random_low": "least of the random sets with as many heads in each layer",
             "random_high": "largest of them",
             "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
@@ -193,13 +193,15 @@ EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
     "ablation_effect", "gradient_importance", "group_effect", "interaction", "direct_effect",
     "self_repair",
 )  # fmt: skip
-IMPORTANCE = (
+IMPORTANCE_COLUMNS = (
     "stack", "layer", "head", "metric", "replacement", "target", "label", "value", "low", "high",
-    "sentences", "events", "kind", "margin", "share_changed", "share_low", "share_high", "verdict",
+    "n_sentences", "n_observations", "method",
+    "margin", "share_changed", "share_low", "share_high", "verdict",
 )  # fmt: skip
 GROUPS = (
     "stack", "group", "heads", "metric", "replacement", "target", "value", "low", "high",
-    "sentences", "singles", "random_low", "random_high", "random_sets", "rank", "margin",
+    "n_sentences", "sum_of_single_effects",
+    "random_low", "random_high", "random_sets", "rank", "margin",
     "share_changed", "share_low", "share_high", "verdict",
 )  # fmt: skip
 SHARES = ("margin", "share_changed", "share_low", "share_high")
@@ -211,20 +213,20 @@ TOKENS = (
 PRUNING = ("stack", "order", "replacement", "target", "share", "value", "low", "high")
 
 
-def importance_table(removals: AblationResults | None) -> pd.DataFrame:
+def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
     """A row for each number of a head."""
     made = (_exact, _from_slopes, _direct, _repaired)
-    rows = [row for make in made for row in make(removals)] if removals else []
+    rows = [row for make in made for row in make(ablation)] if ablation else []
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
-    return pd.DataFrame(rows, columns=[*IMPORTANCE]).sort_values(order, ignore_index=True)
+    return pd.DataFrame(rows, columns=[*IMPORTANCE_COLUMNS]).sort_values(order, ignore_index=True)
 
 
-def _exact(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for replacement in Replacement:
-        for target in removals.targets:
-            effects = ablation_tests.head_effects(removals, target, replacement)
+        for target in ablation.targets:
+            effects = ablation_tests.head_effects(ablation, target, replacement)
             for k, place in enumerate(effects.head):
-                yield removals.heads[place]._asdict() | {
+                yield ablation.heads[place]._asdict() | {
                     "metric": EFFECT,
                     "replacement": str(replacement),
                     "target": target,
@@ -232,9 +234,9 @@ def _exact(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "value": effects.value[k],
                     "low": effects.low[k],
                     "high": effects.high[k],
-                    "sentences": effects.sentences[k],
-                    "events": effects.events[k],
-                    "kind": EXACT,
+                    "n_sentences": effects.sentences[k],
+                    "n_observations": effects.events[k],
+                    "method": EXACT,
                     **_verdict_columns(effects, k),
                 }
 
@@ -246,67 +248,67 @@ def _verdict_columns(effects: ablation_tests.HeadEffects, k: int) -> dict[str, A
     return numbers | {"verdict": effects.verdict[k]}
 
 
-def _direct(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """What heads say to the logits themselves, where that is known."""
-    if AblationTarget.LOGIT not in removals.counts or np.isnan(removals.direct).all():
+    if AblationTarget.LOGIT not in ablation.counts or np.isnan(ablation.direct).all():
         return
-    counts = np.broadcast_to(removals.counts[AblationTarget.LOGIT][:, None], removals.direct.shape)
-    ratios = RatioSums.of(removals.direct, counts, counts, removals.half)
+    counts = np.broadcast_to(ablation.counts[AblationTarget.LOGIT][:, None], ablation.direct.shape)
+    ratios = RatioSums.of(ablation.direct, counts, counts, ablation.half)
     low, high = ratios.interval()
-    for place in np.flatnonzero(np.abs(removals.direct).sum(0)):
+    for place in np.flatnonzero(np.abs(ablation.direct).sum(0)):
         numbers = ratios.value[place], low[place], high[place]
         about = int(ratios.n_sentences[place]), ratios.n_observations[place]
-        yield _of_logits(removals, int(place), DIRECT, numbers, about)
+        yield _of_logits(ablation, int(place), DIRECT, numbers, about)
 
 
-def _repaired(removals: AblationResults) -> Iterator[dict[str, Any]]:
-    heads, (value, low, high) = ablation_tests.self_repair(removals)
+def _repaired(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    heads, (value, low, high) = ablation_tests.self_repair(ablation)
     for k, head in enumerate(heads):
-        about = len(removals.content_hash), removals.counts[AblationTarget.LOGIT].sum()
-        yield _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
-    heads, (value, low, high) = ablation_tests.self_repair_top_tokens(removals)
+        about = len(ablation.content_hash), ablation.counts[AblationTarget.LOGIT].sum()
+        yield _of_logits(ablation, int(head), REPAIR, (value[k], low[k], high[k]), about)
+    heads, (value, low, high) = ablation_tests.self_repair_top_tokens(ablation)
     for k, head in enumerate(heads):
-        tokens = removals.top[2, :, head]
+        tokens = ablation.top[2, :, head]
         about = int((tokens > 0).sum()), tokens.sum()
-        row = _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
+        row = _of_logits(ablation, int(head), REPAIR, (value[k], low[k], high[k]), about)
         yield row | {"label": ablation_tests.TOP}
 
 
 def _of_logits(
-    removals: AblationResults,
+    ablation: AblationResults,
     place: int,
     metric: str,
     numbers: tuple[float, float, float],
     about: tuple[int, float],
 ) -> dict[str, Any]:
-    return removals.heads[place]._asdict() | {
+    return ablation.heads[place]._asdict() | {
         "metric": metric,
         "replacement": str(Replacement.MEAN),
         "target": str(AblationTarget.LOGIT),
         "label": "",
         **dict(zip(("value", "low", "high"), numbers, strict=True)),
-        **dict(zip(("sentences", "events"), about, strict=True)),
-        "kind": EXACT,
+        **dict(zip(("n_sentences", "n_observations"), about, strict=True)),
+        "method": EXACT,
         **UNJUDGED,
     }
 
 
-def _from_slopes(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _from_slopes(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Numbers from one backward pass; estimates have no interval, for theirs would not hold."""
-    ratios = removals.estimates
+    ratios = ablation.estimates
     low, high = ratios.interval()
-    normalised = _normalised(removals)
+    normalised = _normalised(ablation)
     for (position, head), (k, column) in (
-        (one, other) for one in enumerate(removals.heads) for other in enumerate(removals.columns)
+        (one, other) for one in enumerate(ablation.heads) for other in enumerate(ablation.columns)
     ):
         exact = column.metric == GRADIENT
         row = head._asdict() | column._asdict() | {
             "value": ratios.value[position, k],
             "low": low[position, k] if exact else np.nan,
             "high": high[position, k] if exact else np.nan,
-            "sentences": ratios.n_sentences[position, k],
-            "events": ratios.n_observations[position, k],
-            "kind": EXACT if exact else ESTIMATED,
+            "n_sentences": ratios.n_sentences[position, k],
+            "n_observations": ratios.n_observations[position, k],
+            "method": EXACT if exact else ESTIMATED,
             **UNJUDGED,
         }  # fmt: skip
         yield row
@@ -315,11 +317,11 @@ def _from_slopes(removals: AblationResults) -> Iterator[dict[str, Any]]:
             yield row | by_layer | {"low": np.nan, "high": np.nan}
 
 
-def _normalised(removals: AblationResults) -> Floats:
+def _normalised(ablation: AblationResults) -> Floats:
     """Values over the root of the sum of squares of their layer. *Shape:* ``(head, column)``."""
-    layers = [(head.stack, head.layer) for head in removals.heads]
+    layers = [(head.stack, head.layer) for head in ablation.heads]
     _, place = np.unique(layers, axis=0, return_inverse=True)
-    value = removals.estimates.value
+    value = ablation.estimates.value
     squares = np.zeros((place.max() + 1, value.shape[1]))
     np.add.at(squares, place, value**2)
     size = np.sqrt(squares)[place]
@@ -327,24 +329,24 @@ def _normalised(removals: AblationResults) -> Floats:
     return found
 
 
-def head_groups_table(removals: AblationResults | None) -> pd.DataFrame:
+def head_groups_table(ablation: AblationResults | None) -> pd.DataFrame:
     """A row for each group of heads and each pair."""
-    rows = [*_groups(removals), *_pairs(removals)] if removals else []
+    rows = [*_groups(ablation), *_pairs(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*GROUPS])
 
 
-def _groups(removals: AblationResults) -> Iterator[dict[str, Any]]:
-    for target in removals.targets:
-        values = removals.ratios(target, np.arange(len(removals.sets))).value
+def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    for target in ablation.targets:
+        values = ablation.ratios(target, np.arange(len(ablation.sets))).value
         random: dict[tuple[str, str, str], list[float]] = {}
-        for value, each in zip(values, removals.sets, strict=True):
+        for value, each in zip(values, ablation.sets, strict=True):
             if each.kind == HeadSetKind.RANDOM:
                 random.setdefault(_key(each), []).append(value)
         for replacement in Replacement:
-            alone = _alone(removals, target, replacement)
-            effects = ablation_tests.group_effects(removals, target, replacement)
+            alone = _alone(ablation, target, replacement)
+            effects = ablation_tests.group_effects(ablation, target, replacement)
             for k, place in enumerate(effects.place):
-                each, members = removals.sets[place], removals.members[place]
+                each, members = ablation.sets[place], ablation.members[place]
                 band = random.get(_key(each), [])
                 larger = sum(value > effects.value[k] for value in band)
                 yield {
@@ -357,8 +359,8 @@ def _groups(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "value": effects.value[k],
                     "low": effects.low[k],
                     "high": effects.high[k],
-                    "sentences": effects.sentences[k],
-                    "singles": alone[members].sum(),
+                    "n_sentences": effects.sentences[k],
+                    "sum_of_single_effects": alone[members].sum(),
                     "random_low": min(band, default=np.nan),
                     "random_high": max(band, default=np.nan),
                     "random_sets": len(band),
@@ -371,23 +373,23 @@ def _key(each: HeadSet) -> tuple[str, str, str]:
     return each.stack, each.name, each.replacement
 
 
-def _alone(removals: AblationResults, target: str, replacement: str) -> Floats:
+def _alone(ablation: AblationResults, target: str, replacement: str) -> Floats:
     """The effect of each head alone; NaN where it is not known. *Shape:* ``(head,)``."""
-    found: Floats = np.full(len(removals.heads), np.nan)
-    effects = ablation_tests.head_effects(removals, target, replacement)
+    found: Floats = np.full(len(ablation.heads), np.nan)
+    effects = ablation_tests.head_effects(ablation, target, replacement)
     found[effects.head] = effects.value
     return found
 
 
-def _pairs(removals: AblationResults) -> Iterator[dict[str, Any]]:
-    for target in removals.targets:
-        for index, each in enumerate(removals.sets):
+def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    for target in ablation.targets:
+        for index, each in enumerate(ablation.sets):
             ratios = None
             if each.kind == HeadSetKind.PAIR:
-                ratios = ablation_tests.interaction(removals, target, index)
+                ratios = ablation_tests.interaction(ablation, target, index)
             if ratios is not None:
                 low, high = ratios.interval()
-                whole = removals.ratios(target, np.array([index])).value[0]
+                whole = ablation.ratios(target, np.array([index])).value[0]
                 yield {
                     "stack": each.stack,
                     "group": each.name,
@@ -398,8 +400,8 @@ def _pairs(removals: AblationResults) -> Iterator[dict[str, Any]]:
                     "value": float(ratios.value),
                     "low": float(low),
                     "high": float(high),
-                    "sentences": int(ratios.n_sentences),
-                    "singles": whole - float(ratios.value),
+                    "n_sentences": int(ratios.n_sentences),
+                    "sum_of_single_effects": whole - float(ratios.value),
                     "random_low": np.nan,
                     "random_high": np.nan,
                     "random_sets": 0,
@@ -408,18 +410,18 @@ def _pairs(removals: AblationResults) -> Iterator[dict[str, Any]]:
                 }
 
 
-def pruning_table(removals: AblationResults | None) -> pd.DataFrame:
+def pruning_table(ablation: AblationResults | None) -> pd.DataFrame:
     """A row for each share of heads that was removed in an order."""
-    rows = [*_steps(removals)] if removals else []
+    rows = [*_steps(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*PRUNING])
 
 
-def _steps(removals: AblationResults) -> Iterator[dict[str, Any]]:
-    for target in removals.targets:
-        ratios = removals.ratios(target, np.arange(len(removals.sets)))
+def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    for target in ablation.targets:
+        ratios = ablation.ratios(target, np.arange(len(ablation.sets)))
         low, high = ratios.interval(ablation_tests.limits_of(target))
         before = ""
-        for index, each in enumerate(removals.sets):
+        for index, each in enumerate(ablation.sets):
             if each.kind != HeadSetKind.ORDER:
                 continue
             row = {
@@ -432,27 +434,27 @@ def _steps(removals: AblationResults) -> Iterator[dict[str, Any]]:
                 yield row | {"share": 0.0, "value": 0.0, "low": 0.0, "high": 0.0}
             before = each.name
             yield row | {
-                "share": each.number / len(removals.heads),
+                "share": each.number / len(ablation.heads),
                 "value": ratios.value[index],
                 "low": low[index],
                 "high": high[index],
             }
 
 
-def effect_tokens_table(removals: AblationResults | None) -> pd.DataFrame:
+def effect_tokens_table(ablation: AblationResults | None) -> pd.DataFrame:
     """A row for each token at which a head is missed."""
-    rows = [*_missed(removals)] if removals else []
+    rows = [*_missed(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*TOKENS])
 
 
-def _missed(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Losses as probabilities of the true token; of states the cosine afterwards."""
-    target = ablation_tests.token_target(removals)
-    for missed in removals.missed:
+    target = ablation_tests.token_target(ablation)
+    for missed in ablation.missed:
         before, after = np.nan, 1 - missed.change
-        if target in removals.unablated:
+        if target in ablation.unablated:
             before, after = np.exp(-missed.before), np.exp(-missed.before - missed.change)
-        yield removals.heads[missed.head]._asdict() | {
+        yield ablation.heads[missed.head]._asdict() | {
             "replacement": str(Replacement.MEAN),
             "target": target,
             "rank": missed.rank,

@@ -111,7 +111,7 @@ def limits_of(target: str) -> tuple[float, float]:
     return NOT_NEGATIVE.get(target, (-np.inf, np.inf))
 
 
-def equivalence_margin(removals: AblationResults, target: str, *, reported: bool = False) -> float:
+def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool = False) -> float:
     """Return the change of a target from which on a sentence counts as changed.
 
     1 % of the mean distance between sentences for cosines, 0.5 % of the whole model's loss for
@@ -123,56 +123,56 @@ def equivalence_margin(removals: AblationResults, target: str, *, reported: bool
     """
     if target == AblationTarget.LOGIT:
         return float("nan")
-    found = removals.asked_margin
+    found = ablation.asked_margin
     if np.isnan(found):
         if target in {AblationTarget.STATE, AblationTarget.EMBEDDING}:
-            found = APART * removals.sentence_distance.get(target, float("nan"))
+            found = APART * ablation.sentence_distance.get(target, float("nan"))
         else:
-            found = LOSS_MARGIN * removals.loss(removals.targets[0], reported=reported)
-    return found if np.isnan(found) else max(found, ROUNDED * rounding_change(removals, target))
+            found = LOSS_MARGIN * ablation.loss(ablation.targets[0], reported=reported)
+    return found if np.isnan(found) else max(found, ROUNDED * rounding_change(ablation, target))
 
 
-def rounding_change(removals: AblationResults, target: str) -> float:
+def rounding_change(ablation: AblationResults, target: str) -> float:
     """Return the mean absolute change of a sentence by rounding weights; 0 if not measured."""
-    if target not in removals.rounding:
+    if target not in ablation.rounding:
         return 0.0
-    each = divide(removals.rounding[target], removals.counts[target])
-    return float(np.abs(each[removals.counts[target] > 0]).mean())
+    each = divide(ablation.rounding[target], ablation.counts[target])
+    return float(np.abs(each[ablation.counts[target] > 0]).mean())
 
 
-def ranked_target(removals: AblationResults) -> str:
+def ranked_target(ablation: AblationResults) -> str:
     """Return the target that ranks heads, and whose verdict lists show."""
-    return AblationTarget.KL if AblationTarget.KL in removals.targets else removals.targets[0]
+    return AblationTarget.KL if AblationTarget.KL in ablation.targets else ablation.targets[0]
 
 
-def token_target(removals: AblationResults) -> str:
+def token_target(ablation: AblationResults) -> str:
     """Return the target of single tokens (`AblationResults.missed`): the loss, else states."""
-    return next(target for target in removals.targets if target != AblationTarget.EMBEDDING)
+    return next(target for target in ablation.targets if target != AblationTarget.EMBEDDING)
 
 
-def head_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
+def head_effects(ablation: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of heads that were replaced one at a time."""
-    return set_effects(removals, target, single_head_rows(removals, replacement))
+    return set_effects(ablation, target, single_head_rows(ablation, replacement))
 
 
-def group_effects(removals: AblationResults, target: str, replacement: str) -> HeadEffects:
+def group_effects(ablation: AblationResults, target: str, replacement: str) -> HeadEffects:
     """Return the effects of groups of heads."""
-    return set_effects(removals, target, single_head_rows(removals, replacement, HeadSetKind.GROUP))
+    return set_effects(ablation, target, single_head_rows(ablation, replacement, HeadSetKind.GROUP))
 
 
-def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) -> HeadEffects:
+def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) -> HeadEffects:
     """Return effects and verdicts of sets of heads, all of which are one family.
 
     Args:
         sets: places in `AblationResults.sets`.
     """
-    ratios = removals.ratios(target, sets)
-    changes, counts = removals.changes[target][:, sets], removals.counts[target]
+    ratios = ablation.ratios(target, sets)
+    changes, counts = ablation.changes[target][:, sets], ablation.counts[target]
     low, high = effect_interval(changes, counts, target)
     p = np.full(len(sets), np.nan)
     if target not in NOT_NEGATIVE and len(sets):
         p = bootstrap_p_above(-changes)
-    most = equivalence_margin(removals, target)
+    most = equivalence_margin(ablation, target)
     own = np.abs(divide(changes, np.broadcast_to(counts[:, None], changes.shape)))
     changed = (own > most).sum(0)
     bounds = np.full((2, len(sets)), np.nan)
@@ -181,7 +181,7 @@ def set_effects(removals: AblationResults, target: str, sets: NDArray[np.intp]) 
     harmful = (ratios.value < 0) & (p < ALPHA)
     return HeadEffects(
         place=sets,
-        head=removals.members[sets].argmax(1),
+        head=ablation.members[sets].argmax(1),
         value=ratios.value,
         low=low,
         high=high,
@@ -224,7 +224,7 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
     return np.where(still, least, low), np.where(still, most, high)
 
 
-def held_out(removals: AblationResults, target: str, place: int) -> tuple[float, float, float]:
+def held_out(ablation: AblationResults, target: str, place: int) -> tuple[float, float, float]:
     """Return the effect of one set on the second half of the sentences, with its interval.
 
     All three are NaN if that half is empty, as it may be with one sentence or two.
@@ -232,8 +232,8 @@ def held_out(removals: AblationResults, target: str, place: int) -> tuple[float,
     Args:
         place: of the set in `AblationResults.sets`.
     """
-    rows = removals.half == 1
-    changes, counts = removals.changes[target][rows][:, [place]], removals.counts[target][rows]
+    rows = ablation.half == 1
+    changes, counts = ablation.changes[target][rows][:, [place]], ablation.counts[target][rows]
     if not counts.sum():
         return math.nan, math.nan, math.nan
     low, high = effect_interval(changes, counts, target)
@@ -250,41 +250,41 @@ def _verdict(low: float, high: float, harmful: bool) -> str:
 
 
 def single_head_rows(
-    removals: AblationResults, replacement: str, kind: HeadSetKind = HeadSetKind.HEAD
+    ablation: AblationResults, replacement: str, kind: HeadSetKind = HeadSetKind.HEAD
 ) -> NDArray[np.intp]:
     """Return where sets of a kind, by default single heads, stand in `AblationResults.sets`."""
     return np.array(
         [
             index
-            for index, each in enumerate(removals.sets)
+            for index, each in enumerate(ablation.sets)
             if each.kind == kind and each.replacement == replacement
         ],
         dtype=np.intp,
     )
 
 
-def estimated_effects(removals: AblationResults, target: str, replacement: str) -> Floats:
+def estimated_effects(ablation: AblationResults, target: str, replacement: str) -> Floats:
     """The estimate of what is lost without each head. *Shape:* ``(head,)``."""
     position = next(
         k
-        for k, column in enumerate(removals.columns)
+        for k, column in enumerate(ablation.columns)
         if (column.metric, column.target, column.replacement) == (ATTRIBUTION, target, replacement)
     )
-    value: Floats = removals.estimates.value[:, position]
+    value: Floats = ablation.estimates.value[:, position]
     return value
 
 
-def audit(removals: AblationResults, target: str) -> EstimateAudit:
+def audit(ablation: AblationResults, target: str) -> EstimateAudit:
     """Estimates against exact effects of the mean in a head's place."""
-    effects = head_effects(removals, target, Replacement.MEAN)
-    picked = removals.chosen[effects.head] == AblationReason.AUDIT
+    effects = head_effects(ablation, target, Replacement.MEAN)
+    picked = ablation.chosen[effects.head] == AblationReason.AUDIT
     exact = effects.value[picked]
-    guess = estimated_effects(removals, target, Replacement.MEAN)[effects.head[picked]]
-    above, n = exact > equivalence_margin(removals, target), len(exact)
-    missed = int((above & (guess <= equivalence_margin(removals, target))).sum())
+    guess = estimated_effects(ablation, target, Replacement.MEAN)[effects.head[picked]]
+    above, n = exact > equivalence_margin(ablation, target), len(exact)
+    missed = int((above & (guess <= equivalence_margin(ablation, target))).sum())
     return EstimateAudit(
         heads=n,
-        rest=int((removals.chosen == AblationReason.NOT).sum()),
+        rest=int((ablation.chosen == AblationReason.NOT).sum()),
         pearson=_correlation(exact, guess),
         spearman=_correlation(*map(_ranks, (exact, guess))),
         above=int(above.sum()),
@@ -326,13 +326,13 @@ def removable_share(shares: Sequence[float], high: Sequence[float], most: float)
 
 
 def self_repair_top_tokens(
-    removals: AblationResults,
+    ablation: AblationResults,
 ) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """The same on the tokens for which each head says most, whose threshold is the other half's."""
-    head, _ = self_repair(removals)
-    if not removals.top.size:
+    head, _ = self_repair(ablation)
+    if not ablation.top.size:
         return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
-    total, direct, tokens = removals.top[:, :, head]
+    total, direct, tokens = ablation.top[:, :, head]
     there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
     return head[there], intervals.signed_ratio_interval(
         (total - direct)[:, there], -direct[:, there]
@@ -340,7 +340,7 @@ def self_repair_top_tokens(
 
 
 def self_repair(
-    removals: AblationResults,
+    ablation: AblationResults,
 ) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """Which part of a head's direct effect the rest of the model makes up for.
 
@@ -351,29 +351,29 @@ def self_repair(
     Returns:
         Places of heads in `AblationResults.heads`, and value, low and high of each.
     """
-    sets = single_head_rows(removals, Replacement.MEAN)
-    head = removals.members[sets].argmax(1)
-    if AblationTarget.LOGIT not in removals.changes or not len(sets):
+    sets = single_head_rows(ablation, Replacement.MEAN)
+    head = ablation.members[sets].argmax(1)
+    if AblationTarget.LOGIT not in ablation.changes or not len(sets):
         return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
-    direct, total = removals.direct[:, head], removals.changes[AblationTarget.LOGIT][:, sets]
+    direct, total = ablation.direct[:, head], ablation.changes[AblationTarget.LOGIT][:, sets]
     there = np.abs(direct).sum(0) > 0
     return head[there], intervals.signed_ratio_interval(
         (total - direct)[:, there], -direct[:, there]
     )
 
 
-def interaction(removals: AblationResults, target: str, place: int) -> RatioSums | None:
+def interaction(ablation: AblationResults, target: str, place: int) -> RatioSums | None:
     """What two heads lose together beyond what each loses alone; None where that is not known.
 
     Args:
         place: of the pair in `AblationResults.sets`.
     """
-    singles = single_head_rows(removals, removals.sets[place].replacement)
-    heads = np.flatnonzero(removals.members[place])
-    alone = [k for k in singles if removals.members[k].argmax() in heads]
+    singles = single_head_rows(ablation, ablation.sets[place].replacement)
+    heads = np.flatnonzero(ablation.members[place])
+    alone = [k for k in singles if ablation.members[k].argmax() in heads]
     if len(alone) < len(heads):
         return None
-    changes = removals.changes[target]
+    changes = ablation.changes[target]
     more = changes[:, place] - changes[:, alone].sum(1)
-    counts = np.where(np.isnan(more), 0, removals.counts[target])
-    return RatioSums.of(np.nan_to_num(more), counts, counts, removals.half)
+    counts = np.where(np.isnan(more), 0, ablation.counts[target])
+    return RatioSums.of(np.nan_to_num(more), counts, counts, ablation.half)

@@ -163,9 +163,9 @@ def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
     keys, place = np.unique(buckets, return_inverse=True)
     parts = []
     for part in (n, d):
-        room = np.zeros((len(keys), *part.shape[1:]))
-        np.add.at(room, place, part)
-        parts.append(room)
+        array = np.zeros((len(keys), *part.shape[1:]))
+        np.add.at(array, place, part)
+        parts.append(array)
     return keys, parts[0], parts[1]
 
 

@@ -33,7 +33,7 @@ FREE = {  # options that two studies need not share, and why
     "text_column": "where texts stand in a file decides nothing about them",
     "subset": "it says which texts, as names of files do",
     "split": "it says which texts, as names of files do",
-    "neuron_sentences": "each part keeps the queries and keys of its own sentences",
+    "query_key_sentences": "each part keeps the queries and keys of its own sentences",
 }
 # Every other option decides numbers: a new one does until it is named above.
 DECISIVE = tuple(name for name in Config().recorded() if name not in FREE)

@@ -19,7 +19,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
 from headbook.study.manifest import MissingPart, NotAvailable
 
-AUTO, NONE = "auto", "none"
+AUTO, NO_GROUPS = "auto", "none"
 PAIR = "pair_id"
 FEWEST, MOST = 2, 12  # values of a column that groups
 LONGEST = 80  # characters of a value that tells members apart
@@ -63,15 +63,15 @@ def find_facets(
     """Read the columns once.
 
     Args:
-        asked: columns separated by commas, `AUTO` or `NONE`.
+        asked: columns separated by commas, `AUTO` or `NO_GROUPS`.
         member: the column that tells the members of a pair apart; None: any that does.
 
     Raises:
         ConfigError: a column is not there, or cannot do what is asked of it.
     """
-    wanted = () if asked == NONE else FACETS if asked == AUTO else tuple(asked.split(","))
+    wanted = () if asked == NO_GROUPS else FACETS if asked == AUTO else tuple(asked.split(","))
     seen, paired = _read(sentences, wanted)
-    if asked not in {AUTO, NONE}:
+    if asked not in {AUTO, NO_GROUPS}:
         for name in wanted:
             _check_groups(name, seen)
     if member is not None:

@@ -126,7 +126,7 @@ def _expect(fits: bool, value: Any, place: str, expected: str) -> None:
         raise ValueError(f"{place.lstrip('/') or 'all of it'}: got {found}, expected {expected}")
 
 
-SCHEMA = 6  # version of the layout of stored studies
+SCHEMA = 7  # version of the layout of stored studies
 SUMS = "sha256"  # key of the sums of a study's files in its manifest
 
 
@@ -307,9 +307,9 @@ class Manifest:
             found.setdefault(each.baseline, Counter())[each.why] += len(each.sentences)
         return tuple(
             f"{errors.total():,} of {self.places:,} sentences could not be measured"
-            f"{f' with {twin}' if twin else ''}: {errors.most_common(1)[0][0]}"
+            f"{f' with {baseline_run}' if baseline_run else ''}: {errors.most_common(1)[0][0]}"
             f"{f' (other errors: {len(errors) - 1:,})' if len(errors) > 1 else ''}"
-            for twin, errors in found.items()
+            for baseline_run, errors in found.items()
         )
 
     def learned_share(self, stack: AttentionStack) -> float:

@@ -270,11 +270,11 @@ def arrays(path: Path) -> dict[str, NDArray[Any]]:
         waiting = iter(sorted(file.keys(), key=lambda n: -math.prod(file.get_slice(n).get_shape())))
     while True:
         with safe_open(path, framework="numpy") as file:
-            room = AT_ONCE
+            free = AT_ONCE
             for name in waiting:
                 found[name] = file.get_tensor(name)
-                room -= found[name].nbytes
-                if room < 0:
+                free -= found[name].nbytes
+                if free < 0:
                     break
             else:
                 return found

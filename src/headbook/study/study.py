@@ -253,8 +253,11 @@ class Study:
             ),
             corpus_sums=corpus_sums,
             baselines={
-                twin: {stack: table + other.baselines[twin][stack] for stack, table in mine.items()}
-                for twin, mine in self.baselines.items()
+                baseline_run: {
+                    stack: table + other.baselines[baseline_run][stack]
+                    for stack, table in mine.items()
+                }
+                for baseline_run, mine in self.baselines.items()
             },
             map_sample=self.map_sample + other.map_sample.shifted(shift),
             sentence_data=replace(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LISTED = 10  # dimensions of a state in the table
 TABLE = (
     "stack", "layer", "state", "metric", "label",
-    "value", "low", "high", "sentences", "events",
+    "value", "low", "high", "n_sentences", "n_observations",
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def shape_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:
     if not frames:
         return pd.DataFrame(columns=[*TABLE])
     table = pd.concat(frames, ignore_index=True)
-    return table.astype({"layer": "Int64", "sentences": "int64"})[[*TABLE]]
+    return table.astype({"layer": "Int64", "n_sentences": "int64"})[[*TABLE]]
 
 
 def _state_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
@@ -83,21 +83,21 @@ def _dimensions(sums: GeometrySums) -> list[tuple[object, ...]]:
     ]
 
 
-NUMBERS = ("value", "low", "high", "sentences", "events")
-HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
-LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
-COMPARED = ("control", *HEADS)
-GROUPS = ("column", "group", *HEADS)
+ESTIMATE_COLUMNS = ("value", "low", "high", "n_sentences", "n_observations")
+HEADS = ("stack", "layer", "head", "metric", "view", "label", *ESTIMATE_COLUMNS)
+LAYERS = ("stack", "layer", "metric", "view", "label", *ESTIMATE_COLUMNS)
+COMPARED = ("baseline", *HEADS)
+GROUPS = ("facet", "group", *HEADS)
 MINIMAL_PAIRS = (
     "stack", "layer", "head", "metric", "view", "label", "first_member", "second_member",
     "first", "second", "value", "low", "high", "p", "pairs",
 )  # fmt: skip
 PAIRS = (
     "stack", "layer", "head", "other_layer", "other_head",
-    "metric", "view", "value", "sentences", "rows",
+    "metric", "view", "value", "n_sentences", "rows",
 )  # fmt: skip
 TYPES = (
-    "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
+    "stack", "entry", "token", "layer", "state", "value", "std", "count", "n_sentences",
 )  # fmt: skip
 WORDS = (
     "class", "stack", "layer", "state", "metric", "space", "value", "low", "high", "n_sentences",
@@ -125,7 +125,7 @@ def heads_table(
     for stack, sums in heads.items():
         present = list(layers[stack])
         n_heads = sums.heads.sums.shape[3]
-        frame = _numbers(sums.heads[present], sums.columns)
+        frame = _estimate_rows(sums.heads[present], sums.columns)
         frame["head"] = np.tile(np.repeat(np.arange(n_heads), len(sums.columns)), len(present))
         frame["layer"] = np.repeat(present, n_heads * len(sums.columns))
         frame["stack"] = stack
@@ -168,7 +168,7 @@ def words_table(tokens: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
 
 def _of_words(stack: str, sums: TokenSums) -> pd.DataFrame:
     columns, n_layers = sums.columns, sums.layers.sums.shape[2]
-    frame = _numbers(sums.layers, [_as_head_column(column) for column in columns])
+    frame = _estimate_rows(sums.layers, [_as_head_column(column) for column in columns])
     named = {
         "class": [column.label for column in columns],
         "state": [str(column.state) for column in columns],
@@ -176,7 +176,6 @@ def _of_words(stack: str, sums: TokenSums) -> pd.DataFrame:
     }
     frame = frame.assign(**{name: n_layers * values for name, values in named.items()})
     frame["layer"] = np.repeat(np.arange(n_layers), len(columns))
-    frame = frame.rename(columns={"sentences": "n_sentences", "events": "n_observations"})
     return frame.assign(stack=stack)[[*WORDS]]
 
 
@@ -194,13 +193,14 @@ def controls_table(
 
 
 def compared_table(
-    twins: Mapping[BaselineRun, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
+    baseline_runs: Mapping[BaselineRun, Mapping[str, HeadTable]],
+    layers: Mapping[str, Sequence[int]],
 ) -> pd.DataFrame:
     """The same measures taken on what the model is compared with, by its name."""
     frames = []
-    for twin, heads in twins.items():
+    for baseline_run, heads in baseline_runs.items():
         table = heads_table(heads, layers)
-        table.insert(0, "control", str(twin))
+        table.insert(0, "baseline", str(baseline_run))
         frames.append(table)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COMPARED])
 
@@ -222,7 +222,7 @@ def groups_table(
             parts = (ratios[..., places] for ratios in (group.heads, group.layers, group.uniform))
             own = HeadTable(columns, *parts)
             table = heads_table({stack: own}, layers)
-            table = table[table["sentences"] > 0].assign(column=group.column, group=group.value)
+            table = table[table["n_sentences"] > 0].assign(facet=group.column, group=group.value)
             frames.append(table[[*GROUPS]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*GROUPS])
 
@@ -240,7 +240,7 @@ def minimal_pairs_table(
     frames = []
     for stack, difference in differences.items():
         present = list(layers[stack])
-        table = _numbers(difference.difference[present], difference.columns)
+        table = _estimate_rows(difference.difference[present], difference.columns)
         low, high = (end[present] for end in difference.ends)
         n_heads, n_columns = difference.p.shape[1:]
         table = table.assign(
@@ -254,7 +254,7 @@ def minimal_pairs_table(
             low=low.ravel(),  # differences have bounds of their own
             high=high.ravel(),
             p=difference.p[present].ravel(),
-            pairs=table["sentences"],
+            pairs=table["n_sentences"],
         )
         frames.append(table[[*MINIMAL_PAIRS]])
     if not frames:
@@ -281,7 +281,7 @@ def pairs_table(
             for name_of, place in (("", one), ("other_", other)):
                 frame[f"{name_of}layer"] = np.take(layers[stack], place // n_heads)
                 frame[f"{name_of}head"] = place % n_heads
-            frame = frame.assign(stack=stack, metric=name, view=view, sentences=sums.sentences)
+            frame = frame.assign(stack=stack, metric=name, view=view, n_sentences=sums.sentences)
             frames.append(frame[[*PAIRS]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*PAIRS])
 
@@ -301,12 +301,14 @@ def types_table(types: Mapping[str, TokenTypeSums]) -> pd.DataFrame:
     frames = []
     for stack, sums in types.items():
         n_types, n_layers, n_states = sums.total.shape
-        frame = pd.DataFrame({"value": sums.mean.ravel(), "spread": sums.spread.ravel()})
+        frame = pd.DataFrame({"value": sums.mean.ravel(), "std": sums.spread.ravel()})
         for name in ("ids", "names", "count", "sentences"):
             frame[name] = np.repeat(np.array(getattr(sums, name)), n_layers * n_states)
         frame["layer"] = np.tile(np.repeat(np.arange(n_layers), n_states), n_types)
         frame["state"] = np.tile([str(state) for state in STATES], n_types * n_layers)
-        frame = frame.rename(columns={"ids": "entry", "names": "token"})[frame["value"].notna()]
+        frame = frame.rename(
+            columns={"ids": "entry", "names": "token", "sentences": "n_sentences"}
+        )[frame["value"].notna()]
         frames.append(frame.assign(stack=stack)[[*TYPES]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*TYPES])
 
@@ -317,7 +319,7 @@ def _of_layers(
     columns: Sequence[HeadKey],
     present: Sequence[int],
 ) -> pd.DataFrame:
-    frame = _numbers(ratios[list(present)], columns)
+    frame = _estimate_rows(ratios[list(present)], columns)
     frame["layer"] = np.repeat(list(present), len(columns))
     frame["stack"] = stack
     return frame[[*LAYERS]]
@@ -327,7 +329,7 @@ def _as_head_column(column: TokenKey) -> HeadKey:
     return HeadKey(column.metric, "", column.words)  # type: ignore[arg-type]
 
 
-def _numbers(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame:
+def _estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame:
     """Flatten ratios whose last dimension holds ``columns``."""
     value = ratios.value
     least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
@@ -338,8 +340,8 @@ def _numbers(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame:
         value=value.ravel(),
         low=low.ravel(),
         high=high.ravel(),
-        sentences=ratios.n_sentences.ravel(),
-        events=ratios.n_observations.ravel(),
+        n_sentences=ratios.n_sentences.ravel(),
+        n_observations=ratios.n_observations.ravel(),
     )
 
 
@@ -359,8 +361,8 @@ NUMBER_COLUMNS = {
     "value": "ratio of sums over sentences; empty where there is no observation",
     "low": "lower end of the 95 % confidence interval, clustered by sentence",
     "high": "upper end",
-    "sentences": "sentences that contribute",
-    "events": "observations behind the value, for example query tokens",
+    "n_sentences": "sentences that contribute",
+    "n_observations": "observations behind the value, for example query tokens",
 }
 PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
 METRIC = {
@@ -409,7 +411,7 @@ TABLES = {
             "metric": "as in the addresses of the metrics' pages, or squared Hellinger distance",
             "view": "raw or renorm",
             "value": "mean over rows; empty where there is none",
-            "sentences": "sentences that were compared",
+            "n_sentences": "sentences that were compared",
             "rows": "query tokens whose rows count in both heads",
         },
     ),
@@ -423,12 +425,14 @@ TABLES = {
             "aer, precision, recall, f1: against gold alignments, where there are any",
         }
         | NUMBER_COLUMNS
-        | {"even": "the same if every source token were chosen equally often; empty without one"},
+        | {
+            "uniform": "the same if every source token were chosen equally often; empty without one"
+        },
     ),
     "groups": Table(
         "The same numbers of every head by group of sentences; those without any data are left "
         f"out. Where there would be more than {MOST_ROWS:,}, those that groups are compared by.",
-        {"column": "metadata column of the input", "group": "what the sentences have in it"}
+        {"facet": "metadata column of the input", "group": "what the sentences have in it"}
         | PLACE
         | {"head": "counted from 0"}
         | METRIC
@@ -464,14 +468,14 @@ TABLES = {
             "value": "see the metric's page; empty where there is none",
             "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
             "high": "upper end",
-            "sentences": "sentences of the sample",
-            "events": "tokens, vocabulary tokens, or minibatches behind the value",
+            "n_sentences": "sentences of the sample",
+            "n_observations": "tokens, vocabulary tokens, or minibatches behind the value",
         },
     ),
     "compared": Table(
         "The same metrics of every head on what the model is compared with: the same "
         "architecture with random weights, and the same words in random order.",
-        {"control": "which comparison, and its seed"}
+        {"baseline": "what the model is compared with, and its seed"}
         | PLACE
         | {"head": "counted from 0"}
         | METRIC
@@ -485,17 +489,17 @@ TABLES = {
         PLACE
         | {
             "head": "counted from 0",
-            "what": "query: attention of the token to all keys off the sink; key: attention it "
+            "role": "query: attention of the token to all keys off the sink; key: attention it "
             "receives from all queries; pair: attention of the query to the key",
             "query": "vocabulary token; empty for all",
             "key": "the same of the key",
             "count": "occurrences",
-            "sentences": "sentences with at least one",
+            "n_sentences": "sentences with at least one",
             "mean": "mean attention of an occurrence",
             "low": NUMBER_COLUMNS["low"],
             "high": "upper end",
-            "chance": "the same on uniform attention",
-            "ratio": "mean over chance",
+            "uniform": "the same on uniform attention",
+            "ratio": "mean over uniform",
             "mean_head": "the same of the mean over all heads",
             "mean_head_ratio": "mean over mean_head",
         },
@@ -518,9 +522,9 @@ TABLES = {
             "layer": "counted from 0",
             "state": TOKEN["state"],
             "value": "mean over occurrences",
-            "spread": "standard deviation over occurrences; empty for a single one",
+            "std": "standard deviation over occurrences; empty for a single one",
             "count": "occurrences",
-            "sentences": "sentences with at least one",
+            "n_sentences": "sentences with at least one",
         },
     ),
     "nearest": Table(
@@ -537,7 +541,7 @@ TABLES = {
 TABLES |= {name: Table(*pair) for name, pair in DESCRIBED.items()}
 # Columns of texts from outside.
 TEXTS = (
-    "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
+    "token", "query", "key", "neighbour", "facet", "group", "first_member", "second_member",
 )  # fmt: skip
 # Tables that are left out where nobody asked for their numbers.
 OPTIONAL = {
@@ -573,8 +577,9 @@ EXEMPLARS = {
 
 
 TOP_TOKENS = (
-    "stack", "layer", "head", "what", "query", "key",
-    "count", "sentences", "mean", "low", "high", "chance", "ratio", "mean_head", "mean_head_ratio",
+    "stack", "layer", "head", "role", "query", "key",
+    "count", "n_sentences", "mean", "low", "high", "uniform", "ratio",
+    "mean_head", "mean_head_ratio",
 )  # fmt: skip
 
 
@@ -595,7 +600,7 @@ def top_tokens_table(
     if not frames:
         return pd.DataFrame(columns=[*TOP_TOKENS])
     table = pd.concat(frames, ignore_index=True)
-    kind = pd.Categorical(table["what"], KINDS)
+    kind = pd.Categorical(table["role"], KINDS)
     order = np.lexsort((kind.codes, table["head"], table["layer"]))
     stack = pd.Categorical(table["stack"], [*affinities]).codes
     order = order[np.argsort(stack[order], kind="stable")]
@@ -615,4 +620,4 @@ def _of_layer(stack: str, layer: int, sums: Affinities) -> Iterator[pd.DataFrame
             **{name: getattr(found, name).ravel() for name in TOP_TOKENS[6:]},
         }
         head = np.repeat(np.arange(heads), rows)
-        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, what=what)
+        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=what)

@@ -308,25 +308,25 @@ class FavouredTokens:
 
     Attributes:
         item: places among the items of the sums. *Shape:* ``(head, row)``.
-        count, sentences: occurrences, and sentences with at least one; the same shape.
+        count, n_sentences: occurrences, and sentences with at least one; the same shape.
         mean, low, high: attention and its interval; the same shape.
-        chance, mean_head: attention under uniform attention, and the mean over all heads; the same
+        uniform, mean_head: attention under uniform attention, and the mean over all heads; the same
             shape.
     """
 
     item: Ints
     count: Ints
-    sentences: Ints
+    n_sentences: Ints
     mean: Floats
     low: Floats
     high: Floats
-    chance: Floats
+    uniform: Floats
     mean_head: Floats
 
     @property
     def ratio(self) -> Floats:
         """Ratio to uniform attention."""
-        return divide(self.mean, self.chance)
+        return divide(self.mean, self.uniform)
 
     @property
     def mean_head_ratio(self) -> Floats:
@@ -337,7 +337,7 @@ class FavouredTokens:
     def clear(self) -> NDArray[np.bool_]:
         """Whether the whole interval lies above uniform attention and above the mean head."""
         with np.errstate(invalid="ignore"):
-            return np.asarray((self.low > self.chance) & (self.low > self.mean_head))
+            return np.asarray((self.low > self.uniform) & (self.low > self.mean_head))
 
 
 def favoured_tokens(sums: Affinities, layer: int, what: str) -> FavouredTokens:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 
-EMBEDDED, NONE = "embedded", "none"
+EMBEDDED, NO_ANNOTATOR = "embedded", "none"
 UNUSED = ("ner", "lemmatizer", "entity_linker", "textcat", "textcat_multilabel", "spancat")
 CHUNK = 64  # sentences parsed at a time
 
@@ -54,7 +54,7 @@ class Annotator:
         Raises:
             AnnotatorError: the pipeline is not there or cannot be loaded.
         """
-        if name == NONE:
+        if name == NO_ANNOTATOR:
             return cls("none (words by Unicode UAX #29)", None)
         import spacy  # noqa: PLC0415 - slow to import, and not needed for 'none'
 

@@ -86,8 +86,8 @@ class PaddedTexts:
     @cached_property
     def pieces(self) -> torch.Tensor:
         """Tokens of each word; none where it was cut off. *Shape:* ``(sentence, word)``."""
-        room = self.word.new_zeros((len(self.word), self.n_words + 1))
-        return room.scatter_add(1, self._place, torch.ones_like(self.word))[:, : self.n_words]
+        padded = self.word.new_zeros((len(self.word), self.n_words + 1))
+        return padded.scatter_add(1, self._place, torch.ones_like(self.word))[:, : self.n_words]
 
     def by_word(self, values: torch.Tensor, fill: int) -> torch.Tensor:
         """A property of words, given with their tokens, by word. *Shape:* ``(sentence, word)``.
@@ -96,8 +96,8 @@ class PaddedTexts:
             values: *Shape:* ``(sentence, token)``.
             fill: for words that have no token.
         """
-        room = values.new_full((len(values), self.n_words + 1), fill)
-        return room.scatter(1, self._place, values)[:, : self.n_words]
+        padded = values.new_full((len(values), self.n_words + 1), fill)
+        return padded.scatter(1, self._place, values)[:, : self.n_words]
 
     @property
     def _place(self) -> torch.Tensor:

@@ -55,10 +55,12 @@ def drawn(sample: "TokenSample", places: "Ints") -> "Ints":
     """As many random tokens in place of each entry's, of different sentences; the same shape."""
     random = np.random.default_rng(sample.seed)
     order = random.random((len(places), len(sample.counts))).argsort(1)
-    room = np.full(places.shape, 0)
-    room[:, : order.shape[1]] = order[:, :MOST]  # an entry has no more occurrences than sentences
-    inside = random.random(places.shape) * sample.counts[room]
-    return np.where(places == NOTHING, NOTHING, sample.starts[room] + inside.astype(np.int64))
+    entries = np.full(places.shape, 0)
+    entries[:, : order.shape[1]] = order[
+        :, :MOST
+    ]  # an entry has no more occurrences than sentences
+    inside = random.random(places.shape) * sample.counts[entries]
+    return np.where(places == NOTHING, NOTHING, sample.starts[entries] + inside.astype(np.int64))
 
 
 def _shares(cloud: "StateVectors", places: "Ints") -> "Jackknife":

@@ -47,8 +47,10 @@ def _at_first(maps: "torch.Tensor", scope: "ViewMask") -> "torch.Tensor":
     # The largest of equals that argmax gives is the first.
     rows = (scope.frame.word_rows > 0).byte().argmax(-1)
     columns = (scope.frame.word_columns > 0).byte().argmax(1)
-    looks = maps.gather(2, rows[:, None, :, None].expand(-1, maps.shape[1], -1, maps.shape[3]))
-    return looks.gather(3, columns[:, None, None, :].expand(*looks.shape[:3], -1))
+    rows_of_word = maps.gather(
+        2, rows[:, None, :, None].expand(-1, maps.shape[1], -1, maps.shape[3])
+    )
+    return rows_of_word.gather(3, columns[:, None, None, :].expand(*rows_of_word.shape[:3], -1))
 
 
 def measure(layer: "LayerAttention") -> "torch.Tensor":

@@ -70,7 +70,7 @@ def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
             f"Of {total} of {both.names[0]}, {_mutual(int(matching.mutual.sum()))} in a pair "
             f"with one of {both.names[1]} in which each is the other's most similar head. Whether "
             "a match is more than chance was not tested: no model with random weights was compared "
-            "(--null)."
+            "(--untrained)."
         )
     return (
         f"Of {total} of {both.names[0]}, {there:,} have a counterpart in {both.names[1]}: a match "

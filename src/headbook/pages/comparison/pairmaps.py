@@ -163,7 +163,7 @@ def _exemplar(
             running_text(
                 maps.keys,
                 weights=to_uint8(row),
-                looks=None if crosses else query,
+                query=None if crosses else query,
                 key=key,
                 around=around,
                 most=WINDOW,
@@ -184,7 +184,7 @@ def _exemplar(
             for row, key in zip(rows, keys, strict=True)
         ),
         lines=lines,
-        looking=running_text(maps.queries, looks=query, around=[query]) if crosses else (),
+        looking=running_text(maps.queries, query=query, around=[query]) if crosses else (),
         pictures=map_pictures(maps, paired.names),
         size=(maps.a.shape[0], maps.a.shape[1]),
     )

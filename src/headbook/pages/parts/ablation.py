@@ -17,7 +17,7 @@ TYPES = ("sink", HEAVY_NAME, *map(str, OffSinkType))
 
 
 def removed_table(
-    removals: AblationResults, groups: pd.DataFrame, stack: str = ""
+    ablation: AblationResults, groups: pd.DataFrame, stack: str = ""
 ) -> PageTable | None:
     """Three lines for each type of heads; None where no heads were replaced together.
 
@@ -25,20 +25,20 @@ def removed_table(
         groups: `Study.head_groups`.
         stack: whose heads; those of all stacks without it.
     """
-    rows = tuple(_rows(removals, groups[groups["stack"] == stack] if stack else groups))
+    rows = tuple(_rows(ablation, groups[groups["stack"] == stack] if stack else groups))
     titles = (
-        "Heads", "Number", "Replaced by", f"Change, {unit(removals)}", "Verdict",
-        f"Sum of single changes, {unit(removals)}",
-        f"Random sets, {unit(removals)}", "Rank among them",
+        "Heads", "Number", "Replaced by", f"Change, {unit(ablation)}", "Verdict",
+        f"Sum of single changes, {unit(ablation)}",
+        f"Random sets, {unit(ablation)}", "Rank among them",
     )  # fmt: skip
     return PageTable(titles, rows, "Heads replaced together.") if rows else None
 
 
-def ablation_by_layer(removals: AblationResults, groups: pd.DataFrame) -> PageTable | None:
+def ablation_by_layer(ablation: AblationResults, groups: pd.DataFrame) -> PageTable | None:
     """A line for each layer without all of its heads; None where none was replaced."""
-    some = _groups_with_verdict(removals, groups)
+    some = _groups_with_verdict(ablation, groups)
     some = some[some["group"].str.fullmatch(r"layer \d+")]
-    several, by = some["stack"].nunique() > 1, unit_factor(removals)
+    several, by = some["stack"].nunique() > 1, unit_factor(ablation)
     rows = tuple(
         Row(
             each["group"] + (f" ({STACKS[each['stack']]})" if several else ""),
@@ -46,29 +46,29 @@ def ablation_by_layer(removals: AblationResults, groups: pd.DataFrame) -> PageTa
                 str(int(each["heads"])),
                 effect_cell(each, by),
                 words_cell(verdict_text(each, "layers and groups")),
-                number(each["singles"] * by),
+                number(each["sum_of_single_effects"] * by),
             ),
         )
         for each in some.to_dict("records")
     )
     titles = (
-        "Layer", "Heads", f"Change, {unit(removals)}", "Verdict",
-        f"Sum of single changes, {unit(removals)}",
+        "Layer", "Heads", f"Change, {unit(ablation)}", "Verdict",
+        f"Sum of single changes, {unit(ablation)}",
     )  # fmt: skip
     return (
         PageTable(titles, rows, "All heads of a layer replaced by their means.") if rows else None
     )
 
 
-def _groups_with_verdict(removals: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
+def _groups_with_verdict(ablation: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
     """Groups by the target whose verdicts pages show."""
-    target = groups["target"] == ranked_target(removals)
+    target = groups["target"] == ranked_target(ablation)
     return groups[target & (groups["metric"] == GROUP)]
 
 
-def _rows(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
-    by = unit_factor(removals)
-    rows = _groups_with_verdict(removals, groups)
+def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
+    by = unit_factor(ablation)
+    rows = _groups_with_verdict(ablation, groups)
     rows = rows[rows["group"].isin(TYPES)]
     several = groups["stack"].nunique() > 1
     rows = rows.assign(
@@ -87,7 +87,7 @@ def _rows(removals: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
             words_cell(str(each["replacement"]).replace("_", " ")),
             effect_cell(each, by),
             words_cell(verdict_text(each, "layers and groups")),
-            number(each["singles"] * by),
+            number(each["sum_of_single_effects"] * by),
             f"{sets:,}: {number(low, like=high)} to {number(high)}" if sets else MISSING,
             f"{int(each['rank'])} of {sets + 1:,}" if sets else MISSING,
         )

@@ -73,8 +73,8 @@ def baseline_text(
     """
     view, share = results.view(metric, label), is_share(metric)
     if baseline is Baseline.SHUFFLED:
-        twin = results.baselines[baseline][0]
-        return number(twin.heads(metric.id, view, label).at(*cell).value, share=share)
+        baseline_run = results.baselines[baseline][0]
+        return number(baseline_run.heads(metric.id, view, label).at(*cell).value, share=share)
     estimate = results.baseline_band(baseline, metric.id, view, label).at(cell[0])
     text = number(estimate.value, share=share)
     if len(results.baselines[baseline]) == 1 or np.isnan(estimate.value):

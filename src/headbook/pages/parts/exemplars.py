@@ -186,12 +186,12 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
     if stack.crosses:
-        looking = running_text(queries, looks=query, around=[query], most=most)
+        looking = running_text(queries, query=query, around=[query], most=most)
         looked = running_text(keys, weights=row, key=key, around=[key], most=most)
     else:
         around = [query, key]
         looking = ()
-        looked = running_text(keys, weights=row, looks=query, key=key, around=around, most=most)
+        looked = running_text(keys, weights=row, query=query, key=key, around=around, most=most)
     weight = int(row[key]) / UINT8_STEPS
     return ExemplarFigure(
         rank=exemplar.rank,

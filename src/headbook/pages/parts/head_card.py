@@ -116,10 +116,10 @@ def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]
     """The text around query and key; across two texts that of the keys."""
     stack = results.stack
     text = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
-    looks = None if stack.crosses else exemplar.query
-    centres = [exemplar.key] if looks is None else [looks, exemplar.key]
+    query = None if stack.crosses else exemplar.query
+    centres = [exemplar.key] if query is None else [query, exemplar.key]
     row = exemplar.attention[exemplar.query]
-    tokens = running_text(text, weights=row, looks=looks, around=centres)
+    tokens = running_text(text, weights=row, query=query, around=centres)
     near = [t for t in tokens if min(abs(t.position - c) for c in centres) <= REACH]
     last = near[0].position - 1 if near else 0
     if near and near[0].position > 0:

@@ -130,9 +130,11 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
             f"its queries and keys take {size_text(needed)}; expected at most "
             f"{size_text(MAX_QUERY_KEY_BYTES)}"
         )
-    kept = int(study.manifest.options.get("neuron_sentences", 0))
+    kept = int(study.manifest.options.get("query_key_sentences", 0))
     first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
-    return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
+    return (
+        f"queries and keys were kept of {first}; --query-key-sentences {sentence.number} keeps more"
+    )
 
 
 def neurons_data(

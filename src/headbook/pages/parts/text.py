@@ -58,7 +58,7 @@ def running_text(
     text: StoredText,
     *,
     weights: NDArray[np.uint8] | None = None,
-    looks: int | None = None,
+    query: int | None = None,
     key: int | None = None,
     around: Sequence[int] = (),
     most: int = WINDOW,
@@ -69,7 +69,7 @@ def running_text(
 
     Args:
         weights: attention to each token, in steps of 1/255.
-        looks: position of the query.
+        query: position of the query.
         key: position of the key that is pointed out.
         around: positions in whose neighbourhood a long text is shown; all of it without any.
         most: tokens of a long text that are shown.
@@ -97,7 +97,7 @@ def running_text(
                 special=text.special[position],
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
-                is_query=position == looks,
+                is_query=position == query,
                 chosen=position == key,
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
             )

@@ -51,8 +51,10 @@ def untrained_mean(
     With several seeds the mean over them with the smallest and the largest as ends, with one its
     interval; None without any.
     """
-    twins = results.baselines.get(Baseline.UNTRAINED, ())
-    estimates = [run_mean(twin.layers(metric.id, view), run) for twin in twins]
+    baseline_runs = results.baselines.get(Baseline.UNTRAINED, ())
+    estimates = [
+        run_mean(baseline_run.layers(metric.id, view), run) for baseline_run in baseline_runs
+    ]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
     values = [one.value for one in estimates]

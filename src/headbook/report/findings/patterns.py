@@ -216,12 +216,12 @@ def _removed(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterator[Finding]:
     """Verdicts on some heads of a stack that were replaced one at a time, where any was."""
-    removals = results.study.corpus_sums.ablation
-    if removals is None:
+    ablation = results.study.corpus_sums.ablation
+    if ablation is None:
         return
     wanted = {(results.stack.name, *place) for place in places}
     amount, how, verdicts = replaced(
-        removals, {k for k, head in enumerate(removals.heads) if tuple(head) in wanted}
+        ablation, {k for k, head in enumerate(ablation.heads) if tuple(head) in wanted}
     )
     if amount:
         yield Finding(
@@ -230,7 +230,7 @@ def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterat
                 Link("replaced one at a time", "importance.html#list"),
                 f"{how}, {verdicts}.",
             ),
-            len(removals.content_hash),
+            len(ablation.content_hash),
         )
 
 

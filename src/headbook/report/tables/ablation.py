@@ -46,42 +46,42 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     hold for all heads, or groups, with this replacement together. Layer and head are -1 in rows
     about several heads.
     """
-    removals = study.corpus_sums.ablation
-    if removals is None:
+    ablation = study.corpus_sums.ablation
+    if ablation is None:
         return
-    yield from _heads(removals, study.importance)
+    yield from _heads(ablation, study.importance)
     yield from _groups(study.head_groups)
-    yield from _largest(removals)
-    yield from _audited(removals)
-    yield from _pruned(removals, study.pruning)
+    yield from _largest(ablation)
+    yield from _audited(ablation)
+    yield from _pruned(ablation, study.pruning)
 
 
 def whole_model(study: Study) -> Iterator[dict[str, Any]]:
     """Yield the loss of the whole model, of which pages print effects in per cent."""
-    removals = study.corpus_sums.ablation
-    for target in removals.targets if removals else ():
-        assert removals is not None
-        if target in removals.unablated:
-            counts = removals.counts[target]
+    ablation = study.corpus_sums.ablation
+    for target in ablation.targets if ablation else ():
+        assert ablation is not None
+        if target in ablation.unablated:
+            counts = ablation.counts[target]
             yield EMPTY | {
                 "claim": "whole model",
                 "metric": target,
-                "value": removals.loss(target),
-                "n_sentences": len(removals.content_hash),
+                "value": ablation.loss(target),
+                "n_sentences": len(ablation.content_hash),
                 "n_observations": float(counts.sum()),
             }
 
 
-def _heads(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _heads(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Exact numbers of single heads, with the family-wise p of effects below 0."""
     p = {
-        (effects_of, replacement, *removals.heads[head]): value
+        (effects_of, replacement, *ablation.heads[head]): value
         for replacement in Replacement
-        for effects_of in removals.targets
-        for effects in [head_effects(removals, effects_of, replacement)]
+        for effects_of in ablation.targets
+        for effects in [head_effects(ablation, effects_of, replacement)]
         for head, value in zip(effects.head, effects.p, strict=True)
     }
-    exact = table[(table["kind"] == EXACT) & table["low"].notna()]
+    exact = table[(table["method"] == EXACT) & table["low"].notna()]
     for row in exact.to_dict("records"):
         parts = (row["replacement"], row["target"], row["label"])
         about = {
@@ -89,8 +89,8 @@ def _heads(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str,
             "layer": int(row["layer"]),
             "head": int(row["head"]),
             "label": "/".join(filter(None, parts)),
-            "n_sentences": int(row["sentences"]),
-            "n_observations": float(row["events"]),
+            "n_sentences": int(row["n_sentences"]),
+            "n_observations": float(row["n_observations"]),
         }
         numbers = {name: row[name] for name in ("metric", "value", "low", "high")}
         key = row["target"], row["replacement"], row["stack"], row["layer"], row["head"]
@@ -109,7 +109,7 @@ def _share(row: dict[Any, Any]) -> dict[str, Any]:
         "high": row["share_high"],
         "baseline": "fifth of the sentences",
         "baseline_value": FIFTH,
-        "n_observations": float(row["sentences"]),
+        "n_observations": float(row["n_sentences"]),
     }
 
 
@@ -120,8 +120,8 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "stack": row["stack"],
             "label": f"{row['group']}/{row['replacement']}/{row['target']}",
             "split": HELD_OUT_SENTENCES if row["metric"] == INTERACTION else ALL,
-            "n_sentences": int(row["sentences"]),
-            "n_observations": float(row["sentences"]),
+            "n_sentences": int(row["n_sentences"]),
+            "n_observations": float(row["n_sentences"]),
         }
         numbers = {name: row[name] for name in ("metric", "value", "low", "high")}
         if row["random_sets"]:
@@ -140,36 +140,36 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield EMPTY | about | _share(row)
 
 
-def _largest(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """The head of largest effect on one half of the sentences, on both halves."""
-    target = removals.targets[0]
-    sets = single_head_rows(removals, Replacement.MEAN)
-    first = removals.ratios(target, sets).split(SELECTION).value
+    target = ablation.targets[0]
+    sets = single_head_rows(ablation, Replacement.MEAN)
+    first = ablation.ratios(target, sets).split(SELECTION).value
     if not len(sets) or np.isnan(first).all():
         return
     position = int(np.nanargmax(first))
-    head = removals.heads[int(removals.members[sets[position]].argmax())]
-    kept = removals.half == SELECTION
-    value, low, high = held_out(removals, target, int(sets[position]))
+    head = ablation.heads[int(ablation.members[sets[position]].argmax())]
+    kept = ablation.half == SELECTION
+    value, low, high = held_out(ablation, target, int(sets[position]))
     about = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
         ("choice", kept, (float(first[position]), NAN, NAN)),
         (HELD_OUT_SENTENCES, ~kept, (value, low, high)),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
-        counts = removals.counts[target][rows]
+        counts = ablation.counts[target][rows]
         seen = {"n_sentences": int((counts > 0).sum()), "n_observations": float(counts.sum())}
         yield EMPTY | about | ends | {"split": split} | seen
 
 
-def _audited(removals: AblationResults) -> Iterator[dict[str, Any]]:
+def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """What estimates are worth: two correlations, and the bound of the heads that they miss."""
-    target = removals.targets[0]
-    audit = verdicts.audit(removals, target)
+    target = ablation.targets[0]
+    audit = verdicts.audit(ablation, target)
     if not audit.heads or not audit.rest:
         return
     label = f"{Replacement.MEAN}/{target}"
-    about = {"n_sentences": len(removals.content_hash), "n_observations": float(audit.heads)}
+    about = {"n_sentences": len(ablation.content_hash), "n_observations": float(audit.heads)}
     missed = audit.missed / audit.heads
     for metric, numbers in (
         ("audit: correlation", {"value": audit.pearson}),
@@ -179,18 +179,18 @@ def _audited(removals: AblationResults) -> Iterator[dict[str, Any]]:
         yield EMPTY | about | {"metric": metric, "label": label} | numbers
 
 
-def _pruned(removals: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Effects of ever more heads in orders that are not random, and which share can go."""
     if table.empty:
         return
     random = table["order"].str.startswith("random")
-    about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((removals.half == HELD_OUT).sum())}
+    about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
         yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
-    target = removals.targets[0]
-    most = GROUP_MARGIN * equivalence_margin(removals, target, reported=True)
+    target = ablation.targets[0]
+    most = GROUP_MARGIN * equivalence_margin(ablation, target, reported=True)
     shares = {
         str(order): removable_share([*steps["share"]], [*steps["high"]], most)
         for order, steps in table[table["target"] == target].groupby("order", sort=False)
