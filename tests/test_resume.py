@@ -215,7 +215,7 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 def is_actor(process: psutil.Process) -> bool:
-    return "ray::Actor.measure" in " ".join(process.cmdline())
+    return "ray::ShardActor.measure" in " ".join(process.cmdline())
 
 
 @contextlib.contextmanager
