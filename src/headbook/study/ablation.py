@@ -103,7 +103,7 @@ class AblationResults:
     """Changes of targets where sets of heads are taken away, on a sample of sentences.
 
     Attributes:
-        level: ``fast`` or ``unablated``, as asked for.
+        level: ``fast`` or ``full``, as asked for.
         heads: all heads.
         chosen: of each head, a `AblationReason`. *Shape:* ``(head,)``.
         content_hash: hashes of the sentences, ascending. *Shape:* ``(sentence,)``.
