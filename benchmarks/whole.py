@@ -50,8 +50,8 @@ FIRST = """
 import sys, time
 from headbook.progress import NoProgress
 from headbook.site.sites import render
-class Told(Silent):
-    def say(self, text):
+class Told(NoProgress):
+    def message(self, text):
         print(time.process_time())
         sys.exit()
 render(sys.argv[1], sys.argv[2], progress=Told())

@@ -25,7 +25,7 @@ from test_geometry import IDS, TEXTS, run, sentences
 pytestmark = pytest.mark.slow
 
 Folder = Callable[[str], Path]
-COLUMNS = ["stack", "layer", "state", "metric", "label", "value", "low", "high", "sentences"]
+COLUMNS = ["stack", "layer", "state", "metric", "label", "value", "low", "high", "n_sentences"]
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def test_heads_that_differ_have_the_numbers_of_the_table(
             numbers = []
             for group, cell in compared(contrasts.table, row):
                 at = chosen(
-                    study.groups, column=column.title, group=group, **column_of(stack, row.cells[0])
+                    study.groups, facet=column.title, group=group, **column_of(stack, row.cells[0])
                 )
                 at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
                 numbers.append(float(at["value"].item()))
@@ -191,7 +191,7 @@ def test_head_pages_say_their_own_numbers(stack: StackResults, study: Study, pla
     for row in head.by_group.rows:
         column, _, group = row.name.partition(": ")
         for title, cell in zip(head.by_group.columns[2:], row.cells[1:], strict=True):
-            at = chosen(study.groups, column=column, group=group, **column_of(stack, title))
+            at = chosen(study.groups, facet=column, group=group, **column_of(stack, title))
             at = at[[head_name_of(each) == head.name for each in at.itertuples()]]
             assert read(text(cell)) == pytest.approx(at["value"].item(), abs=0.0051)
     assert head.in_pairs is not None

@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_the_old_archive(
     code = (
         "import resource, sys; from headbook.site.archive import pack_site;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
-        "pack(sys.argv[1], sys.argv[2], force=True)"
+        "pack_site(sys.argv[1], sys.argv[2], force=True)"
     )
     command = [sys.executable, "-c", code, str(small_site.folder), str(tmp_path / "s.zip")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

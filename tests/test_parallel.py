@@ -70,7 +70,7 @@ import sys
 from headbook.site.parallel import DrawingPool
 from shares import waits
 if __name__ == "__main__":
-    with Shares(waits, (sys.argv[1],), 2) as found:
+    with DrawingPool(waits, (sys.argv[1],), 2) as found:
         list(found)
 """
 

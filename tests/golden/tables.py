@@ -34,7 +34,25 @@ from same import WITHIN, differences, stored_tables  # noqa: E402
 STORED = Path(__file__).with_name("tables")
 # Renamed since the tables were stored, by the stored names.
 TABLES: dict[str, str] = {}  # such as {"pairs": "head_pairs"}
-COLUMNS: dict[str, dict[str, str]] = {}  # by stored table, such as {"heads": {"low": "ci_low"}}
+_SENTENCES = {"sentences": "n_sentences"}
+_COUNTS = _SENTENCES | {"events": "n_observations"}
+COLUMNS: dict[str, dict[str, str]] = {  # by stored table
+    "alignments": _COUNTS | {"even": "uniform"},
+    "compared": _COUNTS | {"control": "baseline"},
+    "controls": _COUNTS,
+    "differences": _SENTENCES,
+    "geometry": _COUNTS,
+    "groups": _COUNTS | {"column": "facet"},
+    "half_rise": {"clusters": "n_clusters"},
+    "head_groups": _SENTENCES | {"singles": "sum_of_single_effects"},
+    "heads": _COUNTS,
+    "importance": _COUNTS | {"kind": "method"},
+    "layers": _COUNTS,
+    "matching": _SENTENCES,
+    "pairs": _SENTENCES,
+    "top_tokens": _SENTENCES | {"what": "role", "chance": "uniform"},
+    "types": _SENTENCES | {"spread": "std"},
+}
 # What may differ although nothing changed, by table and column, with the reason.
 EXCLUDED: dict[tuple[str, str], str] = {}
 
