@@ -22,9 +22,8 @@ from pathlib import Path
 
 from headbook.inputs import open_corpus
 from headbook.run import shards
-from headbook.run.retries import ShardResult
 from headbook.run.shards import SHARD, split_into_shards, sum_shards
-from headbook.run.store import SUFFIX, Store
+from headbook.run.store import SUFFIX, Part, Store
 from headbook.study.corpus_sums import CorpusSums
 
 Line = dict[str, object]
@@ -115,12 +114,10 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
 
 def _stored(work: Path, part: Path) -> CorpusSums:
     name = part.relative_to(work).with_suffix("").as_posix()
-    result: ShardResult = Store(work).load_or_compute(ShardResult, name, _missing)
-    return result.sums
-
-
-def _missing() -> ShardResult:
-    raise RuntimeError("a shard is gone")
+    found = Store(work).load(name, Part[CorpusSums])
+    if found is None:
+        raise RuntimeError("a shard is gone")
+    return found.value
 
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace, Path], Iterator[Line]]] = {

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import headbook.run.collect as collection
-import headbook.site.sites  # noqa: F401 - so that no trial imports it
+import headbook.run.collect
+import headbook.site.sites  # noqa: F401 - so that no trial imports them
 from headbook.cli.main import main as run_command
 from headbook.output_folder import store_folder
-from headbook.run import manifest, shards
+from headbook.run import prepare, shards
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import tiny  # of the tests
@@ -173,7 +173,7 @@ def left(folder: Path) -> list[str]:
 @contextmanager
 def small_shards() -> Iterator[None]:
     """Keep parts of small corpora too, in small shards."""
-    places = ((manifest, "SHARD"), (shards, "SHARD"), (collection, "FEW"))
+    places = ((prepare, "SHARD"), (shards, "SHARD"), (prepare, "SMALL_CORPUS"))
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, SHARD)

@@ -1,8 +1,7 @@
 """Shards that cannot be measured are set aside, and those that need too much memory are split."""
 
 import re
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,15 @@ import torch
 
 from headbook.cli.main import _check_outcome
 from headbook.config import Config
-from headbook.errors import ModelError, OutputError, PartialResultError
+from headbook.errors import ModelError, NonFiniteStateError, OutputError, PartialResultError
 from headbook.model import forward
+from headbook.progress import NoProgress
 from headbook.run.collect import collect
-from headbook.run.retries import (
-    MAX_HALVINGS,
-    RunLog,
-    ShardResult,
-    with_retries,
-    with_smaller_batches,
-)
+from headbook.run.prepare import Run, RunLog, prepare
+from headbook.run.retries import MAX_HALVINGS, measure_part
 from headbook.run.shards import SHARD
+from headbook.run.store import Part
+from headbook.run.workers import MAX_TRIES
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
@@ -215,38 +212,83 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
     np.testing.assert_allclose(split.heads["value"], whole.heads["value"], atol=1e-12)
 
 
-def test_smaller_batches_have_an_end() -> None:
-    budgets = []
+@pytest.fixture
+def run(model: str, lines: list[str], tmp_path: Path) -> Iterator[Run]:
+    """A run whose parts are measured with at most 2,048 tokens in a batch."""
+    file = write(tmp_path / "few.txt", lines[:3])
+    config = Config.of(model=model, **OPTIONS)
+    with prepare([str(file)], config, NoProgress(), None) as prepared:
+        yield prepared
 
-    def full(budget: int) -> CorpusSums:
-        budgets.append(budget)
-        raise MemoryError
 
+class Failing:
+    """Measures nothing: raises errors in turn, then returns empty sums; keeps the budgets."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors, self.budgets = [*errors], list[int]()
+
+    def __call__(self, budget: int, _: object) -> CorpusSums:
+        """Raise the next error."""
+        self.budgets.append(budget)
+        if self.errors:
+            raise self.errors.pop(0)
+        return CorpusSums()
+
+
+def test_smaller_batches_have_an_end(run: Run) -> None:
+    full = Failing(*(MemoryError() for _ in range(99)))
     with pytest.raises(MemoryError):
-        with_smaller_batches(full, 2048)
-    assert budgets == [2048 >> halved for halved in range(MAX_HALVINGS + 1)]
+        measure_part(run, "x", CorpusSums, full)
+    assert full.budgets == [2048 >> halved for halved in range(MAX_HALVINGS + 1)]
 
 
-def test_another_error_is_not_about_memory() -> None:
-    def wrong(_: int) -> CorpusSums:
-        raise RuntimeError("shapes do not fit")
+def test_smaller_batches_stay_for_the_next_attempts(run: Run) -> None:
+    """And at the smallest ones each error of memory is one of the attempts."""
+    some = Failing(MemoryError(), ValueError("odd"), MemoryError(), ValueError("odd"))
+    part = measure_part(run, "x", CorpusSums, some, tries=MAX_TRIES)
+    assert some.budgets == [2048, 1024, 1024, 512, 512]
+    assert (part.halvings, part.error) == (2, "")
+    assert run.log.halvings == {"x": 2}
+    full = Failing(*(MemoryError() for _ in range(99)))
+    failed = measure_part(run, "y", CorpusSums, full, tries=MAX_TRIES)
+    assert full.budgets == [2048 >> h for h in range(MAX_HALVINGS)] + [32] * MAX_TRIES
+    assert failed.error == "MemoryError: "
+    assert run.log.halvings == {"x": 2}
 
+
+def test_another_error_is_not_about_memory(run: Run) -> None:
+    wrong = Failing(RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes"):
-        with_smaller_batches(wrong, 2048)
+        measure_part(run, "x", CorpusSums, wrong)
+    assert wrong.budgets == [2048]
 
 
-def test_what_is_no_fault_of_a_shard_ends_the_run() -> None:
-    def measure(error: Exception) -> Any:
-        raise error
-
+def test_what_is_no_fault_of_a_shard_ends_the_run(run: Run) -> None:
     for error in (OutputError("no room"), RuntimeError("CUDA error: device-side assert")):
+        ends = Failing(error)
         with pytest.raises(type(error)):
-            with_retries(partial(measure, error))
-    assert with_retries(partial(measure, ValueError("odd\nline"))).error == "ValueError: odd line"
+            measure_part(run, "x", CorpusSums, ends, tries=MAX_TRIES)
+        assert len(ends.budgets) == 1
+    odd = Failing(*(ValueError("odd\nline") for _ in range(99)))
+    part = measure_part(run, "x", CorpusSums, odd, tries=MAX_TRIES)
+    assert part.error == "ValueError: odd line"
+    assert len(odd.budgets) == MAX_TRIES
+
+
+def test_a_shard_without_numbers_is_not_tried_again(run: Run) -> None:
+    """Up to sixteen of its sentences are excluded one by one, but never all."""
+    for number, size, excluded in ((16, 17, 16), (17, 99, 16), (4, 4, 3), (1, 1, 0)):
+        errors = [NonFiniteStateError({index: f"of {index}"}) for index in range(number)]
+        broken = Failing(*errors)
+        part = measure_part(run, "x", CorpusSums, broken, size=size, tries=MAX_TRIES)
+        fails = excluded < number
+        assert len(broken.budgets) == excluded + 1
+        assert part.error == (f"of {excluded}" if fails else "")
+        assert len(part.failed_sentences) == (0 if fails else number)
 
 
 def test_where_every_shard_fails_the_run_ends() -> None:
-    failing = [(number, ShardResult(CorpusSums(), error="odd")) for number in range(9)]
+    failing = [(number, Part(CorpusSums(), error="odd")) for number in range(9)]
     came = list[int]()
 
     def results() -> Any:
@@ -255,7 +297,7 @@ def test_where_every_shard_fails_the_run_ends() -> None:
             yield number, result
 
     with pytest.raises(ModelError, match="no shard could be measured; of shard 0: odd"):
-        list(RunLog().sums(results()))
+        list(RunLog().measured(results()))
     assert came == [0, 1, 2]
     with pytest.raises(ModelError, match="no shard"):
-        list(RunLog().sums(failing[:2]))
+        list(RunLog().measured(failing[:2]))

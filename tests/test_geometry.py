@@ -326,7 +326,7 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[StateVectors]
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headbook.run.collect.StateGeometry", Recording)
+        patch.setattr("headbook.run.reread.StateGeometry", Recording)
         run(place, folder, TEXTS, batch_tokens=budget)
     return clouds, taken
 

@@ -109,7 +109,7 @@ def test_a_work_folder_that_may_be_anothers_is_neither_used_nor_cleared(
         folder.symlink_to(docs, target_is_directory=True)
     elif kind == "link inside":
         with open_store(folder, {"input": "a"}, restart=False) as work:
-            work.load_or_compute(int, "model/x", lambda: 3)
+            work.save("model/x", int, 3)
         (folder / "corpus").symlink_to(docs, target_is_directory=True)
     else:
         thesis(folder)
@@ -142,7 +142,7 @@ def test_a_work_folder_that_was_hardly_begun_is_used(tmp_path: Path) -> None:
     """A run may be killed between any two files that it writes at first, and while it clears."""
     folder = tmp_path / ".site.headbook-work"
     with open_store(folder, {"input": "a"}, restart=False) as work:
-        work.load_or_compute(int, "model/x", lambda: 3)
+        work.save("model/x", int, 3)
     (folder / "model/x.part").unlink()
     with open_store(folder, {"input": "b"}, restart=False):
         pass
@@ -153,7 +153,7 @@ def test_a_work_folder_that_was_hardly_begun_is_used(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "lock").touch()
     with open_store(folder, {"input": "d"}, restart=False) as work:
-        assert work.load_or_compute(int, "model/x", lambda: 4) == 4
+        assert work.save("model/x", int, 4) == 4
 
 
 @pytest.mark.parametrize("names", [("lock",), ("lock", "plan.json")])

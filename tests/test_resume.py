@@ -9,7 +9,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,10 @@ import pytest
 from disks import small_files
 from headbook.errors import OutputError
 from headbook.output_folder import store_folder
-from headbook.run import manifest, shards
-from headbook.run.collect import FEW, collect
+from headbook.run import prepare, shards
+from headbook.run.collect import collect
 from headbook.run.shards import SHARD, canonical_order, sum_shards
-from headbook.run.store import SUFFIX, Store, open_store, remove_store
+from headbook.run.store import SUFFIX, Part, Store, open_store, remove_store
 from headbook.schema import HeadKey, SinkView
 from headbook.study.buckets import MOST, HeadBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
@@ -65,10 +64,10 @@ import gc, os, random, signal, sys, time
 from pathlib import Path
 import headbook.run.collect
 from headbook.cli.main import main
-from headbook.run import manifest, shards
+from headbook.run import prepare, shards
 from headbook.output_folder import store_folder
 
-manifest.SHARD = shards.SHARD = int(sys.argv.pop(1))
+prepare.SHARD = shards.SHARD = int(sys.argv.pop(1))
 (out,) = [Path(each[6:]) for each in sys.argv if each.startswith("--out=")]
 given, sys.argv = sys.argv, [*sys.argv, "-q", f"--out={out}-first", "--importance=off"]
 main()
@@ -141,6 +140,12 @@ def whole(texts: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> 
     study = collect(texts, model=model, work=folder / "work", **OPTIONS)
     study.save(folder / "study")
     return content(folder / "study")
+
+
+def load_or_save(store: Store, kind: type[Any], name: str, value: object) -> Any:
+    """A value as it was stored; where none is, this one is stored."""
+    found = store.load(name, kind)
+    return store.save(name, kind, value) if found is None else found
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -263,9 +268,13 @@ def test_kills_at_any_moment_change_no_byte(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty of them, of runs into one folder; one that is left alone in the end goes on."""
-    for module in (manifest, shards):
+    for module in (prepare, shards):
         monkeypatch.setattr(module, "SHARD", SMALL)
-    texts, out, whole = write_texts(tmp_path, FEW + 40), tmp_path / "study", tmp_path / "whole"
+    texts, out, whole = (
+        write_texts(tmp_path, prepare.SMALL_CORPUS + 40),
+        tmp_path / "study",
+        tmp_path / "whole",
+    )
     collect(texts, model=model, work=tmp_path / "work", **OPTIONS).save(whole)
     given = [sys.executable, "-c", KILLS, str(SMALL), *command(texts, model, out)]
     script = subprocess.run(given, check=True, capture_output=True, text=True)
@@ -290,7 +299,7 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
 ) -> None:
     plan = {"input": "a", "--seed": "0"}
     with open_store(tmp_path, plan, restart=False) as work:
-        assert work.load_or_compute(int, "model/x", lambda: 3) == 3
+        assert load_or_save(work, int, "model/x", 3) == 3
     with (
         pytest.raises(OutputError, match="--seed 0, not 1; expected the same; --restart") as caught,
         open_store(tmp_path, plan | {"--seed": "1"}, restart=False),
@@ -298,9 +307,9 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
         pass
     assert "\n" not in str(caught.value)
     with open_store(tmp_path, plan, restart=False) as work:
-        assert work.load_or_compute(int, "model/x", lambda: 4) == 3
+        assert load_or_save(work, int, "model/x", 4) == 3
     with open_store(tmp_path, plan | {"--seed": "1"}, restart=True) as work:
-        assert work.load_or_compute(int, "model/x", lambda: 4) == 4
+        assert load_or_save(work, int, "model/x", 4) == 4
 
 
 def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
@@ -310,17 +319,17 @@ def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
         open_store(tmp_path, {}, restart=True),
     ):
         pass
-    assert work.load_or_compute(int, "x", lambda: 1) == 1
+    assert load_or_save(work, int, "x", 1) == 1
 
 
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     work = Store(tmp_path)
-    work.load_or_compute(np.ndarray, "first", lambda: np.ones(10))
+    load_or_save(work, np.ndarray, "first", np.ones(10))
     message = "the same command goes on from there"
     with small_files(1 << 16), pytest.raises(OutputError, match=message):
-        work.load_or_compute(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
+        load_or_save(work, np.ndarray, "second", np.random.default_rng(0).random(1 << 16))
     assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
-    assert work.load_or_compute(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
+    assert load_or_save(work, np.ndarray, "second", np.ones(2)).tolist() == [1, 1]
 
 
 def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
@@ -337,6 +346,28 @@ def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_store_without_a_folder_keeps_nothing() -> None:
+    store, sums = Store(), simulated(np.arange(5))
+    assert store.save("x", CorpusSums, sums) is sums
+    assert store.load("x", CorpusSums) is None
+    assert not store.has("x")
+    assert store.count("") == 0
+    assert store.spill(CorpusSums, sums)() is sums
+
+
+def test_a_part_is_stored_with_what_it_took(tmp_path: Path) -> None:
+    part = Part(simulated(np.arange(5)), 2, {3: "why", 17: "why not"})
+    store = Store(tmp_path)
+    for found in (store.save("x", Part[CorpusSums], part), store.load("x", Part[CorpusSums])):
+        assert found is not None
+        assert (found.halvings, found.failed_sentences, found.error) == (
+            2,
+            {3: "why", 17: "why not"},
+            "",
+        )
+        np.testing.assert_array_equal(found.value.buckets[""][0].n, part.value.buckets[""][0].n)
+
+
 def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
     message = "the same command goes on from there"
     with small_files(1 << 10), pytest.raises(OutputError, match=message):
@@ -348,20 +379,20 @@ def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
 )
 def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     work, file = Store(tmp_path), tmp_path / f"x{SUFFIX}"
-    work.load_or_compute(np.ndarray, "x", lambda: np.ones(10))
+    load_or_save(work, np.ndarray, "x", np.ones(10))
     file.write_bytes(damage(file.read_bytes()))
-    assert work.load_or_compute(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
+    assert load_or_save(work, np.ndarray, "x", np.zeros(10)).sum() == 0
 
 
 def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
     """Else a file that somebody copied would count one shard twice, and nobody would know."""
     work = Store(tmp_path)
     for name in ("corpus/000000", "corpus/000001"):
-        work.load_or_compute(str, name, partial(str, name))
+        load_or_save(work, str, name, name)
     first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
     second.write_bytes(first.read_bytes())
-    assert work.load_or_compute(str, "corpus/000001", lambda: "measured again") == "measured again"
-    assert work.load_or_compute(str, "corpus/000000", lambda: "measured again") == "corpus/000000"
+    assert load_or_save(work, str, "corpus/000001", "measured again") == "measured again"
+    assert load_or_save(work, str, "corpus/000000", "measured again") == "corpus/000000"
 
 
 @pytest.mark.parametrize("body", [b"", b"rubbish" * 9, (1 << 62).to_bytes(8, "little") + b"x" * 9])
@@ -369,8 +400,8 @@ def test_a_whole_part_without_a_value_is_made_again(tmp_path: Path, body: bytes)
     """It is no fault of the sentences that it was made of, which are not set aside."""
     work = Store(tmp_path)
     work._write("x", body)
-    assert work.load_or_compute(int, "x", lambda: 3) == 3
-    assert work.load_or_compute(int, "x", lambda: 4) == 3
+    assert load_or_save(work, int, "x", 3) == 3
+    assert load_or_save(work, int, "x", 4) == 3
 
 
 def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
@@ -378,7 +409,7 @@ def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "corpus").write_text("")
     for name, place in (("x", f"x{SUFFIX}"), ("corpus/000000", "corpus")):
         with pytest.raises(OutputError, match="--restart begins anew") as caught:
-            Store(tmp_path).load_or_compute(int, name, lambda: 3)
+            load_or_save(Store(tmp_path), int, name, 3)
         assert str(caught.value).startswith(f"{tmp_path / place}: ")
         assert "\n" not in str(caught.value)
 
@@ -436,7 +467,7 @@ def test_a_study_goes_through_its_parts_unchanged(whole: dict[str, bytes], tmp_p
     for name, body in whole.items():
         (tmp_path / name).write_bytes(body)
     sums = Study.load(tmp_path).corpus_sums
-    kept = Store(tmp_path / "work").load_or_compute(CorpusSums, "x", lambda: sums)
+    kept = load_or_save(Store(tmp_path / "work"), CorpusSums, "x", sums)
     assert kept.heads.keys() == sums.heads.keys()
     for stack, heads in sums.heads.items():
         np.testing.assert_array_equal(kept.heads[stack].table.heads.sums, heads.table.heads.sums)

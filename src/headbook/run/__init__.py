@@ -1,1 +1,1 @@
-"""From files and a model to a study: all passes, one after the other."""
+"""Collection of studies: from files and a model to a study, stage by stage."""

@@ -1,4 +1,4 @@
-"""Checks of what was asked for, and which checkpoints there are, before torch is imported."""
+"""Checks of inputs, options and models, and lists of checkpoints, before torch is imported."""
 
 import re
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from headbook.model.checkpoint import check_name, is_local
 
 
 def check_revision(revision: str | None, models: Sequence[str]) -> None:
-    """Refuse a revision if no model is one of the hub: folders and files have none.
+    """Refuse a revision if no model is on the hub: folders and files have no revisions.
 
     Raises:
-        ConfigError: with the first of the models.
+        ConfigError: all models are folders or files; the message names the first one.
     """
     if revision is not None and models and all(map(is_local, models)):
         raise ConfigError(
@@ -26,23 +26,26 @@ def check_revision(revision: str | None, models: Sequence[str]) -> None:
 
 
 def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None:
-    """Refuse options, models and files that cannot be meant.
+    """Refuse options, models and files that cannot be used.
 
     Args:
-        inputs: as for `headbook.collect`.
-        models: that read them.
+        inputs: files, folders and ids of datasets, as for `headbook.collect`.
+        config: options.
+        models: names of the models that read the inputs.
 
     Raises:
-        ConfigError: an option does not fit.
-        InputError: an input is nothing that can be read.
-        ModelError: nothing can stand behind the name of a model.
+        ConfigError: an option has a wrong value.
+        InputError: an input cannot be read.
+        ModelError: a name is neither a folder, a file nor a hub id.
     """
     chosen_metrics(config.metrics)
     if config.notes is None or not config.notes.is_fifo():  # a pipe is read once, by the run
         read_notes(config.notes)
     creation_date()
     if config.shared and STDIN in inputs:
-        raise ConfigError("--workers: standard input came, which is read once; expected files")
+        raise ConfigError(
+            "--workers: got standard input, which can be read only once; expected files"
+        )
     check_revision(config.revision, models)
     for name in inputs:
         input_file(name)
@@ -50,18 +53,18 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         check_name(name)
 
 
-UNFIT = re.compile(r"[^\w.\-]+")  # in a folder's name
-FEW = 5  # folders that a message names
+UNFIT = re.compile(r"[^\w.\-]+")  # characters that names of folders do not have
+MAX_NAMED = 5  # folders that a message lists
 
 
 @dataclass(frozen=True)
 class ModelCheckpoint:
-    """A model at one step of its training.
+    """Model at one step of its training.
 
     Attributes:
-        name: the revision, or the folder inside the model's.
-        model: hub id, or that folder.
-        revision: of a hub model.
+        name: revision, or name of the folder inside the model's folder.
+        model: hub id, or path of the checkpoint's folder.
+        revision: revision of a hub model, or None for a folder.
     """
 
     name: str
@@ -70,39 +73,39 @@ class ModelCheckpoint:
 
     @property
     def local(self) -> bool:
-        """Whether it is a folder."""
+        """Whether the checkpoint is a folder."""
         return self.revision is None
 
     @property
     def folder(self) -> str:
-        """A name for the folder of its study."""
+        """Name of the folder of the checkpoint's study."""
         return UNFIT.sub("-", self.name)
 
 
 def list_checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoint]:
-    """The checkpoints of a model.
+    """Return the checkpoints of a model.
 
     Args:
-        model: hub id; or a folder, whose checkpoints are folders inside it.
-        revisions: their names in order; none stands for all folders.
+        model: hub id; or a folder with a folder for each checkpoint.
+        revisions: names of checkpoints in order; empty for all folders.
 
     Raises:
-        ConfigError: no revisions of a hub model were named, or two would share a folder.
-        ModelError: a folder is not there.
+        ConfigError: a hub model has no revisions named, or two names give the same folder.
+        ModelError: a named folder is missing.
     """
     place = Path(model)
     if not place.is_dir():
         if not revisions:
-            raise ConfigError("--revisions: nothing came; expected revisions of the hub model")
+            raise ConfigError("--revisions: got none; expected revisions of the hub model")
         found = [ModelCheckpoint(name, model, name) for name in revisions]
     else:
         there = sorted(file.parent.name for file in place.glob("*/config.json"))
         for name in revisions:
             if name not in there:
-                some = ", ".join(there[:FEW]) or "none"
+                some = ", ".join(there[:MAX_NAMED]) or "none"
                 raise ModelError(
                     f"model '{model}': it has no checkpoint {name}; expected folders with "
-                    f"config.json inside it ({some}{', …' if len(there) > FEW else ''})"
+                    f"config.json inside it ({some}{', …' if len(there) > MAX_NAMED else ''})"
                 )
         found = [ModelCheckpoint(name, str(place / name)) for name in revisions or there]
     if len({each.folder for each in found}) < len(found):

@@ -1,8 +1,8 @@
-"""What a study cannot have, and why; texts that are too long for tables of all token pairs.
+"""Measures that a study cannot have, and why; texts too long for tables of all token pairs.
 
-They count in everything that is summed layer by layer over all texts. They have no page, are no
-exemplars, and take no part in the sample unless all texts are long: then what needs tables of all
-heads is not measured.
+Long texts count in all sums over layers of all texts. They have no page, are no exemplars, and are
+not in the sample, unless all texts are long: then metrics that need tables of all heads are not
+measured.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ LENS = "logit lens"
 NEEDS = (
     (Need.TAGS, MissingPart.TAGS, "tagged"),
     (Need.TREE, MissingPart.TREE, "parsed"),
-)  # and their counts
+)  # needs, the parts that pages leave out, and the counts that show whether texts have them
 
 
 def find_gaps(
@@ -53,7 +53,17 @@ def find_gaps(
     lens: LogitLens | NoLogitLens,
     rarities: Mapping[Side, WordFrequencies],
 ) -> tuple[NotAvailable, ...]:
-    """Everything that is missing from a study."""
+    """Return the measures that a study cannot have, and why.
+
+    Args:
+        model: model.
+        architecture: attention layers of the model, and the parts that were found in it.
+        metrics: metrics that are measured.
+        embeddings: embeddings of each side.
+        counts: numbers of sentences and tokens, by side and annotation.
+        lens: logit lens of the model, or the reason why it has none.
+        rarities: word frequencies of each side.
+    """
     metrics = list(metrics)
     return (
         *_architecture(model, architecture),
@@ -94,9 +104,9 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[NotAvail
 def _unfound(
     architecture: Architecture, found: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, str]]:
-    """Stacks in which something was not found, and in which layers, if not in all.
+    """Yield stacks in which a part was not found, with a phrase for the layers if not in all.
 
-    The name is empty where it was found in none.
+    A part that was not found in any layer of the model gives one empty name.
     """
     calls = architecture.calls
     if not any((call.stack, call.layer) in found for call in calls):
@@ -164,7 +174,7 @@ def _annotation(
 
 
 def _needs(metrics: Iterable[Metric]) -> set[Need]:
-    """What the metrics of heads and of flow need."""
+    """Return everything that metrics of heads and of attention flow need."""
     asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
     return {need for metric in asking for need in metric.needs}
 
@@ -189,7 +199,7 @@ def _values(
 def _context(
     model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[NotAvailable]:
-    """What heads write cannot be seen everywhere; few texts are passages."""
+    """Yield gaps of metrics that need head outputs, or texts of several sentences."""
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
     known = _needs(heads)
     of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
@@ -226,9 +236,10 @@ def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterato
 
 
 def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
-    """What is measured in vectors needs blocks whose parts are known, and attention in all layers.
+    """Yield gaps of flow metrics that are weighted by value vectors.
 
-    Where no values are known at all, that is said once.
+    They need layers whose parts are known, and attention in all layers. A stack without any known
+    values has a gap for its values already, and none here.
     """
     known, values = attention_blocks(architecture), architecture.ends.projections
     measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
@@ -246,17 +257,17 @@ def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Not
                 yield NotAvailable(metric.title, name, why, metric.id)
 
 
-TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # what needs such tables
+TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # need tables of all heads
 
 
 @dataclass(frozen=True)
 class LongTexts:
-    """The texts that are too long.
+    """Texts that are too long for tables of all pairs of tokens.
 
     Attributes:
-        texts: their indices.
-        most: tokens that a text may have.
-        every: whether all texts are.
+        texts: indices of the texts.
+        most: tokens of the longest text that is not too long.
+        every: whether all texts are too long.
     """
 
     texts: frozenset[int] = frozenset()
@@ -265,47 +276,48 @@ class LongTexts:
 
     @classmethod
     def of(cls, sentences: Corpus | Passages, encoder: SentenceTokenizer, most: int) -> "LongTexts":
-        """Find them; nothing is read where none can be."""
+        """Find long texts; nothing is read if the model takes no text that is too long."""
         if encoder.limit <= most:
             return cls(most=most)
         sizes = zip(sentences, encoder.lengths(sentences), strict=True)
         texts = frozenset(s.index for s, length in sizes if max(length.values()) > most)
         return cls(texts, most, len(texts) == len(sentences))
 
-    def measured(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """Those of some metrics that can be measured."""
+    def measurable(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
+        """Return the metrics that can be measured; if all texts are long, not all."""
         return (m for m in metrics if not self.every or not isinstance(m, TABLES))
 
     def within(self, indices: Iterable[int]) -> list[int]:
-        """The texts that may be in a sample, in the order given."""
+        """Return the indices of texts that may be in a sample, in the order given."""
         return [index for index in indices if self.every or index not in self.texts]
 
     def smallest(self, corpus_sums: CorpusSums, size: int) -> frozenset[int]:
-        """The sentences with the smallest hashes; long ones only if there are no others."""
+        """Return the sentences with the smallest hashes; long ones only if all are long."""
         sample = next(iter(corpus_sums.heads.values())).sample
         known = sample.first(RANKING_SAMPLE if self.texts else size).index.tolist()
         return frozenset(self.within(known)[:size] or [self.first_short])
 
     @property
     def first_short(self) -> int:
-        """The index of the first text that is not long; there has to be one."""
+        """Index of the first text that is not long, which exists."""
         return next(index for index in count() if index not in self.texts)
 
     @property
     def reason(self) -> str:
-        """What a study does not have for them lacks memory."""
+        """Sentence for the pages: texts too long for the memory that is allowed."""
         number = len(self.texts)
-        texts = "every text has" if self.every else f"{number:,} {_texts(number)}"
+        some = "text has" if number == 1 else "texts have"
+        texts = "every text has" if self.every else f"{number:,} {some}"
         return (
             f"{texts} more than {self.most:,} tokens, and the memory for maps of all heads is too "
             "small; --memory allows more"
         )
 
     def gaps(self, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
-        """What a study does not have for that.
+        """Yield the measures that a study lacks because of long texts.
 
         Args:
-            metrics: all that were asked for.
+            metrics: all requested metrics.
         """
         if not self.texts:
             return
@@ -317,7 +329,3 @@ class LongTexts:
             )
         else:
             yield NotAvailable("long texts in the sample", "", why)
-
-
-def _texts(number: int) -> str:
-    return "text has" if number == 1 else "texts have"

@@ -1,7 +1,7 @@
-"""Two models, or the checkpoints of one, collected one after the other; drift of their outputs.
+"""Studies of two models, or of the checkpoints of one; drift of weights and head outputs.
 
-Heads write into directions of their own choice, so that outputs can be compared only where both
-models come from the same start: a checkpoint and what was trained from it.
+The directions of head outputs depend on the initial weights. Outputs of two models can therefore be
+compared only if one was trained from the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,15 +49,20 @@ def study_of_checkpoint(
     delete_weights: bool = False,
     progress: Progress,
 ) -> Study:
-    """The study of a checkpoint: the one that is kept, else a new one.
+    """Return the study of a checkpoint: a stored one, else a new one.
 
     Args:
-        kept: folder with a study for each checkpoint; a new one is put there.
-        delete_weights: delete from the hub's cache what this call has downloaded.
+        at: checkpoint.
+        inputs: files, folders and ids of datasets.
+        config: options.
+        kept: folder with a study for each checkpoint, to which a new study is added; None to store
+            none.
+        delete_weights: whether to delete from the hub's cache the weights that this call downloads.
+        progress: reporter of the run's progress.
 
     Raises:
-        StudyError: the study that is kept is of other weights.
-        HeadbookError: as `headbook.collect`.
+        StudyError: the stored study is of other weights.
+        HeadbookError: an error of `headbook.collect`.
     """
     place = None if kept is None else kept / at.folder
     if place is not None and (place / MANIFEST).is_file():
@@ -77,7 +82,7 @@ def study_of_checkpoint(
 
 
 def _check_weights(at: ModelCheckpoint, study: Study, place: Path) -> None:
-    """Refuse a kept study of a folder whose weights have changed since."""
+    """Refuse a stored study of a folder whose weights have changed since."""
     if (
         at.local
         and checkpoint.find_model_files(at.model, None).revision != study.manifest.model.revision
@@ -94,15 +99,15 @@ Outputs = Mapping[tuple[str, int], torch.Tensor]  # by stack and layer, ``(head,
 def output_drift(
     models: Sequence[tuple[Model, Architecture]], sentences: Iterable[MappedSentence]
 ) -> dict[str, ClusterSums]:
-    """1 minus the cosine of both models' outputs, for each head, added over ordinary tokens.
+    """Sum 1 minus the cosine of two models' head outputs over the ordinary tokens of each sentence.
 
     Args:
-        models: two of one shape, with what was found of them.
-        sentences: what both read as the same tokens.
+        models: two models of one shape, with their architectures.
+        sentences: sentences that both models read as the same tokens.
 
     Returns:
-        By stack, sums of each sentence and how many tokens they are of. *Shape:*
-        ``(sentence, layer, head, 1)``. Nothing where outputs are not available.
+        By stack, the sums and the numbers of tokens. *Shape:* ``(sentence, layer, head, 1)``.
+        Layers without available outputs have 0 tokens.
     """
     rows: dict[str, list[tuple[Floats, Floats]]] = {}
     for sentence in sentences:
@@ -117,16 +122,14 @@ def output_drift(
                     n[layer, : len(apart)] = apart.nansum(-1)
                     d[layer, : len(apart)] = (~apart.isnan()).sum(-1)
             rows.setdefault(name, []).append((n.numpy()[..., None], d.numpy()[..., None]))
-    return {name: _stacked(found) for name, found in rows.items()}
-
-
-def _stacked(found: Sequence[tuple[Floats, Floats]]) -> ClusterSums:
-    n, d = (np.stack(parts) for parts in zip(*found, strict=True))
-    return ClusterSums(n, d)
+    return {
+        name: ClusterSums(*(np.stack(parts) for parts in zip(*found, strict=True)))
+        for name, found in rows.items()
+    }
 
 
 def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence) -> Outputs:
-    """What the heads of a model write for one sentence."""
+    """Return the outputs of all heads of a model for one sentence."""
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     tokens = {side: encoder.of_ids(ids.tolist()) for side, ids in sentence.ids.items()}
     item = TokenizedSentence(Sentence(sentence.index, id="", text=""), tokens)
@@ -141,28 +144,30 @@ def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence)
 
 
 def _apart(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """1 minus cosines; exactly 0 of equal vectors, NaN of those without direction."""
+    """Return 1 minus cosines: exactly 0 for equal vectors, NaN for zero vectors."""
     sizes = one.norm(dim=-1) * other.norm(dim=-1)
     cosine = (one * other).sum(-1) / torch.where(sizes > 0, sizes, torch.nan)
     equal = (one == other).all(-1) & (sizes > 0)
     return torch.where(equal, 0.0, (1 - cosine).clamp(0, 2))
 
 
-UNTRAINED = "untrained"  # instead of a second model: the first one's shape with random weights
-FEW = ids.ATTENTION_DISTANCE  # enough to keep maps, which is all that a floor takes
+UNTRAINED = "untrained"  # name of a second model: the first one's architecture, random weights
+MAPS_METRIC = ids.ATTENTION_DISTANCE  # one metric is enough for a study with maps
 ROUNDED, EXACT = "bfloat16", "float32"
-FLOOR_SENTENCES = 64  # that rounding floors are measured on
+FLOOR_SENTENCES = 64  # sentences that rounding floors are measured on
 
 
 class CollectedPair(NamedTuple):
-    """Two studies, and the maps of two more.
+    """Studies of two models, and the studies that show how much a difference means.
 
     Attributes:
-        rounded: the first model in bfloat16; None where it is in that format already.
-        null: the second with random weights; None where it has them already.
-        drift: of weights and, where they come from one start, of outputs.
-        twice: the first model in its own number format and in another one, on the same few
-            sentences, for rounding floors; None if not asked for.
+        a: study of the first model.
+        b: study of the second model.
+        rounded: maps of the first model in bfloat16; None if it is in bfloat16 already.
+        null: maps of the second model with random weights; None if its weights are random.
+        drift: drift of weights and, if the second model was trained from the first, of outputs.
+        twice: studies of the first model in its own number format and in another one, on the same
+            few sentences, for rounding floors; None if not requested.
     """
 
     a: Study
@@ -184,14 +189,17 @@ def collect_pair(
     floor: bool = True,
     progress: Progress | None = None,
 ) -> CollectedPair:
-    """Run two models over the same sentences, and what tells how much a difference means.
+    """Run two models over the same sentences, and others that show how much a difference means.
 
     Args:
+        inputs: files, folders and ids of datasets.
+        config: options; model and number format are replaced.
         models: names as for `headbook.collect`; the second may be `UNTRAINED`.
-        dtypes: number formats of their weights.
-        trained: whether the second was trained from the first.
-        folder: an empty one, for the weights of an untrained model.
+        dtypes: number formats of the models' weights.
+        folder: empty folder for the weights of untrained models.
+        trained: whether the second model was trained from the first.
         floor: whether the first model is run twice more, for rounding floors.
+        progress: reporter of the runs' progress.
     """
     second = models[1]
     if second == UNTRAINED:
@@ -204,8 +212,8 @@ def collect_pair(
     if dtypes[0] != ROUNDED:
         rounded = collect_maps(inputs, config, models[0], ROUNDED, progress)
     if models[1] != UNTRAINED:
-        baseline_run = str(write_untrained(second, config, folder))
-        null = collect_maps(inputs, config, baseline_run, dtypes[1], progress)
+        untrained = str(write_untrained(second, config, folder))
+        null = collect_maps(inputs, config, untrained, dtypes[1], progress)
     drift = model_drift(one, other, (models[0], second), config, trained=trained)
     twice = None
     if floor and pair_studies(one, other).same_heads:
@@ -222,7 +230,7 @@ def collect_twice(
 ) -> tuple[Study, Study]:
     """Run a model in its number format and in bfloat16 on up to `FLOOR_SENTENCES` sentences.
 
-    A model that is in bfloat16 already is run in float32: the difference is the same rounding.
+    A model in bfloat16 is run in float32 instead: the difference is the same rounding.
     """
     config = replace(config, model=model, sentence_pages="0", control="none", exemplars=1)
     if config.limit is not None:
@@ -239,28 +247,32 @@ def collect_twice(
 def model_drift(
     one: Study, other: Study, models: tuple[str, str], config: Config, *, trained: bool
 ) -> ModelDrift:
-    """What two models of one shape say of each other; nothing of others.
+    """Measure the drift between two models; it is empty for models of different shapes.
 
     Args:
-        trained: whether the second was trained from the first, so that outputs may be compared.
+        one: study of the first model.
+        other: study of the second model.
+        models: names of the models.
+        config: options that both models are loaded with.
+        trained: whether the second model was trained from the first, so that outputs compare.
     """
     both = pair_studies(one, other)
     if not both.same_heads:
         return ModelDrift()
     dtypes = [study.manifest.model.dtype for study in (one, other)]
-    first = _read(models[0], dtypes[0], config)
+    first = _load(models[0], dtypes[0], config)
     same = [a for a, b in both.mapped() if same_ids(a, b)] if trained else []
-    found = _between(first, _read(models[1], dtypes[1], config), same)
+    found = _drift(first, _load(models[1], dtypes[1], config), same)
     if dtypes[0] == ROUNDED:
         return found
-    return replace(found, floor=_between(first, _read(models[0], ROUNDED, config), same))
+    return replace(found, floor=_drift(first, _load(models[0], ROUNDED, config), same))
 
 
-Settled = tuple[Model, Architecture]
+LoadedModel = tuple[Model, Architecture]
 
 
-def _read(name: str, dtype: str, config: Config) -> Settled:
-    """A model, and what is found of it by watching it run."""
+def _load(name: str, dtype: str, config: Config) -> LoadedModel:
+    """Load a model and probe its architecture."""
     model = load_model(
         name,
         revision=config.revision,
@@ -268,11 +280,14 @@ def _read(name: str, dtype: str, config: Config) -> Settled:
         dtype=dtype,
         tokenizer=config.tokenizer,
     )
-    return model, _settled(model)
+    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
+    return model, verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
 
-def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]) -> ModelDrift:
-    """Drift of weights and, over sentences that both read as the same tokens, of outputs."""
+def _drift(
+    first: LoadedModel, other: LoadedModel, sentences: Sequence[MappedSentence]
+) -> ModelDrift:
+    """Measure the drift of weights and, if there are sentences, of outputs."""
     weights = weight_drift(first[0], other[0], first[1])
     return ModelDrift(
         {
@@ -288,14 +303,8 @@ def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]
     )
 
 
-def _settled(model: Model) -> Architecture:
-    """What is found of a model by watching it run."""
-    encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
-    return verify_attention(model, probe_architecture(model), probe_texts(encoder))
-
-
 def _with_model(config: Config, model: str, dtype: str) -> Config:
-    """Return the options of one of two models; a revision is that of a hub model alone."""
+    """Return the options of one of two models; only hub models have a revision."""
     revision = None if is_local(model) else config.revision
     return replace(config, model=model, dtype=dtype, revision=revision)
 
@@ -307,19 +316,21 @@ def collect_maps(
     dtype: str,
     progress: Progress | None = None,
 ) -> Study:
-    """Little more than a model's maps: to tell what rounding or random weights do."""
+    """Return a study with little more than maps, for the effect of rounding or random weights."""
     few = replace(
-        _with_model(config, model, dtype), metrics=FEW, importance="off", sentence_pages="0",
+        _with_model(config, model, dtype),
+        metrics=MAPS_METRIC,
+        importance="off",
+        sentence_pages="0",
         control="none",
-    )  # fmt: skip
+    )
     return collect(inputs, few, progress=progress)
 
 
 def write_untrained(name: str, config: Config, folder: Path) -> Path:
-    """A model's architecture with random weights, as a folder of its own."""
+    """Write a model with the architecture of another and random weights to a new folder."""
     model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
     out = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    baseline_run = untrained_copy(model, config.seed)
-    baseline_run.network.save_pretrained(out)
+    untrained_copy(model, config.seed).network.save_pretrained(out)
     model.tokenizer.save_pretrained(out)
     return out

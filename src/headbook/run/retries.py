@@ -1,7 +1,6 @@
-"""Where something cannot be measured: smaller batches, other tries, going on without it."""
+"""Retries of a part that cannot be measured: smaller batches, fewer sentences, more attempts."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headbook.errors import (
@@ -11,155 +10,86 @@ from headbook.errors import (
     is_device_lost,
     is_out_of_memory,
 )
-from headbook.run.workers import MAX_TRIES
-from headbook.study.corpus_sums import CorpusSums
+from headbook.memory import trim_memory
+from headbook.model.devices import isolated_random_state
+from headbook.run.prepare import Run
+from headbook.run.store import Part
 
 T = TypeVar("T")
-MAX_HALVINGS = 6  # of the token budget of a shard's batches
-MAX_FAILED_SHARDS = 3  # shards that fail where none has been measured
-MAX_FAILED_SENTENCES = 16  # sentences of a shard that are set aside one by one
+MAX_HALVINGS = 6  # halvings of the token budget of a part's batches
+MAX_FAILED_SENTENCES = 16  # sentences that are excluded from a shard one by one
 
 
-@dataclass(frozen=True, eq=False)
-class ShardResult:
-    """What came of a shard.
+def measure_part(
+    run: Run,
+    name: str,
+    kind: type[T],
+    measure: Callable[[int, Mapping[int, str]], T],
+    *,
+    size: int = 0,
+    tries: int = 1,
+) -> Part[T]:
+    """Load a part of a run from the store, or measure and store it.
 
-    Attributes:
-        sums: of its sentences; empty where it was set aside.
-        error: the error of the last try, where it was set aside; else empty.
-        failed_sentences: why single sentences were set aside, by index.
-    """
-
-    sums: CorpusSums
-    error: str = ""
-    failed_sentences: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RunLog:
-    """What came of the parts of a run so far.
-
-    Attributes:
-        failed: why shards were set aside, by number.
-        lost: why single sentences were set aside, by index.
-        measured: numbers of the shards that were measured.
-        halved: how often the token budget of batches was halved because memory ran out, by the
-            name of the part.
-    """
-
-    failed: dict[int, str] = field(default_factory=dict)
-    lost: dict[int, str] = field(default_factory=dict)
-    measured: set[int] = field(default_factory=set)
-    halved: dict[str, int] = field(default_factory=dict)
-
-    def add(self, number: int, result: ShardResult) -> None:
-        """Count a shard.
-
-        Raises:
-            ModelError: nothing but failures came, so that it is not the shards.
-        """
-        if not result.error:
-            self.measured.add(number)
-            self.lost.update(result.failed_sentences)
-        else:
-            self.failed[number] = result.error
-        self.check(all_came=False)
-
-    def check(self, *, all_came: bool) -> None:
-        """Stop where it is not the shards.
-
-        Raises:
-            ModelError: `MAX_FAILED_SHARDS` shards failed, or all there are, and none was measured.
-        """
-        if (
-            self.failed
-            and not self.measured
-            and (all_came or len(self.failed) >= MAX_FAILED_SHARDS)
-        ):
-            number, why = next(iter(self.failed.items()))
-            raise ModelError(f"no shard could be measured; of shard {number:,}: {why}")
-
-    def sums(self, results: Iterable[tuple[int, ShardResult]]) -> Iterator[CorpusSums]:
-        """The sums of shards as they come, each counted."""
-        for number, result in results:
-            self.add(number, result)
-            if not result.error:
-                yield result.sums
-        self.check(all_came=True)
-
-
-@dataclass
-class BatchBudget:
-    """How batches are made.
-
-    Attributes:
-        tokens: the most that one may have, padding included.
-    """
-
-    tokens: int
-
-
-def with_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int]:
-    """Measure something, in smaller batches where memory does not suffice.
+    After an out-of-memory error the token budget of batches is halved, also for later attempts.
+    Sentences whose states are not finite are excluded. Other errors use up one attempt each.
 
     Args:
-        measure: takes the most tokens of a batch.
-
-    Returns:
-        What it gave, and how often that number was halved.
-    """
-    for halved in range(MAX_HALVINGS):
-        try:
-            return measure(tokens >> halved), halved
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-    return measure(tokens >> MAX_HALVINGS), MAX_HALVINGS
-
-
-def with_retries(measure: Callable[[], ShardResult]) -> ShardResult:
-    """Measure a shard, `MAX_TRIES` times if need be; what came of it in the end.
+        run: the run.
+        name: name of the part in the store, without the run's.
+        kind: type of the result; ``kind()`` is the empty result of a part that fails for good.
+        measure: takes the token budget of a batch and the excluded sentences, by index.
+        size: number of sentences that may be excluded, but not all; 0 to exclude none.
+        tries: number of attempts. With one attempt its error is raised; with more, the part has
+            the error of the last one, and is not stored.
 
     Raises:
-        OutputError: what was measured cannot be kept, which is not the shard's fault.
+        OutputError: the part cannot be stored.
+        Exception: the only attempt failed, or the GPU is lost.
     """
-    for _ in range(MAX_TRIES):
+    trim_memory()
+    path, stored = f"{run.name}/{name}", Part[kind]  # type: ignore[valid-type]
+    part = run.store.load(path, stored)
+    halvings, failures, excluded = 0, 0, dict[int, str]()
+    while part is None:
         try:
-            return measure()
-        except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
-            why = shard_error(error)
-            if isinstance(error, NonFiniteStateError):
-                break  # it would be the same
-    return ShardResult(CorpusSums(), error=why)
-
-
-def without_failing_sentences(
-    measure: Callable[[Collection[int]], CorpusSums], size: int
-) -> ShardResult:
-    """Measure a shard without the sentences for which the model gives no numbers.
-
-    Args:
-        measure: leaves out the sentences of these indices.
-        size: sentences of the shard.
-
-    Raises:
-        SentenceError: they are more than `MAX_FAILED_SENTENCES`, or all.
-    """
-    lost: dict[int, str] = {}
-    while True:
-        try:
-            return ShardResult(measure(lost), failed_sentences=lost)
-        except NonFiniteStateError as error:
-            lost |= error.found
-            if len(lost) > MAX_FAILED_SENTENCES or len(lost) >= size:
+            # Parts begin with the same random numbers, whichever of them are stored already.
+            with isolated_random_state(run.config.seed, run.model.device):
+                budget = run.config.batch_tokens >> halvings
+                # Without a name for the result, the store can free it before it is read back.
+                part = run.store.save(
+                    path, stored, Part(measure(budget, excluded), halvings, excluded)
+                )
+        except Exception as error:
+            if isinstance(error, OutputError):
                 raise
+            if isinstance(error, NonFiniteStateError) and _can_exclude(
+                excluded | error.found, size
+            ):
+                excluded |= error.found
+            elif is_out_of_memory(error) and halvings < MAX_HALVINGS:
+                halvings += 1
+            elif tries == 1:
+                raise
+            else:
+                failures += 1
+                message = shard_error(error)
+                # Another attempt would find the same states that are not finite.
+                if failures == tries or isinstance(error, NonFiniteStateError):
+                    part = Part(kind(), error=message)
+    run.log.record(name, part)
+    return part
+
+
+def _can_exclude(sentences: Mapping[int, str], size: int) -> bool:
+    return len(sentences) <= MAX_FAILED_SENTENCES and len(sentences) < size
 
 
 def shard_error(error: Exception) -> str:
-    """Why a shard failed, in one line: whatever it is, other shards may do without it.
+    """Return the error of a shard in one line.
 
     Raises:
-        Exception: it is not its fault: what was measured cannot be kept, or the GPU is lost.
+        Exception: the error concerns all shards: results cannot be stored, or the GPU is lost.
     """
     if isinstance(error, OutputError) or is_device_lost(error):
         raise error

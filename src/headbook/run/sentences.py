@@ -1,18 +1,19 @@
-"""The sentences of a run as its model takes them: parsed, arranged, tokenised, in batches."""
+"""Sentences of a run as its model takes them, and the choice of sentences that are read again."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 import torch
 
+from headbook.config import Config
 from headbook.inputs import Sentence
 from headbook.metrics import token_metrics
+from headbook.metrics.base import Metric
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.progress import Progress
-from headbook.run.retries import BatchBudget
+from headbook.run.missing import LongTexts
 from headbook.run.shards import Shards
 from headbook.schema import AnnotationScheme, Baseline, BaselineRun
 from headbook.study.corpus_sums import CorpusSums
@@ -22,21 +23,21 @@ from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
-if TYPE_CHECKING:
-    from headbook.run.collect import Run
+KEPT = 1024  # sentences of a whole corpus that stay tokenized in memory after the first pass
+CHECKED_TOKENS = 512  # tokens of the batch that the self-checks run on
 
 
 @dataclass(frozen=True)
 class ChosenSentences:
-    """Sentences by index.
+    """Indices of the sentences that are read again after the corpus pass.
 
     Attributes:
-        first: for the self-checks, whatever is shown.
-        exemplars: those of all heads.
-        listed: those with pages of their own, in their order.
-        traced: those of them whose queries and keys are kept.
-        sampled: those over which metrics of the vocabulary are averaged.
-        candidates: those whose maps may be kept for comparisons with other models.
+        first: sentence of the self-checks, whether it has a page or not.
+        exemplars: exemplars of all heads.
+        listed: sentences with a page of their own, in the order of the pages.
+        traced: listed sentences whose queries and keys are stored.
+        sampled: sentences that vocabulary metrics are averaged over.
+        candidates: sentences whose maps may be stored for comparisons with other models.
     """
 
     first: int
@@ -48,59 +49,70 @@ class ChosenSentences:
 
     @property
     def paged(self) -> frozenset[int]:
-        """Those that pages show."""
+        """Sentences that pages show: listed ones and exemplars."""
         return frozenset({*self.listed, *(choice.index for choice in self.exemplars)})
 
     @property
     def every(self) -> frozenset[int]:
-        """All of them."""
+        """All chosen sentences."""
         return self.paged | self.sampled | self.candidates | {self.first}
 
 
-def choose_sentences(run: "Run", corpus_sums: CorpusSums) -> ChosenSentences:
-    """Choose them by what is known of all sentences; none is too long for maps."""
-    long, config = run.long, run.config
-    exemplars = tuple(
-        choice for choice in choose_exemplars(corpus_sums) if choice.index not in long.texts
-    )
+def choose_sentences(
+    sums: CorpusSums,
+    config: Config,
+    *,
+    metrics: Iterable[Metric],
+    n_sentences: int,
+    long: LongTexts,
+    not_measured: Collection[int],
+) -> ChosenSentences:
+    """Choose the sentences that are read again; none of them is too long for attention maps.
+
+    Args:
+        sums: sums of the corpus, with the exemplars of each head.
+        config: options.
+        metrics: metrics that are measured.
+        n_sentences: number of sentences in the corpus.
+        long: texts that are too long.
+        not_measured: indices of the sentences that could not be measured.
+    """
+    exemplars = tuple(c for c in choose_exemplars(sums) if c.index not in long.texts)
     few = max(1, config.query_key_sentences)
-    cited = most_cited(exemplars, few, len(run.corpus), config.n_sentence_pages)
-    listed = tuple(index for index in cited if index not in long.texts | run.not_measured)
-    asked = any(metric.sampled for metric in token_metrics(run.metrics))
+    cited = most_cited(exemplars, few, n_sentences, config.n_sentence_pages)
+    listed = tuple(index for index in cited if index not in long.texts.union(not_measured))
+    averaged = any(metric.sampled for metric in token_metrics(metrics))
+    candidates = frozenset[int]()
+    if sums.texts is not None and not long.every:
+        candidates = frozenset(long.within(sums.texts.smallest.index.tolist())[:SENTENCES])
     return ChosenSentences(
-        next(index for index in count() if index not in run.not_measured),
+        next(index for index in count() if index not in not_measured),
         exemplars,
         listed,
         listed[: config.query_key_sentences],
-        long.smallest(corpus_sums, config.vocabulary_sentences) if asked else frozenset(),
-        _candidates(run, corpus_sums),
+        long.smallest(sums, config.vocabulary_sentences) if averaged else frozenset(),
+        candidates,
     )
 
 
-def _candidates(run: "Run", corpus_sums: CorpusSums) -> frozenset[int]:
-    if corpus_sums.texts is None or run.long.every:
-        return frozenset()
-    known = corpus_sums.texts.smallest.index.tolist()
-    return frozenset(run.long.within(known)[:SENTENCES])
-
-
-KEPT = 1024  # sentences of a whole corpus that stay as tokens after the first pass
-CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
-
-
-def as_it_is(sentence: Sentence) -> Sentence:
-    """The sentence itself."""
+def unchanged(sentence: Sentence) -> Sentence:
+    """Return the sentence itself."""
     return sentence
 
 
 @dataclass(frozen=True)
 class RunSentences:
-    """The sentences of a run.
+    """Sentences of a run: annotated, tokenized and in batches.
 
     Attributes:
-        padded: whether sentences of several lengths may stand in a batch.
-        progress: told when the next batch is asked for.
-        arrange: makes of each sentence what a baseline reads instead.
+        shards: shards of the corpus.
+        annotator: annotator of source texts without words.
+        encoder: tokenizer of the model, with the annotator of targets.
+        padded: whether a batch may hold sentences of several lengths.
+        scheme: tags and relations of the corpus.
+        dtype: number format of the tables of a batch.
+        progress: reporter that is advanced when the batch after the reported one is requested.
+        arrange: function that changes each sentence for a baseline.
     """
 
     shards: Shards
@@ -109,68 +121,64 @@ class RunSentences:
     padded: bool
     scheme: AnnotationScheme
     dtype: torch.dtype
-    batching: BatchBudget
     progress: Progress
-    arrange: Callable[[Sentence], Sentence] = as_it_is
-    # Those that later passes may want, by index; what is arranged in another way has its own.
+    arrange: Callable[[Sentence], Sentence] = unchanged
+    # Sentences that later passes may need, by index. `replace` gives a baseline an empty cache.
     _kept: dict[int, TokenizedSentence] = field(default_factory=dict, init=False)
 
     def of_shard(self, number: int) -> Iterator[TokenizedSentence]:
-        """The sentences of a shard; those of a small corpus are kept, so none is parsed again."""
-        for item in self._encode(self.shards.shard(number)):
-            if self._few:
+        """Yield the sentences of a shard; those of a small corpus are kept for later passes."""
+        for item in self._tokenize(self.shards.shard(number)):
+            if self._keeps_all:
                 self._kept[item.sentence.index] = item
             yield item
 
     def reread(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
-        """Some of the sentences again, in their order; only those not kept are read again."""
+        """Return some sentences by index, in ascending order; kept ones are not parsed again."""
         missing = set(wanted) - self._kept.keys()
-        if self._few:
-            # By whole shards: in the groups in which they are parsed where none is done yet.
+        if self._keeps_all:
+            # Parse whole shards, as the first pass does: a parser's output depends on its batch.
             for number in range(len(self.shards) if missing else 0):
                 if not missing.isdisjoint(self.shards.places(number).tolist()):
                     deque(self.of_shard(number), maxlen=0)
         else:
             unknown = map(self.shards.sentences.__getitem__, sorted(missing))
-            self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
+            self._kept.update((item.sentence.index, item) for item in self._tokenize(unknown))
         return (self._kept[index] for index in sorted(wanted))
 
     @property
-    def _few(self) -> bool:
-        """Whether all are kept."""
+    def _keeps_all(self) -> bool:
+        """Whether all sentences of the corpus are kept."""
         return len(self.shards.order) <= KEPT
 
-    def _encode(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
-        """Annotated, arranged as this run wants them, and tokenised."""
+    def _tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         return self.encoder.tokenize(map(self.arrange, self.annotator.annotate(sentences)))
 
-    def batches(
-        self, items: Mapping[int, TokenizedSentence], wanted: Collection[int]
-    ) -> Iterator[Batch]:
-        """Batches of some sentences."""
-        return self.in_batches(items[index] for index in sorted(wanted))
+    def batches(self, items: Iterable[TokenizedSentence], budget: int) -> Iterator[Batch]:
+        """Yield batches of sentences and report progress.
 
-    def in_batches(
-        self, items: Iterable[TokenizedSentence], budget: int | None = None
-    ) -> Iterator[Batch]:
-        """Batches by token budget."""
-        for group in batches_by_tokens(
-            items, budget or self.batching.tokens, alike=not self.padded
-        ):
+        Args:
+            items: sentences.
+            budget: most tokens of a batch, padding included.
+        """
+        for group in batches_by_tokens(items, budget, alike=not self.padded):
             yield self.batch(group)
-            tokens = tokens_of(group)
+            tokens = count_tokens(group)
             self.progress.advance(tokens, tokens)
 
     def batch(self, group: Sequence[TokenizedSentence]) -> Batch:
-        """Sentences as the model takes them."""
+        """Return sentences as one batch on the device of the model."""
         return Batch.of(group, self.encoder.model.device, self.dtype, self.scheme)
 
     def check_batch(self, every: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
-        """The first sentences, for the self-checks, which hold the weights of all layers at once.
+        """Return a batch of the first sentences for the self-checks.
+
+        The batch is small, since self-checks hold the attention weights of all layers at once.
 
         Args:
-            long: those that are too long for that, by index; of these the beginning of the first,
-                where there are no others.
+            every: sentences to take from.
+            long: indices of texts that are too long. If all are, the batch is the beginning of the
+                first one.
         """
         items = [item for item in every if item.sentence.index not in long]
         if not items:
@@ -185,17 +193,17 @@ class RunSentences:
         return self.batch(few)
 
 
-def tokens_of(items: Iterable[TokenizedSentence]) -> int:
-    """How many they have, on all sides."""
+def count_tokens(items: Iterable[TokenizedSentence]) -> int:
+    """Count the tokens of sentences, on all sides."""
     return sum(len(text) for item in items for text in item.tokens.values())
 
 
 def baseline_runs(baseline: str, seeds: int) -> Iterator[BaselineRun]:
-    """Everything that an option asks for, in order.
+    """Yield the baselines of the option ``--control``, in order.
 
     Args:
         baseline: kinds separated by commas, or ``none``.
-        seeds: how many untrained twins; words are shuffled once.
+        seeds: number of untrained models; words are shuffled once.
     """
     for kind in Baseline:
         if kind in baseline.split(","):

@@ -1,8 +1,8 @@
-"""A corpus in fixed parts, and their sums put together: the same for any number of workers.
+"""Fixed shards of a corpus, and the sum over shards: the same for any number of workers.
 
-Sentences stand in an order of their own, by bucket and hash of their texts, so that a part of a
-large corpus touches one or two of the buckets by which models are compared, and its sums stay
-small. A corpus of one part is left in the order in which it came.
+The sentences are ordered by bucket and hash of their texts. A shard of a large corpus then touches
+one or two of the buckets by which models are compared, and its sums stay small. A corpus of one
+shard keeps the order of the input.
 """
 
 import hashlib
@@ -24,24 +24,25 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.storage import PackedArrays, from_layout, to_layout
 from headbook.text.batch import SORT_WINDOW, text_hash
 
-SHARD = SORT_WINDOW  # sentences; fewer would be batches with more padding
-TOGETHER = 64  # shards that are added up before their sum goes to the others
+SHARD = SORT_WINDOW  # sentences of a shard; with fewer, batches have more padding
+TOGETHER = 64  # shards that are added up before their sum is added to the total
 
 
 class Readable(Protocol):
-    """Sentences that can be had one by one, in any order."""
+    """Sentences by their place in the input."""
 
     def __getitem__(self, place: int, /) -> Sentence: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The parts of a corpus.
+    """Shards of a corpus.
 
     Attributes:
-        sentences: by their place in the input.
-        order: those places, in the order of the parts. *Shape:* ``(sentence,)``.
-        digest: hash of all that is known of the sentences, in the order of the input.
+        sentences: sentences by their place in the input.
+        order: places of the sentences in the input, in the order of the shards.
+            *Shape:* ``(sentence,)``.
+        digest: hash of texts, annotation and metadata of all sentences, in the order of the input.
     """
 
     sentences: Readable
@@ -52,21 +53,21 @@ class Shards:
         return (len(self.order) + SHARD - 1) // SHARD
 
     def places(self, number: int) -> Ints:
-        """Where the sentences of a part stand in the input."""
+        """Return the places of the sentences of a shard in the input."""
         return self.order[number * SHARD : (number + 1) * SHARD]
 
     def shard(self, number: int, *, as_they_came: bool = False) -> list[Sentence]:
-        """The sentences of a part."""
+        """Return the sentences of a shard, in its order or in the order of the input."""
         places = self.places(number)
         wanted = np.sort(places) if as_they_came else places
         return [self.sentences[int(place)] for place in wanted]
 
 
 def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
-    """Places of sentences by bucket, hash and place; as they came where one part holds them.
+    """Order places of sentences by bucket, hash and place; in one shard, by place alone.
 
     Args:
-        hashes: of the sentences' texts. *Shape:* ``(sentence,)``.
+        hashes: hashes of the sentences' texts. *Shape:* ``(sentence,)``.
     """
     if len(hashes) <= SHARD:
         return np.arange(len(hashes))
@@ -77,14 +78,15 @@ def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
 def split_into_shards(
     sentences: Iterable[Sentence], size: int, *, paired: bool
 ) -> Iterator[Shards]:
-    """Read sentences once and divide them; they are kept on the disk until the block ends.
+    """Read sentences once, store them on the disk until the block ends, and divide them.
 
     Args:
-        size: how many there are.
+        sentences: sentences in the order of the input.
+        size: number of sentences.
         paired: whether the model reads targets, too.
 
     Raises:
-        OutputError: there is no room for them.
+        OutputError: the disk is full.
     """
     digest, hashes = hashlib.blake2b(digest_size=16), np.zeros(size, np.uint64)
     with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
@@ -101,7 +103,7 @@ def split_into_shards(
 
 
 def _write(file: IO[bytes], line: bytes) -> None:
-    """Write a line, or with none what waits."""
+    """Write a line; without a line, flush the file."""
     try:
         file.write(line) if line else file.flush()
     except OSError as error:
@@ -110,10 +112,12 @@ def _write(file: IO[bytes], line: bytes) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Spool:
-    """Sentences as lines of JSON.
+    """Sentences as lines of JSON in a file.
 
     Attributes:
-        places: where each line begins, and where the last one ends.
+        file: the file.
+        places: byte at which each line begins, and the end of the last line.
+            *Shape:* ``(sentence + 1,)``.
     """
 
     file: IO[bytes]
@@ -127,10 +131,10 @@ class _Spool:
 
 
 def sum_shards(parts: Iterable[CorpusSums]) -> CorpusSums:
-    """Sums of shards, in their order, as one; three sums are in memory at a time.
+    """Add the sums of shards in their order, with three sums in memory at a time.
 
-    `TOGETHER` of them are added up first, which are small: what is added to all that came before is
-    copied each time.
+    Every addition copies the total. Groups of `TOGETHER` shards are therefore added up first: their
+    sums are small, and the total is copied once for each group.
     """
     whole: CorpusSums | None = None
     group: CorpusSums | None = None

@@ -1,8 +1,8 @@
-"""What is done of a run, kept beside its output: a later run goes on from there.
+"""Store of finished parts of a run: one file per part, a plan that must match, and a lock.
 
-Files are the state. Each holds one finished part: one that is there is whole
-(`headbook.output_folder`). The folder has a name that anybody can guess, so it is used or cleared
-only if it is ours.
+The files are the only state of a run: a later run with the same plan continues from them. The file
+of a part exists only if it is complete (`headbook.output_folder`). Anybody can guess the name of
+the folder, so it is used or cleared only if an earlier run of this user made it.
 """
 
 import errno
@@ -12,9 +12,9 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from headbook.errors import OutputError
 from headbook.memory import trim_memory
@@ -43,90 +43,128 @@ from headbook.study.storage import (
     write_arrays,
 )
 
+T = TypeVar("T")
 LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
 BEGUN = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")  # files that a run writes before its parts
-SPILLED = "aside.safetensors"
-MOST = 3  # differences that are named
+SPILLED = "spilled.safetensors"
+MAX_DIFFERENCES = 3  # differences between two plans that a message lists
 MISPLACED = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}  # a folder instead of a file, or reversed
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Generic[T]):
+    """Measured part of a run, and what it took.
+
+    Attributes:
+        value: result; the empty one if the part failed for good.
+        halvings: number of times the token budget of a batch was halved.
+        failed_sentences: error of each sentence that was excluded, by index.
+        error: error of the last attempt if the part failed for good, else empty.
+    """
+
+    value: T
+    halvings: int = 0
+    failed_sentences: dict[int, str] = field(default_factory=dict)
+    error: str = ""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of finished parts.
+    """Folder of finished parts; without a folder, a store that keeps nothing on the disk.
 
     Attributes:
-        folder: where they are.
+        folder: folder of the files, or None.
     """
 
-    folder: Path
+    folder: Path | None = None
 
-    def load_or_compute(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
-        """A part as it was stored; it is made where it is not there.
-
-        It is read back in any case, so that a run that was stopped and one that was not go on from
-        the same values.
+    def load(self, name: str, kind: type[T]) -> T | None:
+        """Return a stored value, or None if its file is missing or damaged.
 
         Args:
-            kind: its type, which `from_layout` takes.
-            name: of its file, with folders.
+            name: name of the file, with folders.
+            kind: type of the value, for `from_layout`.
+        """
+        body = self._read(name)
+        if body is not None:
+            # A complete file without a value of this type is no reason to stop: measure again.
+            with suppress(*UNREADABLE, MemoryError):
+                value: T = from_bytes(kind, body)
+                return value
+        return None
+
+    def save(self, name: str, kind: type[T], value: T) -> T:
+        """Store a value and return it as a later run will read it.
+
+        A run that was stopped and one that was not then continue with the same values.
+
+        Args:
+            name: name of the file, with folders.
+            kind: type of the value, for `from_layout`.
+            value: the value; the caller should hold no other reference to it, to free its memory.
 
         Raises:
-            OutputError: there is no room for it.
+            OutputError: the disk is full, or a folder is in the file's place.
         """
-        body = self._body(name)
-        if body is not None:
-            with suppress(*UNREADABLE, MemoryError):  # whole, but no value: made again
-                return from_bytes(kind, body)
-        body = to_bytes(make())
+        if self.folder is None:
+            return value
+        body = to_bytes(value)
+        del value
         self._write(name, body)
-        return from_bytes(kind, body)
+        stored: T = from_bytes(kind, body)
+        return stored
 
-    def spill(self, kind: Any, value: Any) -> Callable[[], Any]:
-        """Let a value stand in a file instead of in memory, as long as nobody else holds it.
+    def spill(self, kind: type[T], value: T) -> Callable[[], T]:
+        """Move a value from memory to the disk, if the caller drops its own references.
 
         Returns:
-            What reads it, once.
+            A function that reads the value back, once.
 
         Raises:
-            OutputError: there is no room for it.
+            OutputError: the disk is full.
         """
+        if self.folder is None:
+            return lambda: value
         file, packed = self.folder / SPILLED, PackedArrays()
         layout = to_layout(value, "", packed)
-        with self._written():
+        with self._disk_errors():
             write_arrays(file, packed.arrays, "")
         tables = packed.tables
 
-        def taken() -> Any:
+        def read_back() -> T:
             trim_memory()
             found = arrays(file)
             file.unlink()
-            return from_layout(kind, layout, PackedArrays(found, tables))
+            stored: T = from_layout(kind, layout, PackedArrays(found, tables))
+            return stored
 
-        return taken
+        return read_back
 
     def has(self, name: str) -> bool:
-        """Whether a part is done."""
-        return self._body(name) is not None
+        """Whether a complete file of this name is stored."""
+        return self._read(name) is not None
 
     def count(self, folder: str) -> int:
-        """How many parts of a folder have been written."""
-        return len([*(self.folder / folder).glob(f"*{SUFFIX}")])
+        """Count the files of a folder inside the store."""
+        return 0 if self.folder is None else len([*(self.folder / folder).glob(f"*{SUFFIX}")])
 
-    def _body(self, name: str) -> bytes | None:
-        """What was written; None where it is not there, or not whole."""
-        return read_checked(self.folder / (name + SUFFIX), name)
+    def _read(self, name: str) -> bytes | None:
+        """Return the bytes of a file, or None if it is missing or incomplete."""
+        return None if self.folder is None else read_checked(self.folder / (name + SUFFIX), name)
 
     def _write(self, name: str, body: bytes) -> None:
-        with self._written():
+        assert self.folder is not None
+        with self._disk_errors():
             write_checked(self.folder / (name + SUFFIX), body, name)
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
+    def _disk_errors(self) -> Iterator[None]:
+        """Raise errors of the disk as `OutputError` with one line."""
         try:
             yield
         except OSError as error:
             if error.errno in MISPLACED:
-                place = error.filename2 or error.filename or self.folder
+                place = error.filename2 or error.filename or str(self.folder)
                 raise OutputError(
                     f"{os.fsdecode(place)}: {error.strerror}; expected files and folders as a run "
                     "has left them; --restart begins anew"
@@ -141,17 +179,18 @@ class Store:
 
 @contextmanager
 def open_store(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Store]:
-    """A folder in which nobody else works meanwhile, with what a run of the same plan has left.
+    """Lock the folder of a store, and check that its parts were measured with the same plan.
 
     Args:
-        plan: all that decides what the parts hold, in words.
-        restart: whether what is there is thrown away.
+        folder: folder of the store, which is made if it is missing.
+        plan: everything that the parts depend on, in words.
+        restart: whether to remove the parts that are stored.
 
     Raises:
-        OutputError: another run works there, or it was begun with another plan; or the folder is
-            not ours.
+        OutputError: another run works in the folder, the plan differs, or the folder belongs to
+            somebody else.
     """
-    with _locked(folder):
+    with _lock(folder):
         if restart:
             _clear(folder)
         known = read_object(folder / PLAN)
@@ -164,37 +203,38 @@ def open_store(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Itera
 
 
 def check_same_plan(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:
-    """Go on with what was begun, and nothing else.
+    """Refuse to continue a run with another plan than it was begun with.
 
     Raises:
-        OutputError: two plans differ.
+        OutputError: the plans differ.
     """
     if known != plan:
         raise OutputError(
-            f"{folder}: begun with {_difference(known, plan)}; expected the same; "
+            f"{folder}: begun with {_differences(known, plan)}; expected the same; "
             "--restart begins anew"
         )
 
 
 def remove_store(folder: Path) -> None:
-    """Remove the folder of a run's finished parts, if there is one and it is ours."""
+    """Remove the folder of a store, if it exists and a run of this user made it."""
     with suppress(OutputError, OSError):
         if is_file(folder / PLAN):
-            lock = _locked(folder)
-            clear_folder(folder, LOCK, PLAN)  # which go last, in case of a kill
+            lock = _lock(folder)
+            # Lock and plan go last: after a kill they still mark the folder as ours.
+            clear_folder(folder, LOCK, PLAN)
             (folder / PLAN).unlink()
             remove_lock(lock, folder / LOCK)
             folder.rmdir()
 
 
-def _locked(folder: Path) -> BinaryIO:
-    """Lock a folder for finished parts, which is made if it is missing.
+def _lock(folder: Path) -> BinaryIO:
+    """Lock the folder of a store, which is made if it is missing.
 
     Returns:
-        The lock file; the lock is released when it is closed.
+        The lock file; closing it releases the lock.
 
     Raises:
-        OutputError: another run works there, or the folder is not ours.
+        OutputError: another run works in the folder, or it belongs to somebody else.
     """
     try:
         if not folder.is_symlink():
@@ -214,7 +254,7 @@ def _locked(folder: Path) -> BinaryIO:
 
 
 def _foreign(folder: Path) -> str:
-    """Return why a folder is not ours to use or clear; empty if it is ours, or nothing is in it."""
+    """Return why a folder must not be used or cleared; empty if it is ours, or empty."""
     if not is_own_folder(folder):
         return "a link, or no folder of this user"
     marked = is_file(folder / LOCK) and (folder / LOCK).read_bytes() == NOTE
@@ -234,19 +274,20 @@ def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
 
 
-def _difference(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
-    """What two plans differ in, with both values."""
+def _differences(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
+    """List the entries in which two plans differ, with both values."""
     names = dict.fromkeys([*plan, *known])
     found = [
         f"{name} {known.get(name, 'nothing')}, not {plan.get(name, 'nothing')}"
         for name in names
         if known.get(name) != plan.get(name)
     ]
-    return "; ".join(found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST))
+    more = len(found) - MAX_DIFFERENCES
+    return "; ".join(found[:MAX_DIFFERENCES] + [f"{more} more"] * (more > 0))
 
 
 def _clear(folder: Path) -> None:
-    """Remove all parts; the plan stays, so that the folder is known as ours after a kill."""
+    """Remove all parts, but not the plan: after a kill it still marks the folder as ours."""
     for entry in folder.iterdir():
         if entry.name in {LOCK, PLAN}:
             continue

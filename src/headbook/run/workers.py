@@ -1,15 +1,14 @@
 """Worker pools that measure shards: processes of this machine, or actors of a Ray cluster.
 
-A worker is told one number at a time and writes that shard's file. It may end at any moment: its
-shard goes to another one, and a shard that is done twice is the same file.
+A worker gets the number of one shard at a time and writes the shard's file. A worker may end at any
+moment: another one measures its shard, and a shard that is measured twice gives the same file.
 
-Where there are only processors, and forks are safe, workers are forked from a process that has
-imported everything and done nothing else: they begin at once, and share what was imported. Drivers
-of GPUs do not survive a fork; there each worker imports everything itself.
+On CPUs under Linux, workers are forked from a process that has imported everything and done nothing
+else: they begin at once, and share the memory of the imports. Drivers of GPUs do not survive a
+fork; with GPUs, each worker imports everything itself.
 
-They are told one number at a time and write that shard's file, as the processes of `local` do:
-the folder of parts has to be there on every machine. An actor that has ended is replaced by a new
-one, wherever Ray finds room: tasks given to one that Ray restarts itself fail until it is there.
+Actors of Ray need the folder of the store on every machine. An actor that has ended is replaced by
+a new one, not restarted by Ray: tasks of a restarting actor fail until it has started.
 """
 
 import logging
@@ -34,23 +33,24 @@ from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError, ResourceError
 from headbook.model.devices import pick_device
 
-MAX_TRIES = 3  # of a shard, before the others go on without it
-COLLECT = "headbook.run.collect"  # imports all that a worker needs
-READY = -1  # what a worker says when its model is loaded
-STOP = -2  # what it says when nothing can go on
+MAX_TRIES = 3  # attempts per shard, after which the run continues without it
+COLLECT = "headbook.run.collect"  # module that imports all that a worker needs
+READY = -1  # message of a worker that has loaded its model
+STOP = -2  # message of a worker that met an error of all shards
 
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What workers are told.
+    """Settings of the workers of a run.
 
     Attributes:
-        inputs: files, as they were given.
-        here: the folder from which they are.
-        folder: where parts are kept.
-        plan: what it was begun with.
-        begin: loads a worker's model on a device, and gives what measures a shard: it takes its
-            number, and gives why it failed, or nothing.
+        inputs: files, folders and ids of datasets.
+        here: working folder, which relative paths of inputs begin from.
+        config: options.
+        folder: folder of the store.
+        plan: plan of the store.
+        begin: context manager that loads a worker's model on a device. Its value is a function that
+            measures the shard of a number and returns the error, or an empty text.
     """
 
     inputs: tuple[str, ...]
@@ -61,50 +61,66 @@ class WorkerJob:
     begin: Callable[["WorkerJob", str], AbstractContextManager[Callable[[int], str]]]
 
 
-def measure_in_processes(
-    job: WorkerJob, shards: Iterable[int], came: Callable[[int, str], None]
-) -> None:
-    """Have shards measured by processes of this machine, one to a device in turn.
+OnDone = Callable[[int, str], None]  # takes a shard's number and error, empty if it was measured
+
+
+def measure_in_workers(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
+    """Have shards measured by the workers of the option ``--engine``.
 
     Args:
-        came: told the number of each shard that is done, and of each that failed `MAX_TRIES` times
-            also why.
+        job: settings of the workers.
+        shards: numbers of the shards.
+        on_done: called for each shard that was measured, or that failed `MAX_TRIES` times.
 
     Raises:
-        ResourceError: workers die before they have begun.
-        HeadbookError: one says that nothing can go on, as on a full disk.
+        ConfigError: Ray is not installed, or its cluster cannot be reached.
+        ResourceError: workers end before they have loaded their models.
+        HeadbookError: a worker met an error of all shards, such as a full disk.
     """
-    crew = _WorkerPool(job, deque(shards), came)
+    measure = measure_in_processes if job.config.engine == "local" else measure_on_ray
+    measure(job, shards, on_done)
+
+
+def measure_in_processes(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
+    """Have shards measured by processes of this machine, each on one of the devices in turn.
+
+    Raises:
+        ResourceError: workers end before they have loaded their models.
+        HeadbookError: a worker met an error of all shards, such as a full disk.
+    """
+    pool = _WorkerPool(job, deque(shards), on_done)
     try:
-        while crew.waiting or crew.busy:
-            crew.hire()
-            crew.listen()
+        while pool.waiting or pool.busy:
+            pool.start_workers()
+            pool.receive()
     finally:
-        crew.dismiss()
+        pool.stop()
 
 
 class _WorkerPool:
-    """The processes, and what each is doing."""
+    """Worker processes, and the shard that each is measuring.
 
-    def __init__(
-        self, job: WorkerJob, waiting: deque[int], came: Callable[[int, str], None]
-    ) -> None:
+    Attributes:
+        waiting: numbers of the shards that no process has begun.
+    """
+
+    def __init__(self, job: WorkerJob, waiting: deque[int], on_done: OnDone) -> None:
         self.waiting = waiting
-        self._job, self._came = job, came
+        self._job, self._on_done = job, on_done
         self._size, self._places = job.config.n_workers, job.config.devices
         self._context = _context(self._places)
         self._processes: dict[Connection, BaseProcess] = {}
-        self._doing: dict[Connection, int] = {}  # a shard, or `READY` while a model is loaded
+        self._doing: dict[Connection, int] = {}  # shard, or `READY` while the model is loaded
         self._devices: dict[Connection, str] = {}
         self._failures: Counter[int] = Counter()
 
     @property
     def busy(self) -> bool:
-        """Whether any shard is being measured."""
+        """Whether a process is measuring a shard."""
         return any(number != READY for number in self._doing.values())
 
-    def hire(self) -> None:
-        """Begin as many processes as there is work for."""
+    def start_workers(self) -> None:
+        """Start processes, at most as many as shards are waiting."""
         free = sum(number == READY for number in self._doing.values())
         while len(self._processes) < self._size and free < len(self.waiting):
             mine, theirs = self._context.Pipe()
@@ -113,56 +129,65 @@ class _WorkerPool:
                 target=_serve, args=(theirs, self._job, device, dict(os.environ)), daemon=True
             )
             process.start()
-            theirs.close()  # or its end would not be seen
+            theirs.close()  # else `recv` would not notice the end of the process
             self._processes[mine], self._doing[mine] = process, READY
             self._devices[mine] = device
             free += 1
 
     def _free_device(self) -> str:
-        """The one that the fewest processes use."""
+        """Return the device that the fewest processes use."""
         used = Counter(self._devices[each] for each in self._processes)
         return min(self._places, key=lambda device: used[device])
 
-    def listen(self) -> None:
-        """Wait until any process says something, or ends."""
+    def receive(self) -> None:
+        """Wait until processes send a message or end, and give each its next shard.
+
+        Raises:
+            HeadbookError: a worker met an error of all shards.
+            ResourceError: workers end before they have loaded their models.
+        """
         for connection in wait([*self._processes]):
             assert isinstance(connection, Connection)
             try:
-                number, why = connection.recv()
+                number, error = connection.recv()
             except (EOFError, OSError):
-                self._bury(connection)
+                self._replace(connection)
                 continue
             if number == STOP:
-                raise HeadbookError(why)
+                raise HeadbookError(error)
             if number == READY:
                 self._failures[READY] = 0
-            elif why:
-                self._fail(number, why)
+            elif error:
+                self._fail(number, error)
             else:
-                self._came(number, "")
-            self._give(connection)
+                self._on_done(number, "")
+            self._assign(connection)
 
-    def _give(self, connection: Connection) -> None:
-        """Tell a process its next shard; without one it is let go."""
+    def _assign(self, connection: Connection) -> None:
+        """Send a process its next shard; without a shard, let the process end."""
         self._doing.pop(connection)
         if not self.waiting:
             self._processes.pop(connection)
             connection.close()
             return
         self._doing[connection] = self.waiting.popleft()
-        with suppress(OSError):  # it has ended meanwhile, which is heard next
+        with suppress(OSError):  # the process has ended, which `receive` notices next
             connection.send(self._doing[connection])
 
-    def _fail(self, number: int, why: str) -> None:
-        """Have a shard tried again, at the end, unless that is of no use."""
+    def _fail(self, number: int, error: str) -> None:
+        """Put a failed shard at the end of the queue, unless it has failed `MAX_TRIES` times."""
         self._failures[number] += 1
         if self._failures[number] < MAX_TRIES:
             self.waiting.append(number)
         else:
-            self._came(number, why)
+            self._on_done(number, error)
 
-    def _bury(self, connection: Connection) -> None:
-        """Go on without a process that has ended."""
+    def _replace(self, connection: Connection) -> None:
+        """Remove a process that has ended, and count its shard as failed once.
+
+        Raises:
+            ResourceError: `MAX_TRIES` processes in a row ended before their models were loaded.
+        """
         number = self._doing.pop(connection)
         process = self._processes.pop(connection)
         connection.close()
@@ -178,8 +203,8 @@ class _WorkerPool:
                 "need less; what is done is kept"
             )
 
-    def dismiss(self) -> None:
-        """End all that are still there."""
+    def stop(self) -> None:
+        """Kill all processes."""
         for connection, process in self._processes.items():
             connection.close()
             process.kill()
@@ -187,7 +212,7 @@ class _WorkerPool:
 
 
 def _context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
-    """How workers for some devices are begun."""
+    """Return how processes are started: forked if all devices are CPUs, under Linux."""
     if sys.platform == "linux" and all(pick_device(each).type == "cpu" for each in devices):
         multiprocessing.set_forkserver_preload([COLLECT])
         return multiprocessing.get_context("forkserver")
@@ -197,16 +222,20 @@ def _context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
 def _serve(
     connection: Connection, job: WorkerJob, device: str, environment: Mapping[str, str]
 ) -> None:
-    """A worker's life.
+    """Measure shards as a worker process, until the connection is closed.
 
     Args:
-        environment: of who began it, which the process that it is forked from may not have.
+        connection: connection to the pool.
+        job: settings of the workers.
+        device: device of this worker.
+        environment: variables of the pool's process; the process that a worker is forked from may
+            have been started with others.
     """
     os.environ.clear()
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends its workers
     limit_threads(job.config.n_workers)
-    with suppress(EOFError, BrokenPipeError, ConnectionError):  # nobody is there any more
+    with suppress(EOFError, BrokenPipeError, ConnectionError):  # the pool has ended
         try:
             with job.begin(job, device) as measure:
                 connection.send((READY, ""))
@@ -218,31 +247,27 @@ def _serve(
 
 
 def limit_threads(workers: int) -> None:
-    """Take one process's share of the processors."""
+    """Limit torch to one worker's share of the processors."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
 
 
-def measure_on_ray(job: WorkerJob, shards: Iterable[int], came: Callable[[int, str], None]) -> None:
-    """Have shards measured.
-
-    Args:
-        came: told the number of each shard that is done, and of each that failed `MAX_TRIES` times
-            also why.
+def measure_on_ray(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
+    """Have shards measured by actors of a Ray cluster.
 
     Raises:
-        ConfigError: Ray is not installed, or its cluster cannot be had.
-        HeadbookError: an actor says that nothing can go on, as on a full disk.
+        ConfigError: Ray is not installed, or its cluster cannot be reached.
+        HeadbookError: an actor met an error of all shards, such as a full disk.
     """
     waiting, failures = deque(shards), Counter[int]()
     size = min(job.config.n_workers, len(waiting))
     if not size:
         return
     with _cluster(job, size) as ray:
-        begin = _beginning(ray, job)
-        free = deque(begin() for _ in range(size))
+        new_actor = _actor_factory(ray, job)
+        free = deque(new_actor() for _ in range(size))
         doing: dict[Any, tuple[Any, int]] = {}
         while waiting or doing:
             while waiting and free:
@@ -250,38 +275,38 @@ def measure_on_ray(job: WorkerJob, shards: Iterable[int], came: Callable[[int, s
                 doing[actor.measure.remote(number)] = actor, number
             (result,), _ = ray.wait([*doing])
             actor, number = doing.pop(result)
-            why, alive = _outcome(ray, result)
-            free.append(actor if alive else begin())
-            failures[number] += bool(why)
-            if why and failures[number] < MAX_TRIES:
+            error, alive = _outcome(ray, result)
+            free.append(actor if alive else new_actor())
+            failures[number] += bool(error)
+            if error and failures[number] < MAX_TRIES:
                 waiting.append(number)
             else:
-                came(number, why)
+                on_done(number, error)
 
 
 def _outcome(ray: Any, result: Any) -> tuple[str, bool]:
-    """Why a shard failed, empty where it did not; and whether its actor is still there.
+    """Return the error of a shard, empty if it was measured, and whether its actor is alive.
 
     Raises:
-        HeadbookError: nothing can go on.
+        HeadbookError: the actor met an error of all shards.
     """
     try:
-        why: str = ray.get(result)
+        failure: str = ray.get(result)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, HeadbookError):
             raise HeadbookError(str(error.cause)) from error
         return " ".join(f"{type(error.cause).__name__}: {error.cause}".split()), False
     except ray.exceptions.RayError as error:
         return f"the actor that measured it ended: {type(error).__name__}", False
-    return why, True
+    return failure, True
 
 
 @contextmanager
 def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
-    """Ray, connected as long as the block lasts.
+    """Connect to a Ray cluster until the block ends; the value is Ray's module.
 
     Raises:
-        ConfigError: it is not installed, or the cluster is not there.
+        ConfigError: Ray is not installed, or its cluster cannot be reached.
     """
     try:
         import ray  # noqa: PLC0415 - an extra
@@ -289,9 +314,9 @@ def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
         raise ConfigError(MISSING) from error
     own = not ray.is_initialized()
     if own:
-        # Without an address Ray would take a cluster that happens to be there.
+        # Without an address, Ray would connect to any cluster that runs on this machine.
         address = job.config.address or "local"
-        local = address == "local"  # such a one needs no more processors, and no page about itself
+        local = address == "local"  # a cluster of this run alone: as many CPUs as actors, no page
         try:
             ray.init(
                 address,
@@ -311,16 +336,16 @@ def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _beginning(ray: Any, job: WorkerJob) -> Callable[[], Any]:
-    """What begins an actor; with a GPU of its own, where GPUs are asked for."""
+def _actor_factory(ray: Any, job: WorkerJob) -> Callable[[], Any]:
+    """Return the function that starts an actor, with a GPU of its own if devices are GPUs."""
     graphics = any(device.startswith("cuda") for device in job.config.devices)
     kind = ray.remote(num_cpus=1, num_gpus=int(graphics))(ShardActor)
-    # Ray gives an actor one GPU, which is the first that it sees.
+    # An actor sees only the GPU that Ray gives it, as the first one.
     return partial(kind.remote, job, "cuda" if graphics else job.config.devices[0])
 
 
 class ShardActor:
-    """Measures shards; its model is loaded with the first, so that what fails then is heard."""
+    """Worker on Ray. It loads its model with its first shard: errors of a constructor are lost."""
 
     def __init__(self, job: WorkerJob, device: str) -> None:
         self._job, self._device = job, device
@@ -328,10 +353,10 @@ class ShardActor:
         self._measure: Callable[[int], str] | None = None
 
     def measure(self, number: int) -> str:
-        """Measure a shard; why it failed, if it did.
+        """Measure a shard and return its error, or an empty text.
 
         Raises:
-            HeadbookError: nothing can go on.
+            HeadbookError: an error of all shards, such as a full disk.
         """
         if self._measure is None:
             os.chdir(self._job.here)

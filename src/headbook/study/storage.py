@@ -108,19 +108,19 @@ def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
         }
     if origin is tuple:
         return _tuple(inside, layout, packed)
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
+    if is_dataclass(origin) or hasattr(origin, "_fields"):
         return _record(kind, layout, packed)
     return kind(layout)
 
 
 def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
     """A dataclass or a named tuple."""
-    hints = _hints(kind)
+    hints, (origin, _) = _hints(kind), _taken_apart(kind)
     if isinstance(layout, dict):
-        return kind(
+        return origin(
             **{name: from_layout(hints[name], part, packed) for name, part in layout.items()}
         )
-    return kind(*_tuple(tuple(hints.values()), layout, packed))
+    return origin(*_tuple(tuple(hints.values()), layout, packed))
 
 
 def _tuple(inside: tuple[Any, ...], layout: Any, packed: PackedArrays) -> tuple[Any, ...]:
@@ -141,7 +141,10 @@ def _taken_apart(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    """Return the types of a record's fields; of a generic one, such as ``Part[int]``, its own."""
+    origin, inside = _taken_apart(kind)
+    own = dict(zip(getattr(origin, "__parameters__", ()), inside, strict=True))
+    return {name: own.get(hint, hint) for name, hint in get_type_hints(origin).items()}
 
 
 LAYOUT, TABLE = "layout", "table:"

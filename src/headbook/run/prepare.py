@@ -1,0 +1,305 @@
+"""Preparation of a run: corpus, model, metrics and store, and the plan that its parts depend on."""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+
+import torch
+
+from headbook import __version__
+from headbook.config import Config, flag
+from headbook.errors import ModelError
+from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
+from headbook.memory import longest_text, map_memory
+from headbook.metrics import chosen_metrics, head_metrics
+from headbook.metrics.base import Metric
+from headbook.model.architecture import Architecture, probe_architecture
+from headbook.model.devices import isolated_random_state, offload_place
+from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.packing import Passages, pack_sentences
+from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
+from headbook.output_folder import temporary_folder
+from headbook.passes.model_checks import verify_attention
+from headbook.progress import NestedProgress, Progress
+from headbook.run.missing import LongTexts
+from headbook.run.sentences import RunSentences
+from headbook.run.shards import SHARD, Shards, split_into_shards
+from headbook.run.store import Part, Store, open_store
+from headbook.schema import Baseline, BaselineRun, Side
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.groups import Facets, find_facets
+from headbook.text.annotate import Annotator, WordFrequencies, shuffle_words
+
+SMALL_CORPUS = 256  # sentences that are measured again sooner than their parts are stored
+USUAL_LENGTH = 32  # tokens of a sentence, if no sentence is read before the run begins
+MAX_FAILED_SHARDS = 3  # failed shards that end a run in which no shard was measured
+LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """Failures of a run so far, and parts that took smaller batches.
+
+    Attributes:
+        failed_shards: error of each shard that failed for good, by number.
+        failed_sentences: error of each excluded sentence of other shards, by index.
+        halvings: number of times the token budget of a batch was halved, by name of the part.
+    """
+
+    failed_shards: dict[int, str] = field(default_factory=dict)
+    failed_sentences: dict[int, str] = field(default_factory=dict)
+    halvings: dict[str, int] = field(default_factory=dict)
+
+    def record(self, name: str, part: Part[object]) -> None:
+        """Note the excluded sentences and the smaller batches of a part."""
+        self.failed_sentences.update(part.failed_sentences)
+        if part.halvings:
+            self.halvings[name] = part.halvings
+
+    def measured(self, parts: Iterable[tuple[int, Part[CorpusSums]]]) -> Iterator[CorpusSums]:
+        """Yield the sums of the shards that were measured, and note the shards that failed.
+
+        Raises:
+            ModelError: no shard was measured: `MAX_FAILED_SHARDS` failed, or all.
+        """
+        n_measured = 0
+        for number, part in parts:
+            if not part.error:
+                n_measured += 1
+                yield part.value
+                continue
+            self.failed_shards[number] = part.error
+            if not n_measured and len(self.failed_shards) == MAX_FAILED_SHARDS:
+                break
+        if self.failed_shards and not n_measured:
+            number, error = next(iter(self.failed_shards.items()))
+            raise ModelError(f"no shard could be measured; of shard {number:,}: {error}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Settings and handles of a run, fixed while it lasts; results are in its store and log.
+
+    Attributes:
+        inputs: files, folders and ids of datasets.
+        config: options.
+        progress: reporter of the run's progress.
+        corpus: sentences, or passages that sentences are packed in.
+        model: model.
+        architecture: attention layers of the model and how to read them.
+        metrics: metrics that are measured.
+        sentences: sentences as the model takes them.
+        facets: metadata columns that sentences are compared by.
+        long: texts that are too long for tables of all pairs of tokens.
+        mean_length: estimated tokens of a sentence, for progress.
+        store: finished parts.
+        log: failures so far.
+        name: folder of the run's parts in the store.
+        excluded: indices of sentences that are not measured.
+        is_baseline: whether only head metrics are measured, to compare another run with.
+    """
+
+    inputs: tuple[str, ...]
+    config: Config
+    progress: Progress
+    corpus: Corpus | Passages
+    model: Model
+    architecture: Architecture
+    metrics: tuple[Metric, ...]
+    sentences: RunSentences
+    facets: Facets
+    long: LongTexts
+    mean_length: float
+    store: Store = field(default_factory=Store)
+    log: RunLog = field(default_factory=RunLog)
+    name: str = "model"
+    excluded: frozenset[int] = frozenset()
+    is_baseline: bool = False
+
+    @property
+    def shards(self) -> Shards:
+        """Shards of the corpus."""
+        return self.sentences.shards
+
+    @property
+    def corpus_tokens(self) -> int:
+        """Estimated tokens of the corpus."""
+        return round(self.mean_length * len(self.corpus))
+
+    @property
+    def not_measured(self) -> frozenset[int]:
+        """Indices of the sentences that could not be measured, once all shards are done."""
+        places = (self.shards.places(number).tolist() for number in self.log.failed_shards)
+        return frozenset(chain(self.log.failed_sentences, *places))
+
+    @property
+    def annotator_name(self) -> str:
+        """Origin of the words of the source texts."""
+        annotated = [file.annotated for file in self.corpus.files if file.sentences]
+        if all(annotated):
+            return "as in the input (CoNLL-U)"
+        name = self.sentences.annotator.name
+        return f"as in the CoNLL-U files, else {name}" if any(annotated) else name
+
+
+@contextmanager
+def prepare(
+    inputs: Sequence[str], config: Config, progress: Progress, work: Path | None
+) -> Iterator[Run]:
+    """Open the inputs, load the model, and open the store of finished parts.
+
+    Args:
+        inputs: files, folders and ids of datasets.
+        config: options.
+        progress: reporter of the run's progress.
+        work: folder of the store; None for a temporary one if workers need it, else for none.
+
+    Raises:
+        HeadbookError: inputs, model or folder do not fit; in one line.
+    """
+    with ExitStack() as stack:
+        run = stack.enter_context(open_run(inputs, config, progress))
+        small = len(run.corpus) <= SMALL_CORPUS and config.engine == "local"
+        if work is None and config.shared and not small:
+            work = stack.enter_context(temporary_folder("work")) / "parts"
+        if work is not None and not small:
+            store = open_store(work, run_plan(run), restart=config.restart)
+            run = replace(run, store=stack.enter_context(store))
+        yield run
+
+
+@contextmanager
+def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Iterator[Run]:
+    """Open the inputs and load the model, without a store.
+
+    Args:
+        inputs: files, folders and ids of datasets.
+        config: options; the run uses the first of its devices.
+        progress: reporter of the run's progress.
+    """
+    device = config.devices[0]
+    with ExitStack() as stack:
+        opened = open_corpus(inputs, Selection.of(config), InputLayout.of(config))
+        stack.enter_context(isolated_random_state(config.seed, _gpu(device)))
+        corpus = stack.enter_context(opened)
+        facets = find_facets(corpus, config.facet, config.pair_member)
+        model = load_model(
+            config.model,
+            revision=config.revision,
+            device=device,
+            dtype=config.dtype,
+            tokenizer=config.tokenizer,
+            verbose=config.verbose,
+            offload=stack.enter_context(offload_place(config.offload)),
+        )
+        limit = sequence_limit(model, config.max_length)
+        corpus.shorten = partial(shorten_text, tokenizer=model.tokenizer, limit=limit)
+        texts: Corpus | Passages = corpus
+        if config.pack is not None:
+            texts = pack_sentences(corpus, model, config.pack, limit)
+            facets = find_facets(texts, config.facet, config.pair_member)
+        encoder = SentenceTokenizer(
+            model,
+            limit=limit,
+            targets=Annotator.load(config.target_annotator),
+            rarities=_word_frequencies(config, corpus, model),
+        )
+        listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
+        lengths = [sum(length.values()) for length in encoder.lengths(listed)] or [USUAL_LENGTH]
+        architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
+        most = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
+        long = LongTexts.of(texts, encoder, most)
+        paired = bool(model.config.is_encoder_decoder)
+        metrics = long.measurable(chosen_metrics(config.metrics).values())
+        yield Run(
+            inputs=tuple(inputs),
+            config=config,
+            progress=progress,
+            corpus=texts,
+            model=model,
+            architecture=architecture,
+            metrics=tuple(metric.with_scheme(corpus.scheme) for metric in metrics),
+            sentences=RunSentences(
+                stack.enter_context(split_into_shards(texts, len(texts), paired=paired)),
+                Annotator.load(config.annotator),
+                encoder,
+                architecture.padded,
+                corpus.scheme,
+                torch.float64 if config.dtype == "float64" else torch.float32,
+                progress,
+            ),
+            facets=facets,
+            long=long,
+            mean_length=sum(lengths) / len(lengths),
+        )
+
+
+def _gpu(device: str) -> torch.device | None:
+    """Return the GPU that a device option means, or None for other devices."""
+    chosen = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
+    return torch.device("cuda" if device == "auto" else device) if chosen else None
+
+
+def _word_frequencies(config: Config, corpus: Corpus, model: Model) -> dict[Side, WordFrequencies]:
+    """Load the word frequencies of each side that the model reads."""
+    found = {Side.SOURCE: WordFrequencies.load(config.language, (s.text for s in corpus))}
+    if model.config.is_encoder_decoder:
+        targets = (s.target for s in corpus if s.target is not None)
+        found[Side.TARGET] = WordFrequencies.load(config.target_language, targets)
+    return found
+
+
+def baseline_of(run: Run, baseline: BaselineRun) -> Run:
+    """Return the run of a baseline: head metrics of an untrained model, or of shuffled words."""
+    progress = NestedProgress(run.progress)
+    other = replace(
+        run,
+        progress=progress,
+        metrics=tuple(head_metrics(run.metrics)),
+        sentences=replace(run.sentences, progress=progress),
+        facets=Facets(),
+        log=RunLog(),
+        name=str(baseline),
+        excluded=run.not_measured,
+        is_baseline=True,
+    )
+    if baseline.baseline is Baseline.SHUFFLED:
+        arrange = partial(shuffle_words, seed=baseline.seed)
+        return replace(other, sentences=replace(other.sentences, arrange=arrange))
+    model, trained = untrained_copy(run.model, baseline.seed), run.architecture
+    architecture = probe_architecture(model, instead=trained.unhooked)
+    architecture = replace(architecture, stacks=trained.stacks, padded=trained.padded)
+    return replace(other, model=model, architecture=architecture)
+
+
+def run_plan(run: Run) -> dict[str, str]:
+    """Return everything that the parts of a run depend on, in words."""
+    options = {f: v for f, v in run.config.recorded().items() if f not in {"title", "device"}}
+    named = {
+        "annotator": run.annotator_name,
+        "target_annotator": run.sentences.encoder.targets.name,
+    }
+    plan = {
+        "input": run.shards.digest,
+        "model revision": run.model.revision,
+        "device": run.model.device.type,
+        "version": f"{__version__} ({_code_hash()})",
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        **{flag(name): str(value) for name, value in (options | named).items()},
+        "longest text with maps": str(run.long.most),
+        "sentences of a shard": str(SHARD),
+    }
+    return {name: " ".join(value.split()) for name, value in plan.items()}
+
+
+def _code_hash() -> str:
+    """Return a hash of the code of this package."""
+    folder, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=4)
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

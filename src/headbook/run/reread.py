@@ -1,0 +1,191 @@
+"""Passes over sentences that are read again: the sample, and the sentences that pages show."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headbook.memory import trim_memory
+from headbook.metrics import (
+    anchor_metrics,
+    context_metrics,
+    flow_metrics,
+    head_metrics,
+    layer_metrics,
+    layer_pair_metrics,
+    pair_metrics,
+    sampled_metrics,
+    token_metrics,
+)
+from headbook.metrics.base import HeadMetric
+from headbook.model.embedding import Embedding, read_embedding
+from headbook.model.logit_lens import LogitLens, NoLogitLens
+from headbook.passes.attention_flow import FlowTracker
+from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
+from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
+from headbook.passes.head_pairs import HeadPairDistances
+from headbook.passes.observers import PassObserver, PassResults, run_pass
+from headbook.passes.sample_statistics import SampleStatistics, tracked_tokens
+from headbook.passes.sentence_maps import MapSampler, SentencePass
+from headbook.passes.state_geometry import StateCollector, StateGeometry
+from headbook.passes.trajectories import TokenTracker
+from headbook.run.prepare import Run
+from headbook.run.sentences import ChosenSentences, count_tokens
+from headbook.schema import Side
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sentence_data import MapSample, SentenceData
+from headbook.text.batch import Batch
+from headbook.text.tokens import TokenizedSentence
+
+
+def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) -> CorpusSums:
+    """Return what is measured on the sample, in one pass over its sentences or two.
+
+    The second pass needs results of the first: which outputs of a head count as similar, and which
+    heads are closest to each other.
+    """
+    model, architecture, metrics = run.model, run.architecture, run.metrics
+    pair, context = tuple(pair_metrics(metrics)), tuple(context_metrics(metrics))
+    anchors, geometry = tuple(anchor_metrics(metrics)), state_collector(run, items)
+    pairs = HeadPairDistances(model, architecture, pair) if pair else None
+    outputs = thresholds = None
+    if context or anchors:
+        outputs = HeadOutputMeasures(model, architecture, context, anchors, run.config.seed)
+        thresholds = SimilarityThresholds(outputs, outputs.step(items))
+    flow = flow_tracker(run, {item.sentence.index for item in items}, ())
+    observers = (sample_statistics(run, items), pairs, geometry, thresholds, flow)
+    run.progress.stage("sample", count_tokens(items))
+    # Distances between all heads need smaller batches than the option allows, or bear larger ones.
+    of_pairs = pairs.tokens(max(item.length for item in items)) if pairs else budget
+    batches = run.sentences.batches(items, of_pairs)
+    sums = observe(run, batches, [each for each in observers if each is not None]).corpus_sums
+    sums += geometry.sums() if geometry else CorpusSums()
+    nearest = pairs.nearest(sums.distances) if pairs else None
+    again: list[PassObserver] = [nearest] if nearest else []
+    buckets: dict[str, BucketAccumulator] = {}
+    if outputs and thresholds:
+        buckets = bucket_accumulators(run, outputs.metrics)
+        again.append(HeadOutputSums(outputs, thresholds.thresholds(), buckets))
+    if again:
+        run.progress.stage("sample again", count_tokens(items))
+        batches = run.sentences.batches(items, of_pairs if nearest else budget)
+        sums += observe(run, batches, again).corpus_sums
+    return sums + bucket_sums(buckets)
+
+
+def sample_statistics(run: Run, items: Sequence[TokenizedSentence]) -> SampleStatistics | None:
+    """Return the observer of statistics of single sentences and of tokens, if any are requested."""
+    metrics = tuple(sampled_metrics(run.metrics))
+    by_token = head_metrics(run.metrics) and not run.is_baseline and not run.long.every
+    stacks = run.architecture.stacks if by_token else {}
+    tracked = {name: tracked_tokens(stack, items) for name, stack in stacks.items()}
+    if not metrics and not tracked:
+        return None
+    size = run.config.sample_sentences
+    return SampleStatistics(run.model, run.architecture, metrics, size, tracked)
+
+
+def state_collector(run: Run, items: Sequence[TokenizedSentence]) -> StateCollector | None:
+    """Return the observer of state geometry, if metrics of layers are requested."""
+    metrics, pairs = tuple(layer_metrics(run.metrics)), tuple(layer_pair_metrics(run.metrics))
+    geometry = StateGeometry(run.model, run.architecture, metrics, pairs, run.config.seed)
+    return geometry.gathering(items) if (metrics or pairs) and geometry.stacks else None
+
+
+def flow_tracker(run: Run, sampled: Collection[int], listed: Collection[int]) -> FlowTracker:
+    """Return the observer of attention flow, which passes over batches without flow metrics."""
+    metrics = tuple(flow_metrics(run.metrics))
+    return FlowTracker(run.model, run.architecture, metrics, listed, sampled)
+
+
+def read_embeddings(run: Run, items: Iterable[TokenizedSentence]) -> dict[Side, Embedding]:
+    """Return the original embeddings of each side, with positions for its longest text."""
+    config, some = run.config, [*items]
+    exact = config.vocabulary_precision == "float32" or config.dtype == "float64"
+    coarse = None if exact else getattr(torch, config.vocabulary_precision)
+    found = {}
+    for side in some[0].tokens:
+        longest = max(some, key=lambda item: len(item.tokens[side]))
+        batch = run.sentences.batch([longest])
+        found[side] = read_embedding(run.model, run.architecture, side, batch, coarse)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceMeasures:
+    """Measures of single sentences.
+
+    Attributes:
+        sums: sums over the sentences of the vocabulary metrics.
+        sentence_data: values, maps and neighbours of the sentences that pages show.
+        map_sample: maps for comparisons with other models.
+    """
+
+    sums: CorpusSums
+    sentence_data: SentenceData
+    map_sample: MapSample
+
+
+def measure_sentences(
+    run: Run,
+    chosen: ChosenSentences,
+    items: Mapping[int, TokenizedSentence],
+    embeddings: Mapping[Side, Embedding],
+    lens: LogitLens | NoLogitLens,
+    *,
+    budget: int,
+) -> SentenceMeasures:
+    """Measure single sentences, many in a batch to save time on products with the vocabulary."""
+    paged, listed = chosen.paged, frozenset(chosen.listed)
+    maps = MapSampler(run.architecture.stacks, (items[index] for index in chosen.candidates))
+    observers = (
+        SentencePass(
+            run.architecture,
+            paged,
+            listed,
+            chosen.exemplars,
+            alike=bool(context_metrics(run.metrics)),
+            traced=chosen.traced,
+        ),
+        TokenTracker(
+            run.model,
+            run.architecture,
+            tuple(token_metrics(run.metrics)),
+            listed,
+            chosen.sampled,
+            embeddings,
+            lens if isinstance(lens, LogitLens) else None,
+        ),
+        flow_tracker(run, (), listed),
+        maps,
+    )
+    sums, parts = CorpusSums(), list[SentenceData]()
+    tracked = {*listed, *chosen.sampled, *maps.indices}
+    for stage, indices in (("sentences", tracked), ("exemplars", paged - tracked)):
+        if indices:
+            some = [items[index] for index in sorted(indices)]
+            run.progress.stage(stage, count_tokens(some))
+            found = observe(run, run.sentences.batches(some, budget), observers)
+            sums += found.corpus_sums
+            parts += found.sentence_data_parts
+    return SentenceMeasures(sums, SentenceData.join(parts).sorted(), maps.sample())
+
+
+def observe(run: Run, batches: Iterable[Batch], observers: Sequence[PassObserver]) -> PassResults:
+    """Run the model once over batches, for several observers, and merge their results."""
+
+    def results(batch: Batch) -> PassResults:
+        trim_memory()
+        return run_pass(run.model, run.architecture, batch, observers)
+
+    return PassResults.merge(map(results, batches))
+
+
+def bucket_accumulators(
+    run: Run, metrics: Sequence[HeadMetric], *, once: bool = False
+) -> dict[str, BucketAccumulator]:
+    """Return empty sums by hash bucket for each stack; none for a baseline or without metrics."""
+    if run.is_baseline or not metrics:
+        return {}
+    stacks = run.architecture.stacks.items()
+    return {name: BucketAccumulator(stack, metrics, once=once) for name, stack in stacks}
