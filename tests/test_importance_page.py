@@ -9,11 +9,12 @@ import pytest
 
 import headbook
 import wired
+from headbook.charts.ablation import effect_map
 from headbook.pages.head import ablation_section
 from headbook.pages.importance import ImportancePage, importance_page
 from headbook.pages.parts.table import NumberCell, words_cell
 from headbook.pages.patterns import without_them
-from headbook.report.ablation import HEAVY_NAME, backed_up, verdict_text
+from headbook.report.ablation import HEAVY_NAME, backed_up, head_changes, verdict_text
 from headbook.report.findings.ablation import ablation_findings, ablation_summary
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
@@ -63,6 +64,20 @@ def test_how_heads_were_chosen_is_said_beside_their_number() -> None:
         "Of 3 heads replaced one at a time (1 with the largest estimates, 2 picked at random), one "
         "changes" in sentences(given)
     )
+
+
+def test_the_map_tells_exact_effects_from_estimates() -> None:
+    given = ablation_results(around(0.05, 0.0, 0.01))
+    some = replace(
+        given, chosen=np.array([1, 0, 2]), sets=(given.sets[0], given.sets[2]),
+        members=given.members[[0, 2]],
+        changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, [0, 2]]},
+    )  # fmt: skip
+    assert [*head_changes(some)["method"]] == ["exact", "estimated", "exact"]
+    figure = effect_map("map", "", head_changes(some), title="change", domain=(0.0, 1.0))
+    assert figure.rows is not None
+    assert [*figure.rows["method"]] == ["exact", "estimated", "exact"]
+    assert "kind" not in figure.rows
 
 
 def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:

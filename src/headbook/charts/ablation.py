@@ -24,7 +24,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
     """One number for each head; a line across those that are estimated.
 
     Args:
-        rows: columns ``layer, head, value, low, high, kind, verdict``.
+        rows: columns ``layer, head, value, low, high, method, verdict``.
         title: of the colour legend, with the unit.
         domain: ends of the colour scale.
     """
@@ -37,13 +37,13 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
         orient="top", titleLimit=0, gradientLength=200, values=[*domain], format=".3~g"
     )
     numbers = [alt.Tooltip(f"{each}:Q", format=".3~g") for each in ("value", "low", "high")]
-    about = [alt.Tooltip(each) for each in ("layer:O", "head:O", "kind:N", "verdict:N")]
+    about = [alt.Tooltip(each) for each in ("layer:O", "head:O", "method:N", "verdict:N")]
     cells = base.mark_rect().encode(
         color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
         tooltip=[*about, *numbers],
     )
     lines = (
-        base.transform_filter(alt.datum.kind == "estimated")
+        base.transform_filter(alt.datum.method == "estimated")
         .mark_rule(strokeWidth=0.7, opacity=0.6)
         .encode(
             x=alt.X("head:O", bandPosition=0),

@@ -150,13 +150,13 @@ def choice_text(ablation: AblationResults, heads: Iterable[int]) -> str:
 def head_changes(ablation: AblationResults) -> pd.DataFrame:
     """A row for each head, in the pages' unit, its mean in its place.
 
-    Columns ``stack, layer, head, value, low, high, kind, verdict``; estimates have neither interval
-    nor verdict. Verdicts are those of the target that ranks heads.
+    Columns ``stack, layer, head, value, low, high, method, verdict``; estimates have neither
+    interval nor verdict. Verdicts are those of the target that ranks heads.
     """
     target, by = main_target(ablation), unit_factor(ablation)
     frame = pd.DataFrame(ablation.heads)
     frame["value"] = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * by
-    frame = frame.assign(low=np.nan, high=np.nan, kind=ESTIMATED, verdict="")
+    frame = frame.assign(low=np.nan, high=np.nan, method=ESTIMATED, verdict="")
     effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
     for name in ("value", "low", "high"):
         frame.loc[effects.head, name] = getattr(effects, name) * by
