@@ -21,7 +21,7 @@ from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
 from headbook.ablation.sample import AblationSample, costs_of
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, HeadPlace, HeadSetKind
+from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
@@ -106,9 +106,7 @@ def some_set(
         for k, each in enumerate(ablation.sets)
         if each.kind == kind and all(getattr(each, n) == v for n, v in wanted.items())
     )
-    return position, [
-        HeadName(*ablation.heads[k]) for k in np.flatnonzero(ablation.members[position])
-    ]
+    return position, [ablation.heads[k] for k in np.flatnonzero(ablation.members[position])]
 
 
 def assert_same(one: AblationResults, other: AblationResults) -> None:
@@ -119,7 +117,7 @@ def assert_same(one: AblationResults, other: AblationResults) -> None:
 def _assert_missed(ablation: AblationResults, head: HeadName, lost: Lost) -> None:
     """The tokens of largest change, and the one in the middle, are those of plain hooks."""
     naive = lost.by_token(head)
-    place = ablation.heads.index(HeadPlace(*head))
+    place = ablation.heads.index(head)
     found = [missed for missed in ablation.missed if missed.head == place]
     middle = (len(naive) - 1) // 2
     assert [missed.rank - 1 for missed in found] == sorted({*range(min(10, len(naive))), middle})
@@ -250,7 +248,7 @@ def test_the_fast_level_keeps_to_its_budget(
     few = asked(it, FAST)
     monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
     ablation = few.run()
-    exact = [HeadName(*h) for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
+    exact = [h for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
     assert few.passes <= module.FAST_PASSES + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
     assert {*ablation.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}

@@ -22,7 +22,7 @@ from headbook.schema import AblationTarget
 from headbook.site.sites import _StudySite
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import GROUPS, PRUNING, head_groups_table, pruning_table
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from sites import Site
@@ -335,7 +335,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
 def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
     ablation = study.corpus_sums.ablation
     assert ablation is not None
-    one, other = (HeadName(*head) for head in ablation.heads)
+    one, other = ablation.heads
     pairs = study.head_groups.query("metric == 'interaction' and target == 'loss'")
     for sign in (1, -1):
         known = pairs.assign(value=sign * 0.1, low=sign * 0.1 - 0.05, high=sign * 0.1 + 0.05)

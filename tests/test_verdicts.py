@@ -15,7 +15,6 @@ from headbook.study.ablation import (
     AblationReason,
     AblationResults,
     AttributionKey,
-    HeadPlace,
     HeadSet,
     HeadSetKind,
 )
@@ -28,6 +27,7 @@ from headbook.study.ablation_tests import (
     head_effects,
     removable_share,
 )
+from headbook.study.sentence_data import HeadName
 
 SENTENCES, TOKENS, LOSS = 60, 10, 2.0  # the margin is 0.01 nats a token
 APART = 0.2  # distance between sentences: the margin of cosines is 0.002
@@ -44,7 +44,7 @@ def ablation_results(
     d = np.full((1, heads, 1), 1.0)
     return AblationResults(
         level="full",
-        heads=tuple(HeadPlace("self", 0, head) for head in range(heads)),
+        heads=tuple(HeadName("self", 0, head) for head in range(heads)),
         chosen=np.full(heads, int(AblationReason.FIRST)),
         content_hash=key,
         counts={target: counts},

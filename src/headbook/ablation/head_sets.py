@@ -1,11 +1,10 @@
-"""Which heads are taken away together: groups, random sets like them, orders and pairs."""
+"""Sets of heads that are ablated together: groups, random sets, pruning orders and pairs."""
 
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,28 +13,27 @@ from headbook.schema import Replacement
 from headbook.study.ablation import HeadSet, HeadSetKind
 from headbook.study.sentence_data import HeadName
 
-RANDOM = 20  # orders
-STEP = 5  # percent of the heads
-PAIRED = 10  # heads of largest effect
-ALL = "all"  # stacks
+RANDOM = 20  # random pruning orders
+STEP = 5  # per cent of the heads that one pruning step adds
+PAIRED = 10  # heads of largest effect, of which all pairs are ablated
+ALL = "all"  # stack of pruning orders over several stacks
 
-
-class Removed(NamedTuple):
-    """One set of heads and what it is."""
-
-    set: HeadSet
-    heads: tuple[HeadName, ...]
+HeadSets = dict[HeadSet, tuple[HeadName, ...]]
+"""Heads of each set."""
 
 
 @dataclass(frozen=True)
 class HeadGroup:
-    """Heads with something in common.
+    """Heads with a common property, such as a type or a layer.
 
     Attributes:
-        replacements: what is put in their place.
-        banded: whether random sets are taken beside it.
-        type: whether it is all heads of one type.
-        number: of a random set like it; None of the group itself.
+        stack: stack of the heads.
+        name: name of the group in tables and on pages.
+        heads: heads of the group.
+        replacements: replacements with which the group is ablated.
+        banded: whether random sets are ablated for comparison.
+        type: whether the group is all heads of one type.
+        number: number of a random set that matches the group; None for the group itself.
     """
 
     stack: str
@@ -46,32 +44,37 @@ class HeadGroup:
     type: bool = False
     number: int | None = None
 
-    def removed(self) -> list[Removed]:
-        """One set for each replacement."""
+    @property
+    def sets(self) -> HeadSets:
+        """One set of heads for each replacement."""
         kind = HeadSetKind.GROUP if self.number is None else HeadSetKind.RANDOM
-        return [
-            Removed(HeadSet(kind, self.stack, self.name, self.number or 0, replacement), self.heads)
+        return {
+            HeadSet(kind, self.stack, self.name, self.number or 0, replacement): self.heads
             for replacement in self.replacements
-        ]
+        }
 
 
-def single_head_sets(
-    heads: Sequence[HeadName], replacements: Sequence[Replacement]
-) -> list[Removed]:
-    """Each head alone."""
-    return [
-        Removed(HeadSet(HeadSetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement), (h,))
+def single_head_sets(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> HeadSets:
+    """Return one set for each head and replacement."""
+    return {
+        HeadSet(HeadSetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement): (h,)
         for replacement in replacements
         for h in heads
-    ]
+    }
 
 
 def matched_random_sets(
     group: HeadGroup, heads: Sequence[HeadName], seed: int, sets: int
 ) -> list[HeadGroup]:
-    """Return random sets with as many heads in each layer as a group; none without a band.
+    """Return random sets with as many heads in each layer as a group; none if it is not banded.
 
-    The first sets are the same, however many there are.
+    The first sets do not depend on how many are drawn.
+
+    Args:
+        group: the group whose numbers of heads per layer are matched.
+        heads: all heads of the model.
+        seed: seed of the run.
+        sets: number of random sets.
     """
     if not group.banded:
         return []
@@ -97,13 +100,15 @@ def pruning_orders(
     named: Mapping[str, Mapping[HeadName, float]],
     types: Sequence[HeadGroup],
     seed: int,
-) -> list[Removed]:
-    """Ever more heads: those that lose least first, and in other orders beside it.
+) -> HeadSets:
+    """Return growing sets of heads, by ascending effect and by several other orders.
 
     Args:
-        effect: what is lost without each head.
-        named: other numbers of importance, by name.
-        types: heads of each type, for an order of whole types.
+        heads: all heads of the model.
+        effect: effect of ablating each head alone.
+        named: other importance scores of each head, by name of the order.
+        types: groups of heads of one type, for an order that prunes type by type.
+        seed: seed of the random orders.
     """
     stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL
     rows: dict[str, list[HeadName]] = {}
@@ -117,15 +122,19 @@ def pruning_orders(
     rng = np.random.default_rng(seed)
     for number in range(RANDOM):
         rows[f"random-{number:02d}"] = [heads[k] for k in rng.permutation(len(heads))]
-    return [
-        Removed(HeadSet(HeadSetKind.ORDER, stack, name, len(some), Replacement.MEAN), some)
+    return {
+        HeadSet(HeadSetKind.ORDER, stack, name, len(some), Replacement.MEAN): some
         for name, order in rows.items()
         for some in _steps(order)
-    ]
+    }
 
 
 def n_dependent_sets(heads: int) -> int:
-    """How many sets `pruning_orders` and `pair_sets` give for so many heads, about."""
+    """Estimate the number of sets that `pruning_orders` and `pair_sets` return.
+
+    Args:
+        heads: number of heads of the model.
+    """
     first = min(heads, PAIRED)
     return (RANDOM + 4) * min(100 // STEP, heads) + first * (first - 1) // 2
 
@@ -133,7 +142,7 @@ def n_dependent_sets(heads: int) -> int:
 def _by_type(
     heads: Sequence[HeadName], effect: Mapping[HeadName, float], types: Sequence[HeadGroup]
 ) -> list[HeadName]:
-    """Type by type, those that lose least for each head first."""
+    """Order heads type by type, types of smallest mean effect first."""
     of = {head: group.name for group in types for head in group.heads}
     lost: dict[str, list[float]] = defaultdict(list)
     for head in heads:
@@ -143,27 +152,28 @@ def _by_type(
 
 
 def _steps(order: Sequence[HeadName]) -> list[tuple[HeadName, ...]]:
-    """The first of an order, a step more each time; steps that add no head are left out."""
+    """Return the pruning steps of an order, each with all heads of the step before.
+
+    Steps that add no head are left out.
+    """
     numbers = {round(percent * len(order) / 100) for percent in range(STEP, 101, STEP)} - {0}
     return [tuple(sorted(order[:number])) for number in sorted(numbers)]
 
 
-def pair_sets(heads: Sequence[HeadName], effect: Floats) -> list[Removed]:
-    """Every two of the heads of largest effect."""
+def pair_sets(heads: Sequence[HeadName], effect: Floats) -> HeadSets:
+    """Return all pairs of the heads of largest effect.
+
+    Args:
+        heads: all heads of the model.
+        effect: effect of ablating each head alone. *Shape:* ``(head,)``.
+    """
     first = [heads[k] for k in np.argsort(-effect, kind="stable")[:PAIRED]]
-    return [
-        Removed(HeadSet(HeadSetKind.PAIR, _stacks(some), _names(some), 0, Replacement.MEAN), some)
-        for some in combinations(sorted(first), 2)
-    ]
-
-
-def _stacks(heads: Sequence[HeadName]) -> str:
-    return "+".join(dict.fromkeys(head.stack for head in heads))
-
-
-def _names(heads: Sequence[HeadName]) -> str:
-    """Names of heads, with their stacks where these differ."""
-    one = len({head.stack for head in heads}) == 1
-    return " ".join(
-        f"L{h.layer}-H{h.head}" if one else f"{h.stack}-L{h.layer}-H{h.head}" for h in heads
-    )
+    pairs: HeadSets = {}
+    for some in combinations(sorted(first), 2):
+        stacks = [*dict.fromkeys(head.stack for head in some)]
+        name = " ".join(
+            f"L{h.layer}-H{h.head}" if len(stacks) == 1 else f"{h.stack}-L{h.layer}-H{h.head}"
+            for h in some
+        )
+        pairs[HeadSet(HeadSetKind.PAIR, "+".join(stacks), name, 0, Replacement.MEAN)] = some
+    return pairs

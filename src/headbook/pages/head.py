@@ -240,7 +240,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
     for missed, (before, after) in zip(
         ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True
     ):
-        head = HeadName(*ablation.heads[missed.head])
+        head = ablation.heads[missed.head]
         middle = missed.rank - 1 == (missed.tokens - 1) // 2
         if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"

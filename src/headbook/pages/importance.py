@@ -159,7 +159,7 @@ def _estimates(ablation: AblationResults) -> Iterator[Figure]:
     why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
-            "head": [head_name(HeadName(*ablation.heads[place])) for place in effects.head],
+            "head": [head_name(ablation.heads[place]) for place in effects.head],
             "series": [why[AblationReason(each)] for each in ablation.chosen[effects.head]],
             "x": guess * by,
             "y": effects.value * by,

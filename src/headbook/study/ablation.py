@@ -10,16 +10,9 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
+from headbook.study.sentence_data import HeadName
 
 Flags = NDArray[np.bool_]
-
-
-class HeadPlace(NamedTuple):
-    """One head of a model; layer and head count from 0."""
-
-    stack: str
-    layer: int
-    head: int
 
 
 class HeadSetKind(StrEnum):
@@ -135,7 +128,7 @@ class AblationResults:
     """
 
     level: str
-    heads: tuple[HeadPlace, ...]
+    heads: tuple[HeadName, ...]
     chosen: Ints
     content_hash: NDArray[np.uint64]
     counts: Mapping[str, Floats]

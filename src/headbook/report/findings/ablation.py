@@ -27,7 +27,6 @@ from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tests import GROUP_MARGIN, AblationVerdict
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
 HEAVY = (HEAVY_NAME, "sink")  # groups that rest on the sink, the heaviest first
@@ -114,7 +113,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
     position = int(np.nanargmax(first))
     value, low, high = ablation_tests.held_out(ablation, target, int(sets[position]))
     if low > ablation_tests.equivalence_margin(ablation, target):
-        head = HeadName(*ablation.heads[effects.head[position]])
+        head = ablation.heads[effects.head[position]]
         reported = change_text(ablation, value, low, high)
         of = f" of {verdict_target_text(ablation)}" if target in COSINES else ""
         yield _found(
@@ -129,7 +128,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
 def _harmful(ablation: AblationResults) -> Iterator[Finding]:
     effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
     heads = [
-        head_link(HeadName(*ablation.heads[place]))
+        head_link(ablation.heads[place])
         for place, verdict in zip(effects.head, effects.verdict, strict=True)
         if verdict == AblationVerdict.HARMFUL
     ]
