@@ -122,9 +122,13 @@ def test_changes_in_both_directions_do_not_cancel() -> None:
 
 def test_too_few_sentences_decide_nothing() -> None:
     effects = head_effects(ablation_results(np.zeros((13, 1))), AblationTarget.LOSS, "mean")
-    assert effects.verdict == (AblationVerdict.UNDECIDED,)
+    assert [*effects.verdict] == [
+        AblationVerdict.UNDECIDED,
+    ]
     effects = head_effects(ablation_results(np.zeros((14, 1))), AblationTarget.LOSS, "mean")
-    assert effects.verdict == (AblationVerdict.NO_CHANGE,)
+    assert [*effects.verdict] == [
+        AblationVerdict.NO_CHANGE,
+    ]
 
 
 def test_an_empty_half_has_no_effect_and_no_interval() -> None:
@@ -149,7 +153,7 @@ def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
     assert among.p[0] > alone.p[0]
     small = head_effects(ablation_results(noise[:, :1] / 10), AblationTarget.LOSS, "mean")
     assert small.p[0] < 0.05
-    assert small.verdict == (AblationVerdict.NO_CHANGE,)
+    assert [*small.verdict] == [AblationVerdict.NO_CHANGE]
 
 
 def test_the_margin_is_never_below_ten_times_rounding() -> None:
@@ -171,7 +175,9 @@ def test_the_margin_is_never_below_ten_times_rounding() -> None:
 def test_without_a_margin_there_is_no_verdict() -> None:
     given = replace(ablation_results(around(0.01), AblationTarget.STATE), sentence_distance={})
     effects = head_effects(given, AblationTarget.STATE, "mean")
-    assert effects.verdict == ("",)
+    assert [*effects.verdict] == [
+        "",
+    ]
     assert np.isnan(effects.share_changed).all()
     table = importance_table(given)
     assert {*table["verdict"]} == {""}
@@ -226,10 +232,12 @@ def test_a_head_that_never_changes_anything_can_go() -> None:
                 still, unablated={AblationTarget.KL: still.counts[AblationTarget.KL] * LOSS}
             )
         effects = head_effects(still, target, "mean")
-        assert effects.verdict == (AblationVerdict.NO_CHANGE,)
+        assert [*effects.verdict] == [
+            AblationVerdict.NO_CHANGE,
+        ]
         assert (effects.low[0], effects.high[0]) == (0, 0)
     few = head_effects(ablation_results(np.zeros((5, 1))), AblationTarget.LOSS, "mean")
-    assert few.verdict == (AblationVerdict.UNDECIDED,)
+    assert [*few.verdict] == [AblationVerdict.UNDECIDED]
 
 
 def test_cosines_have_a_margin_of_their_own() -> None:
@@ -241,7 +249,7 @@ def test_cosines_have_a_margin_of_their_own() -> None:
     assert equivalence_margin(
         ablation_results(each, AblationTarget.STATE), AblationTarget.STATE
     ) == pytest.approx(0.01 * APART)
-    assert effects.verdict == (AblationVerdict.CHANGES, AblationVerdict.NO_CHANGE)
+    assert [*effects.verdict] == [AblationVerdict.CHANGES, AblationVerdict.NO_CHANGE]
     assert np.isnan(effects.p).all()
 
 
@@ -292,7 +300,7 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
     both = one + other
     effects = head_effects(both, AblationTarget.LOSS, "mean")
     np.testing.assert_allclose(effects.value, [0.04, 0.005], atol=1e-12)
-    assert (effects.sentences == 2 * SENTENCES).all()
+    assert (effects.n_sentences == 2 * SENTENCES).all()
     fewer = replace(
         other, sets=other.sets[1:], members=other.members[1:], chosen=np.array([0, 1]),
         changes={name: change[:, 1:] for name, change in other.changes.items()},
@@ -301,6 +309,33 @@ def test_merged_samples_keep_what_both_have_taken_away() -> None:
     assert [each.name for each in some.sets] == ["L0-H1"]
     assert [*some.chosen] == [0, 1]
     assert importance_table(some)["method"].value_counts().to_dict() == {"estimated": 2, "exact": 1}
+
+
+def test_a_tidy_table_of_changes_sums_to_the_effects_of_all_sets() -> None:
+    """Sentences of the half on which an order was chosen have no rows."""
+    given = ablation_results(around(0.05, 0.0, -0.02))
+    known = given.half == 1
+    some = given.changes[AblationTarget.LOSS].copy()
+    some[~known, 1] = np.nan
+    counts = np.arange(3, SENTENCES + 3).astype(np.float64)
+    given = replace(
+        given,
+        sets=(given.sets[0], HeadSet(HeadSetKind.ORDER, "self", "type", 1, "mean"), given.sets[2]),
+        changes={AblationTarget.LOSS: some},
+        counts={AblationTarget.LOSS: counts},
+    )
+    assert [*given.select(HeadSetKind.HEAD, "mean")] == [0, 2]
+    assert not len(given.select(HeadSetKind.HEAD, "zero"))
+    rows = given.frame(AblationTarget.LOSS, np.array([1, 2]))
+    assert {*rows.loc[rows["set"] == 1, "sentence"]} == {*np.flatnonzero(known)}
+    assert len(rows) == known.sum() + SENTENCES
+    (one,) = rows.query("set == 2 and sentence == 7").to_dict("records")
+    assert (one["stack"], one["layer"], one["head"]) == ("self", 0, 2)
+    assert (one["change"], one["n_tokens"]) == (some[7, 2], 10)
+    sums = rows.groupby("set")[["change", "n_tokens"]].sum()
+    ratios = given.ratios(AblationTarget.LOSS, np.array([1, 2]))
+    np.testing.assert_allclose(sums["change"] / sums["n_tokens"], ratios.value)
+    assert [*ratios.n_sentences] == [known.sum(), SENTENCES]
 
 
 def test_groups_stand_beside_random_sets_and_their_singles() -> None:

@@ -22,7 +22,7 @@ from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
-from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.buckets import BucketSums
 from headbook.study.corpus_sums import SampleSums
@@ -304,13 +304,13 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
 
 
 def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
-    """What each model loses without a head, where both were asked."""
+    """Yield the effects of ablating each head in both models, if both were measured."""
     mine, theirs = (s.corpus_sums.ablation for s in (sides.a, sides.b))
     if mine is None or theirs is None:
         return
     rows = _shared(mine.content_hash, theirs.content_hash)
-    names = {(s.name, s.replacement) for s in mine.sets if s.kind is HeadSetKind.HEAD}
-    for replacement in sorted({replacement for _, replacement in names}):
+    replacements = {mine.sets[each].replacement for each in mine.select(HeadSetKind.HEAD)}
+    for replacement in sorted(replacements):
         for target in (t for t in mine.changes if t in theirs.changes):
             one, another = (
                 _effects(each, at, pair, replacement, target)
@@ -322,25 +322,24 @@ def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
 def _effects(
     ablation: AblationResults, rows: Ints, pair: StackPair, replacement: str, target: str
 ) -> ClusterSums:
-    """Changes of a target without each head; 0 over 0 where a head was not taken away alone."""
-    stack = pair.a
+    """Return changes of a target by ablating each head; 0 over 0 for heads not ablated alone.
+
+    Args:
+        ablation: results of one model.
+        rows: indices of the sentences that both models share.
+        pair: stacks that are compared.
+        replacement: replacement of the heads.
+        target: target whose changes are returned.
+    """
+    stack, place = pair.a, np.full(len(ablation.content_hash), -1)
+    place[rows] = np.arange(len(rows))
+    found = ablation.frame(target, ablation.select(HeadSetKind.HEAD, replacement))
+    found = found[(found["stack"] == stack.name) & (place[found["sentence"]] >= 0)]
     n = np.zeros((len(rows), stack.n_layers, stack.n_heads, 1))
     d = np.zeros_like(n)
-    for place, removed in enumerate(ablation.sets):
-        if not _alone(removed, replacement):
-            continue
-        head = ablation.heads[int(np.flatnonzero(ablation.members[place])[0])]
-        if head.stack == stack.name:
-            change = ablation.changes[target][rows, place]
-            n[:, head.layer, head.head, 0] = np.nan_to_num(change)
-            d[:, head.layer, head.head, 0] = np.where(
-                np.isnan(change), 0, ablation.counts[target][rows]
-            )
+    cells = place[found["sentence"]], found["layer"], found["head"], 0
+    n[cells], d[cells] = found["change"], found["n_tokens"]
     return ClusterSums(n, d)
-
-
-def _alone(removed: HeadSet, replacement: str) -> bool:
-    return removed.kind is HeadSetKind.HEAD and removed.replacement == replacement
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates, RatioSums
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.analysis.arrays import Floats, Ints
 from headbook.comparison.study_pair import StackPair, check_same_sentences, same_vocabulary
 from headbook.errors import StudyError
@@ -286,7 +286,6 @@ def _loss(study: Study) -> tuple[str, Estimate]:
     if ablation is not None:
         for target in LOSSES:
             if target in ablation.unablated:
-                counts = ablation.counts[target]
-                found = RatioSums.of(ablation.unablated[target], counts, counts, ablation.half)
+                found = ablation.ratios_of(target, ablation.unablated[target])
                 return str(target), Estimates.of(found, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -43,14 +43,14 @@ from headbook.report.ablation import (
     INSTEAD,
     NAMES,
     Rows,
-    _backed_up,
-    _by_head,
-    _change,
-    _verdict,
+    backups,
+    change_row,
     main_target,
     margin_text,
+    rows_by_head,
     unit,
     unit_factor,
+    verdict_of_row,
     verdict_target_text,
 )
 from headbook.report.findings.finding import metric_link
@@ -151,11 +151,11 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
     ablation = study.corpus_sums.ablation
     if ablation is None:
         return None
-    rows = results.cached(_by_head).get(head, {})
+    rows = results.cached(rows_by_head).get(head, {})
     target = AblationTarget(main_target(ablation))
     columns = ("In its place", f"Change, {unit(ablation)}", "Verdict")
     tokens = results.cached(_tokens).get(head, ())
-    backed = results.cached(_backed_up).get(head)
+    backed = results.cached(backups).get(head)
     return AblationSection(
         short=_short(ablation, rows),
         what=NAMES[target],
@@ -179,12 +179,12 @@ def _cell(ablation: AblationResults, row: Mapping[str, Any]) -> NumberCell:
 
 def _short(ablation: AblationResults, rows: Rows) -> str:
     """The change where the mean stands in its place, and what follows; empty where not known."""
-    row = _change(ablation, rows, Replacement.MEAN)
+    row = change_row(ablation, rows, Replacement.MEAN)
     if row is None:
         return ""
     cell = _cell(ablation, row)
     ends = f" {cell.interval}" if cell.interval else ""
-    verdict = _verdict(ablation, rows, Replacement.MEAN)
+    verdict = verdict_of_row(ablation, rows, Replacement.MEAN)
     conclusion = f"; verdict: {verdict}" if row["method"] == EXACT else " (estimated)"
     if main_target(ablation) in COSINES:
         what = (
@@ -199,9 +199,9 @@ def _short(ablation: AblationResults, rows: Rows) -> str:
 
 def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
     for replacement, what in INSTEAD.items():
-        row = _change(ablation, rows, replacement)
+        row = change_row(ablation, rows, replacement)
         if row is not None:
-            verdict = _verdict(ablation, rows, replacement)
+            verdict = verdict_of_row(ablation, rows, replacement)
             outcome = verdict if row["method"] == EXACT else "estimated"
             yield Row(what, (_cell(ablation, row), words_cell(outcome)))
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure
@@ -116,7 +115,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         unit=unit(ablation),
         margin=margin_text(ablation),
         verdict_target=verdict_target_text(ablation),
-        chosen=choice_text(ablation, np.flatnonzero(ablation.chosen)),
+        chosen=choice_text(ablation, ablation.chosen),
         sample=count_text(len(ablation.content_hash), "sentence"),
         findings=tuple(ablation_findings(ablation, study.head_groups, study.pruning)),
         maps=tuple(_maps(results, ablation)),
@@ -153,16 +152,15 @@ def _maps(results: Mapping[str, StackResults], ablation: AblationResults) -> Ite
 
 
 def _estimates(ablation: AblationResults) -> Iterator[Figure]:
-    target, by = main_target(ablation), unit_factor(ablation)
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    guess = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN)[effects.head]
+    by = unit_factor(ablation)
+    effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
     why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
-            "head": [head_name(ablation.heads[place]) for place in effects.head],
-            "series": [why[AblationReason(each)] for each in ablation.chosen[effects.head]],
-            "x": guess * by,
-            "y": effects.value * by,
+            "head": [head_name(head) for head in ablation_tests.head_names(effects)],
+            "series": effects["reason"].map(why),
+            "x": effects["estimate"] * by,
+            "y": effects["value"] * by,
         }
     ).sort_values("series", kind="stable", ignore_index=True)
     if len(rows) > 2:

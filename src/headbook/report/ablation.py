@@ -1,4 +1,4 @@
-"""Ablation numbers in the unit of pages, groups of heads, and which head backs up another."""
+"""Ablation numbers in the unit of pages, groups of heads to ablate, and interactions of heads."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ SHORT = {
     AblationVerdict.HARMFUL: "harmful",
     AblationVerdict.UNDECIDED: "undecided",
 }
-COUNTED = {  # of one head, and of several
+COUNTED = {  # verbs for one head, and for several heads
     AblationVerdict.CHANGES: ("changes the output", "change the output"),
     AblationVerdict.NO_CHANGE: ("can go alone", "can go alone"),
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
@@ -46,29 +46,32 @@ AFTER = "×\u202f10⁻³"
 
 
 def main_target(ablation: AblationResults) -> str:
-    """The target that pages are about: the loss, else the cosine of sentence vectors or states."""
+    """Return the main target: the loss, else the cosine of sentence vectors or states."""
     return ablation.targets[0]
 
 
 def unit_factor(ablation: AblationResults) -> float:
-    """By what changes are multiplied to be in the pages' unit."""
+    """Return the factor that converts a change to the unit of pages.
+
+    The unit is per cent of the loss, or thousandths of a cosine.
+    """
     if main_target(ablation) in COSINES:
         return 1000.0
     return 100 / ablation.loss(main_target(ablation))
 
 
 def unit(ablation: AblationResults) -> str:
-    """The pages' unit: per cent of the loss, or thousandths of a cosine."""
+    """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
     return AFTER if main_target(ablation) in COSINES else "% of the loss"
 
 
 def drawn_unit(ablation: AblationResults) -> str:
-    """The same in letters that fonts of figures have."""
+    """Return the unit of pages without characters that chart fonts lack."""
     return "thousandths" if main_target(ablation) in COSINES else unit(ablation)
 
 
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
-    """A change in the pages' unit, with its interval."""
+    """Return a change in the unit of pages, with its interval."""
     by = unit_factor(ablation)
     ends = interval_text(low * by, high * by)
     return f"{number(value * by)}\u00a0{unit(ablation)}{ends and f' {ends}'}"
@@ -97,8 +100,8 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
     """Return a verdict in full; empty without one.
 
     Args:
-        row: of `Study.importance` or `Study.head_groups`.
-        together: what the bounds hold for together.
+        row: row of `Study.importance` or `Study.head_groups`.
+        together: name of the family for which the bounds hold together.
     """
     if not row["verdict"]:
         return ""
@@ -131,15 +134,16 @@ def verdict_counts(found: Iterable[str]) -> str:
     return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
 
 
-def choice_text(ablation: AblationResults, heads: Iterable[int]) -> str:
+def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
     """Return how heads that were replaced alone had been chosen, in words; empty if all were.
 
     Args:
-        heads: places in `AblationResults.heads`.
+        ablation: results of all heads.
+        reasons: `AblationReason` of each of the heads that the text is about.
     """
     if ablation.chosen.all() and not (ablation.chosen == AblationReason.AUDIT).any():
         return ""
-    counts = Counter(AblationReason(int(ablation.chosen[place])) for place in heads)
+    counts = Counter(reasons)
     why = {
         AblationReason.FIRST: "with the largest estimates",
         AblationReason.AUDIT: "picked at random",
@@ -148,23 +152,23 @@ def choice_text(ablation: AblationResults, heads: Iterable[int]) -> str:
 
 
 def head_changes(ablation: AblationResults) -> pd.DataFrame:
-    """A row for each head, in the pages' unit, its mean in its place.
+    """Return the effect of replacing each head by its mean, in the unit of pages, a row for a head.
 
-    Columns ``stack, layer, head, value, low, high, method, verdict``; estimates have neither
-    interval nor verdict. Verdicts are those of the target that ranks heads.
+    Columns ``stack, layer, head, value, low, high, method, verdict``. Estimates have neither
+    interval nor verdict. Verdicts are those of the target by which heads are ranked.
     """
     target, by = main_target(ablation), unit_factor(ablation)
-    frame = pd.DataFrame(ablation.heads)
-    frame["value"] = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * by
-    frame = frame.assign(low=np.nan, high=np.nan, method=ESTIMATED, verdict="")
+    frame = pd.DataFrame(ablation.heads).assign(
+        value=ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * by,
+        low=np.nan, high=np.nan, method=ESTIMATED, verdict="",
+    )  # fmt: skip
     effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    for name in ("value", "low", "high"):
-        frame.loc[effects.head, name] = getattr(effects, name) * by
-    frame.loc[effects.head, "method"] = EXACT
-    ranked = ablation_tests.head_effects(
-        ablation, ablation_tests.ranked_target(ablation), Replacement.MEAN
-    )
-    frame.loc[ranked.head, "verdict"] = list(ranked.verdict)
+    numbers = ["value", "low", "high"]
+    frame.loc[effects.index, numbers] = effects[numbers] * by
+    frame.loc[effects.index, "method"] = EXACT
+    ranked = ablation_tests.ranked_target(ablation)
+    verdicts = ablation_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
+    frame.loc[verdicts.index, "verdict"] = verdicts
     return frame
 
 
@@ -178,8 +182,8 @@ INSTEAD = {
 Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
-def _by_head(results: StackResults) -> Mapping[HeadName, Rows]:
-    """The numbers of each head of the stack, by metric, replacement and target."""
+def rows_by_head(results: StackResults) -> Mapping[HeadName, Rows]:
+    """Return the numbers of each head of the stack, by metric, replacement and target."""
     table = results.study.importance
     table = table[(table["stack"] == results.stack.name) & (table["label"] == "")]
     found: dict[HeadName, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
@@ -190,27 +194,33 @@ def _by_head(results: StackResults) -> Mapping[HeadName, Rows]:
     return found
 
 
-def _change(
+def change_row(
     ablation: AblationResults, rows: Rows, replacement: Replacement
 ) -> Mapping[str, Any] | None:
-    """The exact change, else the estimate; None where there is neither."""
+    """Return the exact change, else the estimate; None if the head has neither."""
     target = main_target(ablation)
     exact = rows.get((EFFECT, replacement, target))
     return exact or rows.get((ATTRIBUTION, replacement, target))
 
 
-def _verdict(ablation: AblationResults, rows: Rows, replacement: Replacement) -> str:
-    """The verdict by the target that ranks heads; empty where the head was not replaced."""
+def verdict_of_row(ablation: AblationResults, rows: Rows, replacement: Replacement) -> str:
+    """Return the verdict by the target that ranks heads; empty if the head was not replaced."""
     row = rows.get((EFFECT, replacement, ablation_tests.ranked_target(ablation)))
     return verdict_text(row) if row else ""
 
 
-def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
+def backups(results: StackResults) -> Mapping[HeadName, str]:
+    """Return the remarks of `backed_up` of a study, to be cached."""
     return backed_up(results.study.head_groups, results.study.corpus_sums.ablation)
 
 
 def backed_up(groups: pd.DataFrame, ablation: AblationResults | None) -> Mapping[HeadName, str]:
-    """Of each head the one with which together it is missed most beyond what each alone costs."""
+    """Return for each head a remark on the head of largest positive interaction with it.
+
+    Args:
+        groups: rows of `Study.head_groups`.
+        ablation: results that set the main target and the unit.
+    """
     assert ablation is not None
     pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == main_target(ablation))]
     pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
@@ -229,20 +239,25 @@ def backed_up(groups: pd.DataFrame, ablation: AblationResults | None) -> Mapping
 
 
 def _named(name: str, stack: str) -> HeadName:
-    """A head as groups name it; those of another stack say which."""
+    """Return the head of a name in the table of groups.
+
+    Args:
+        name: name with layer and head, and with the stack if the group has heads of several stacks.
+        stack: stack of names without one.
+    """
     *other, layer, head = name.split("-")
     return HeadName(other[0] if other else stack, int(layer[1:]), int(head[1:]))
 
 
-HEAVY = 0.9  # of all attention on the sink
+HEAVY = 0.9  # least attention on the sink of heads in the strictest group of sink heads
 HEAVY_NAME = "over 90 % of attention on the sink"
-LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # in names of groups
+LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # parts of names of groups
 REPLACEMENTS = (Replacement.MEAN, Replacement.WITHOUT_SINK, Replacement.ZERO)
-"""What tells whether heads that rest on the sink are dead: all three."""
+"""Replacements of types and sink heads; together the three show whether sink heads are dead."""
 
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
-    """All groups of all stacks."""
+    """Return all groups of heads of all stacks."""
     return [group for result in results.values() for group in _groups(result)]
 
 
@@ -256,6 +271,7 @@ def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
 
 
 def _groups(results: StackResults) -> Iterator[HeadGroup]:
+    """Yield the types, the sink heads, the layers and the heads with shared keys of a stack."""
     stack, of_type = results.stack, defaultdict[str, list[HeadName]](list)
     heavy = []
     for (layer, head), head_kind in head_types(results).items():

@@ -17,7 +17,6 @@ import pandas as pd
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
 from headbook.metrics import all_metrics, ids
-from headbook.report.ablation import main_target
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
@@ -393,11 +392,8 @@ class RemovableShare(AblationQuantity):
         steps = steps[(steps["order"] == self.order)]
         if ablation is None or steps.empty:
             return NO_ESTIMATE
-        steps = steps[steps["target"] == main_target(ablation)]
-        most = ablation_tests.GROUP_MARGIN * ablation_tests.equivalence_margin(
-            ablation, main_target(ablation), reported=True
-        )
-        share = ablation_tests.removable_share([*steps["share"]], [*steps["high"]], most)
+        shares, _ = ablation_tests.removable_shares(ablation, steps)
+        share = shares[self.order]
         return Estimate(share, math.nan, math.nan, int((ablation.half == 1).sum()), math.nan)
 
 

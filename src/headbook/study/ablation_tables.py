@@ -1,7 +1,4 @@
-"""The tables importance, head_groups, pruning and effect_tokens.
-
-With their columns and descriptions.
-"""
+"""Tables importance, head_groups, pruning and effect_tokens, and descriptions of their columns."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,11 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import RatioSums
-from headbook.analysis.arrays import Floats
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation import AblationResults, HeadSetKind
 
 STACK = "self; or encoder, decoder, cross"
 REPLACED = (
@@ -205,7 +200,7 @@ GROUPS = (
     "share_changed", "share_low", "share_high", "verdict",
 )  # fmt: skip
 SHARES = ("margin", "share_changed", "share_low", "share_high")
-UNJUDGED: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
+NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
 TOKENS = (
     "stack", "layer", "head", "replacement", "target", "rank", "tokens", "sentence", "position",
     "token", "change", "before", "after",
@@ -214,179 +209,123 @@ PRUNING = ("stack", "order", "replacement", "target", "share", "value", "low", "
 
 
 def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
-    """A row for each number of a head."""
-    made = (_exact, _from_slopes, _direct, _repaired)
+    """Return the table with a row for each number of a head; empty without ablation."""
+    made = (_exact, _estimates, _direct, _repaired)
     rows = [row for make in made for row in make(ablation)] if ablation else []
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
     return pd.DataFrame(rows, columns=[*IMPORTANCE_COLUMNS]).sort_values(order, ignore_index=True)
 
 
 def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the exact effect of each head that was replaced alone."""
     for replacement in Replacement:
         for target in ablation.targets:
             effects = ablation_tests.head_effects(ablation, target, replacement)
-            for k, place in enumerate(effects.head):
-                yield ablation.heads[place]._asdict() | {
-                    "metric": EFFECT,
-                    "replacement": str(replacement),
-                    "target": target,
-                    "label": "",
-                    "value": effects.value[k],
-                    "low": effects.low[k],
-                    "high": effects.high[k],
-                    "n_sentences": effects.sentences[k],
-                    "n_observations": effects.events[k],
-                    "method": EXACT,
-                    **_verdict_columns(effects, k),
-                }
+            about = _about(EFFECT, replacement, target)
+            yield from effects.assign(**about).to_dict("records")  # type: ignore[misc]
 
 
-def _verdict_columns(effects: ablation_tests.HeadEffects, k: int) -> dict[str, Any]:
-    """Columns of the verdict on one set of heads."""
-    shares = effects.share_changed[k], effects.share_low[k], effects.share_high[k]
-    numbers = dict(zip(SHARES, (effects.margin, *shares), strict=True))
-    return numbers | {"verdict": effects.verdict[k]}
+def _about(metric: str, replacement: Replacement, target: str) -> dict[str, str]:
+    """Return the columns of the table that say what an exact number is about."""
+    return {
+        "metric": metric, "replacement": str(replacement), "target": str(target), "label": "",
+        "method": EXACT,
+    }  # fmt: skip
 
 
 def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """What heads say to the logits themselves, where that is known."""
+    """Yield the direct effects of heads on logits, if measured."""
     if AblationTarget.LOGIT not in ablation.counts or np.isnan(ablation.direct).all():
         return
-    counts = np.broadcast_to(ablation.counts[AblationTarget.LOGIT][:, None], ablation.direct.shape)
-    ratios = RatioSums.of(ablation.direct, counts, counts, ablation.half)
+    ratios = ablation.ratios_of(AblationTarget.LOGIT, ablation.direct)
     low, high = ratios.interval()
-    for place in np.flatnonzero(np.abs(ablation.direct).sum(0)):
-        numbers = ratios.value[place], low[place], high[place]
-        about = int(ratios.n_sentences[place]), ratios.n_observations[place]
-        yield _of_logits(ablation, int(place), DIRECT, numbers, about)
+    effects = pd.DataFrame(ablation.heads).assign(
+        value=ratios.value,
+        low=low,
+        high=high,
+        n_sentences=ratios.n_sentences,
+        n_observations=ratios.n_observations,
+        **_about(DIRECT, Replacement.MEAN, AblationTarget.LOGIT),
+        **NO_VERDICT,
+    )
+    yield from effects[np.abs(ablation.direct).sum(0) > 0].to_dict("records")
 
 
 def _repaired(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    heads, (value, low, high) = ablation_tests.self_repair(ablation)
-    for k, head in enumerate(heads):
-        about = len(ablation.content_hash), ablation.counts[AblationTarget.LOGIT].sum()
-        yield _of_logits(ablation, int(head), REPAIR, (value[k], low[k], high[k]), about)
-    heads, (value, low, high) = ablation_tests.self_repair_top_tokens(ablation)
-    for k, head in enumerate(heads):
-        tokens = ablation.top[2, :, head]
-        about = int((tokens > 0).sum()), tokens.sum()
-        row = _of_logits(ablation, int(head), REPAIR, (value[k], low[k], high[k]), about)
-        yield row | {"label": ablation_tests.TOP}
+    """Yield the self-repair of each head, on all tokens and on those of largest direct effect."""
+    about = _about(REPAIR, Replacement.MEAN, AblationTarget.LOGIT) | NO_VERDICT
+    for row in ablation_tests.self_repair(ablation).to_dict("records"):
+        yield about | {str(name): value for name, value in row.items()}
 
 
-def _of_logits(
-    ablation: AblationResults,
-    place: int,
-    metric: str,
-    numbers: tuple[float, float, float],
-    about: tuple[int, float],
-) -> dict[str, Any]:
-    return ablation.heads[place]._asdict() | {
-        "metric": metric,
-        "replacement": str(Replacement.MEAN),
-        "target": str(AblationTarget.LOGIT),
-        "label": "",
-        **dict(zip(("value", "low", "high"), numbers, strict=True)),
-        **dict(zip(("n_sentences", "n_observations"), about, strict=True)),
-        "method": EXACT,
-        **UNJUDGED,
-    }
-
-
-def _from_slopes(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """Numbers from one backward pass; estimates have no interval, for theirs would not hold."""
-    ratios = ablation.estimates
+def _estimates(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the numbers from gradients; intervals of estimates would not hold and are left out."""
+    heads, ratios = pd.DataFrame(ablation.heads), ablation.estimates
     low, high = ratios.interval()
-    normalised = _normalised(ablation)
-    for (position, head), (k, column) in (
-        (one, other) for one in enumerate(ablation.heads) for other in enumerate(ablation.columns)
-    ):
+    for k, column in enumerate(ablation.columns):
         exact = column.metric == GRADIENT
-        row = head._asdict() | column._asdict() | {
-            "value": ratios.value[position, k],
-            "low": low[position, k] if exact else np.nan,
-            "high": high[position, k] if exact else np.nan,
-            "n_sentences": ratios.n_sentences[position, k],
-            "n_observations": ratios.n_observations[position, k],
-            "method": EXACT if exact else ESTIMATED,
-            **UNJUDGED,
-        }  # fmt: skip
-        yield row
+        rows = heads.assign(
+            **column._asdict(),
+            value=ratios.value[:, k],
+            low=low[:, k] if exact else np.nan,
+            high=high[:, k] if exact else np.nan,
+            n_sentences=ratios.n_sentences[:, k],
+            n_observations=ratios.n_observations[:, k],
+            method=EXACT if exact else ESTIMATED,
+            **NO_VERDICT,
+        )
+        yield from rows.to_dict("records")  # type: ignore[misc]
         if exact and not column.label:
-            by_layer = {"label": "layer_normalised", "value": normalised[position, k]}
-            yield row | by_layer | {"low": np.nan, "high": np.nan}
-
-
-def _normalised(ablation: AblationResults) -> Floats:
-    """Values over the root of the sum of squares of their layer. *Shape:* ``(head, column)``."""
-    layers = [(head.stack, head.layer) for head in ablation.heads]
-    _, place = np.unique(layers, axis=0, return_inverse=True)
-    value = ablation.estimates.value
-    squares = np.zeros((place.max() + 1, value.shape[1]))
-    np.add.at(squares, place, value**2)
-    size = np.sqrt(squares)[place]
-    found: Floats = np.divide(value, size, out=np.full_like(value, np.nan), where=size > 0)
-    return found
+            squares = (rows["value"] ** 2).groupby([rows["stack"], rows["layer"]]).transform("sum")
+            value = rows["value"] / np.sqrt(squares)  # 0 over 0 is NaN
+            by_layer = rows.assign(label="layer_normalised", value=value, low=np.nan, high=np.nan)
+            yield from by_layer.to_dict("records")  # type: ignore[misc]
 
 
 def head_groups_table(ablation: AblationResults | None) -> pd.DataFrame:
-    """A row for each group of heads and each pair."""
+    """Return the table with a row for each group and each pair of heads; empty without ablation."""
     rows = [*_groups(ablation), *_pairs(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*GROUPS])
 
 
 def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the effect of each group beside its random sets and the effects of single heads."""
     for target in ablation.targets:
-        values = ablation.ratios(target, np.arange(len(ablation.sets))).value
+        sets = ablation.select(HeadSetKind.RANDOM)
         random: dict[tuple[str, str, str], list[float]] = {}
-        for value, each in zip(values, ablation.sets, strict=True):
-            if each.kind == HeadSetKind.RANDOM:
-                random.setdefault(_key(each), []).append(value)
+        for place, value in zip(sets, ablation.ratios(target, sets).value, strict=True):
+            _, stack, name, _, replaced = ablation.sets[place]
+            random.setdefault((stack, name, replaced), []).append(value)
         for replacement in Replacement:
-            alone = _alone(ablation, target, replacement)
-            effects = ablation_tests.group_effects(ablation, target, replacement)
-            for k, place in enumerate(effects.place):
-                each, members = ablation.sets[place], ablation.members[place]
-                band = random.get(_key(each), [])
-                larger = sum(value > effects.value[k] for value in band)
-                yield {
+            single = ablation_tests.head_effects(ablation, target, replacement)["value"]
+            alone = single.reindex(range(len(ablation.heads))).to_numpy()
+            groups = ablation.select(HeadSetKind.GROUP, replacement)
+            effects = ablation_tests.set_effects(ablation, target, groups)
+            for effect in effects.to_dict("records"):
+                each, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
+                band = random.get((each.stack, each.name, each.replacement), [])
+                larger = sum(value > effect["value"] for value in band)
+                yield {str(name): value for name, value in effect.items()} | {
                     "stack": each.stack,
                     "group": each.name,
                     "heads": int(members.sum()),
                     "metric": GROUP,
                     "replacement": each.replacement,
                     "target": target,
-                    "value": effects.value[k],
-                    "low": effects.low[k],
-                    "high": effects.high[k],
-                    "n_sentences": effects.sentences[k],
                     "sum_of_single_effects": alone[members].sum(),
                     "random_low": min(band, default=np.nan),
                     "random_high": max(band, default=np.nan),
                     "random_sets": len(band),
                     "rank": larger + 1 if band else np.nan,
-                    **_verdict_columns(effects, k),
                 }
 
 
-def _key(each: HeadSet) -> tuple[str, str, str]:
-    return each.stack, each.name, each.replacement
-
-
-def _alone(ablation: AblationResults, target: str, replacement: str) -> Floats:
-    """The effect of each head alone; NaN where it is not known. *Shape:* ``(head,)``."""
-    found: Floats = np.full(len(ablation.heads), np.nan)
-    effects = ablation_tests.head_effects(ablation, target, replacement)
-    found[effects.head] = effects.value
-    return found
-
-
 def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the interaction of each pair of heads."""
     for target in ablation.targets:
-        for index, each in enumerate(ablation.sets):
-            ratios = None
-            if each.kind == HeadSetKind.PAIR:
-                ratios = ablation_tests.interaction(ablation, target, index)
+        for index in ablation.select(HeadSetKind.PAIR):
+            each = ablation.sets[index]
+            ratios = ablation_tests.interaction(ablation, target, int(index))
             if ratios is not None:
                 low, high = ratios.interval()
                 whole = ablation.ratios(target, np.array([index])).value[0]
@@ -406,24 +345,25 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
                     "random_high": np.nan,
                     "random_sets": 0,
                     "rank": np.nan,
-                    **UNJUDGED,
+                    **NO_VERDICT,
                 }
 
 
 def pruning_table(ablation: AblationResults | None) -> pd.DataFrame:
-    """A row for each share of heads that was removed in an order."""
+    """Return the table with a row for each pruning step of each order; empty without ablation."""
     rows = [*_steps(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*PRUNING])
 
 
 def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the pruning steps of each order, each order with a first step without pruned heads."""
+    sets = ablation.select(HeadSetKind.ORDER)
     for target in ablation.targets:
-        ratios = ablation.ratios(target, np.arange(len(ablation.sets)))
+        ratios = ablation.ratios(target, sets)
         low, high = ratios.interval(ablation_tests.limits_of(target))
         before = ""
-        for index, each in enumerate(ablation.sets):
-            if each.kind != HeadSetKind.ORDER:
-                continue
+        for index, place in enumerate(sets):
+            each = ablation.sets[place]
             row = {
                 "stack": each.stack,
                 "order": each.name,
@@ -442,13 +382,13 @@ def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 
 
 def effect_tokens_table(ablation: AblationResults | None) -> pd.DataFrame:
-    """A row for each token at which a head is missed."""
+    """Return the table with a row for each token at which a head is missed."""
     rows = [*_missed(ablation)] if ablation else []
     return pd.DataFrame(rows, columns=[*TOKENS])
 
 
 def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """Losses as probabilities of the true token; of states the cosine afterwards."""
+    """Yield tokens at which heads are missed, with probabilities of true tokens or cosines."""
     target = ablation_tests.token_target(ablation)
     for missed in ablation.missed:
         before, after = np.nan, 1 - missed.change

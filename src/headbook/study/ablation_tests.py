@@ -1,35 +1,44 @@
-"""Whether the model's answer changes without a head, from the share of sentences that change.
+"""Effects of ablation with their intervals, and verdicts from the share of changed sentences.
 
-A margin says which change matters in practice. A sentence is *changed* if the absolute mean of its
-own change exceeds the margin. Exact bounds of the share of changed sentences, all heads together,
-decide: *changes* (surely more than a fifth), *no_change* (surely less), *harmful* (changes, and the
-loss is lower without the head, tested over all heads at once), else *undecided*. No torch.
+A sentence is *changed* if the absolute mean of its own change exceeds the margin, the change that
+matters in practice. Exact bounds of the share of changed sentences, for all heads together, decide:
+*changes* (surely more than a fifth), *no_change* (surely less), *harmful* (changes, and the loss is
+lower without the head, tested over all heads at once), else *undecided*. No torch.
 """
 
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis import intervals
-from headbook.analysis.accumulators import RatioSums
-from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
+from headbook.analysis.arrays import NOTHING, Floats, divide
 from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
+from headbook.study.ablation import (
+    HEAD,
+    AblationReason,
+    AblationResults,
+    AttributionKey,
+    HeadSetKind,
+)
+from headbook.study.sentence_data import HeadName
 
 ATTRIBUTION = "attribution_estimate"
-LOSS_MARGIN = 0.005  # margin of losses, as a share of the whole model's loss
+LOSS_MARGIN = 0.005  # margin of losses, as a share of the unablated model's loss
 APART = 0.01  # margin of cosines, as a share of the mean distance between sentences
-ROUNDED = 10.0  # least margin, in changes by rounding weights to bfloat16
-FIFTH = 0.2  # share of sentences that decides
-RESAMPLED = 500  # sentences up to which intervals are bootstrap-t intervals
-GROUP_MARGIN = 2.0  # margins that many heads together may lose
-TOP = "top_2_percent"  # label of what is taken at tokens for which a head says most
+ROUNDED = 10.0  # smallest margin, in mean changes by rounding weights to bfloat16
+FIFTH = 0.2  # share of changed sentences that verdicts compare with
+RESAMPLED = 500  # most sentences with bootstrap-t intervals
+GROUP_MARGIN = 2.0  # margin of many heads together, in margins of one head
+TOP = "top_2_percent"  # label of self-repair at the tokens of largest direct effect
+RANDOM_ORDER = "random"  # beginning of the names of random pruning orders
 NOT_NEGATIVE: dict[str, tuple[float, float]] = {
     AblationTarget.KL: (0, np.inf),
     AblationTarget.STATE: (0, 2),
@@ -38,7 +47,7 @@ NOT_NEGATIVE: dict[str, tuple[float, float]] = {
 
 
 class AblationVerdict(StrEnum):
-    """What the share of changed sentences supports."""
+    """Verdicts on a set of heads, by the share of changed sentences."""
 
     CHANGES = "changes"
     NO_CHANGE = "no_change"
@@ -46,55 +55,17 @@ class AblationVerdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-class HeadEffects(NamedTuple):
-    """Effects of sets of heads that were replaced; arrays of *shape* ``(set,)``.
-
-    Attributes:
-        place: places in `AblationResults.sets`.
-        head: places in `AblationResults.heads` of each set's first head.
-        low, high: ends of the 95 % interval of the value.
-        sentences: sentences that contribute.
-        events: scored tokens.
-        p: family-wise p of an effect below 0; NaN for targets that cannot be negative.
-        margin: absolute mean change from which on a sentence is changed; NaN without a verdict.
-        changed: changed sentences.
-        share_low, share_high: bounds of the share of changed sentences; each errs in any of the
-            sets with a probability of at most 5 %.
-        verdict: a `AblationVerdict`; empty without a margin.
-    """
-
-    place: NDArray[np.intp]
-    head: NDArray[np.intp]
-    value: Floats
-    low: Floats
-    high: Floats
-    sentences: Ints
-    events: Floats
-    p: Floats
-    margin: float
-    changed: Ints
-    share_low: Floats
-    share_high: Floats
-    verdict: tuple[str, ...]
-
-    @property
-    def share_changed(self) -> Floats:
-        """Share of changed sentences; NaN without a margin."""
-        found = divide(self.changed.astype(np.float64), self.sentences.astype(np.float64))
-        return np.where(np.isnan(self.share_low), np.nan, found)
-
-
 class EstimateAudit(NamedTuple):
-    """What estimates are worth, seen on heads that were picked at random.
+    """Agreement of estimates with exact effects, on heads that were drawn at random.
 
     Attributes:
-        heads: how many were audited.
-        rest: how many heads have estimates alone.
-        pearson, spearman: correlation of estimates and exact effects over the audited heads; NaN
-            with fewer than three.
+        heads: number of audited heads.
+        rest: number of heads that have estimates only.
+        pearson, spearman: correlation of estimates and exact effects of the audited heads; NaN
+            with fewer than three heads.
         above: audited heads whose effect is above the margin.
-        missed: those of them whose estimate is not.
-        share: at most this share of the rest is missed likewise, with 95 % confidence.
+        missed: audited heads whose effect is above the margin and whose estimate is not.
+        share: upper 95 % bound of the share of missed heads among those with estimates only.
     """
 
     heads: int
@@ -114,12 +85,15 @@ def limits_of(target: str) -> tuple[float, float]:
 def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool = False) -> float:
     """Return the change of a target from which on a sentence counts as changed.
 
-    1 % of the mean distance between sentences for cosines, 0.5 % of the whole model's loss for
-    losses and divergences, or what ``--margin`` sets; at least 10 times the mean absolute change
-    of a sentence by rounding weights to bfloat16. NaN for logits, and if the yardstick is missing.
+    The margin is 1 % of the mean distance between sentences for cosines, 0.5 % of the unablated
+    model's loss for losses and divergences, or the value of ``--margin``; at least 10 times the
+    mean absolute change of a sentence by rounding weights to bfloat16. The margin is NaN for
+    logits, and if the distance or the loss is unknown.
 
     Args:
-        reported: take the loss of the second half of the sentences.
+        ablation: results whose loss or distance is the yardstick.
+        target: target of the margin.
+        reported: whether to take the loss of the held-out half of the sentences.
     """
     if target == AblationTarget.LOGIT:
         return float("nan")
@@ -141,30 +115,57 @@ def rounding_change(ablation: AblationResults, target: str) -> float:
 
 
 def ranked_target(ablation: AblationResults) -> str:
-    """Return the target that ranks heads, and whose verdict lists show."""
+    """Return the target by which heads are ranked and listed verdicts are given."""
     return AblationTarget.KL if AblationTarget.KL in ablation.targets else ablation.targets[0]
 
 
 def token_target(ablation: AblationResults) -> str:
-    """Return the target of single tokens (`AblationResults.missed`): the loss, else states."""
+    """Return the target of single tokens, as in `AblationResults.missed`: loss or states."""
     return next(target for target in ablation.targets if target != AblationTarget.EMBEDDING)
 
 
-def head_effects(ablation: AblationResults, target: str, replacement: str) -> HeadEffects:
-    """Return the effects of heads that were replaced one at a time."""
-    return set_effects(ablation, target, single_head_rows(ablation, replacement))
+def head_effects(ablation: AblationResults, target: str, replacement: str) -> pd.DataFrame:
+    """Return the effects of heads that were replaced one at a time, with a row for each head.
+
+    Columns are ``stack, layer, head``, the columns of `set_effects`, ``reason`` (the
+    `AblationReason` of the head) and ``estimate`` (the estimate of the value). The index of a row
+    is the index of the head in `AblationResults.heads`.
+    """
+    sets = ablation.select(HeadSetKind.HEAD, replacement)
+    place = ablation.first_heads(sets)
+    heads = pd.DataFrame([ablation.heads[k] for k in place], columns=[*HEAD])
+    effects = pd.concat([heads, set_effects(ablation, target, sets)], axis=1)
+    return effects.assign(
+        reason=ablation.chosen[place],
+        estimate=estimated_effects(ablation, target, replacement)[place],
+    ).set_index(place)
 
 
-def group_effects(ablation: AblationResults, target: str, replacement: str) -> HeadEffects:
-    """Return the effects of groups of heads."""
-    return set_effects(ablation, target, single_head_rows(ablation, replacement, HeadSetKind.GROUP))
+def head_names(effects: pd.DataFrame) -> list[HeadName]:
+    """Return the head of each row of `head_effects`."""
+    return [HeadName(*head) for head in effects[[*HEAD]].itertuples(index=False)]
 
 
-def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) -> HeadEffects:
-    """Return effects and verdicts of sets of heads, all of which are one family.
+def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) -> pd.DataFrame:
+    """Return effects and verdicts of sets of heads, with a row for each set.
+
+    P-values and bounds hold for all of the sets together. Columns:
+
+    - ``set``: index into `AblationResults.sets`.
+    - ``value, low, high``: mean change per scored token, with its 95 % interval.
+    - ``n_sentences, n_observations``: sentences and scored tokens behind the value.
+    - ``p``: family-wise p of an effect below 0; NaN for targets that cannot be negative.
+    - ``margin``: absolute mean change from which on a sentence counts as changed; NaN if unknown.
+    - ``changed, share_changed``: changed sentences, and their share; the share is NaN without a
+      margin.
+    - ``share_low, share_high``: bounds of the share; the probability that one of them is wrong for
+      any of the sets is at most 5 %.
+    - ``verdict``: an `AblationVerdict`; empty without a margin.
 
     Args:
-        sets: places in `AblationResults.sets`.
+        ablation: results that hold the sets.
+        target: target whose changes are tested.
+        sets: indices into `AblationResults.sets`.
     """
     ratios = ablation.ratios(target, sets)
     changes, counts = ablation.changes[target][:, sets], ablation.counts[target]
@@ -179,33 +180,38 @@ def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) 
     if not np.isnan(most) and len(sets):
         bounds[:] = share_bounds(changed, ratios.n_sentences, 1 - ALPHA / len(sets))
     harmful = (ratios.value < 0) & (p < ALPHA)
-    return HeadEffects(
-        place=sets,
-        head=ablation.members[sets].argmax(1),
-        value=ratios.value,
-        low=low,
-        high=high,
-        sentences=ratios.n_sentences,
-        events=ratios.n_observations,
-        p=p,
-        margin=most,
-        changed=changed,
-        share_low=bounds[0],
-        share_high=bounds[1],
-        verdict=tuple(_verdict(*each) for each in zip(*bounds, harmful, strict=True)),
+    share = divide(changed.astype(np.float64), ratios.n_sentences.astype(np.float64))
+    return pd.DataFrame(
+        {
+            "set": sets,
+            "value": ratios.value,
+            "low": low,
+            "high": high,
+            "n_sentences": ratios.n_sentences,
+            "n_observations": ratios.n_observations,
+            "p": p,
+            "margin": np.full(len(sets), most),
+            "changed": changed,
+            "share_changed": np.where(np.isnan(bounds[0]), np.nan, share),
+            "share_low": bounds[0],
+            "share_high": bounds[1],
+            "verdict": [_verdict(*each) for each in zip(*bounds, harmful, strict=True)],
+        }
     )
 
 
 def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Floats, Floats]:
     """Return 95 % intervals of changes per scored token, clustered by sentence.
 
-    Bootstrap-t intervals of up to `RESAMPLED` sentences: linearised ones of rare large effects
-    are too narrow. If no sentence changes beyond rounding, the smallest and largest change of any
-    sentence. NaN below `intervals.MIN_EFFECTIVE` effective sentences.
+    Up to `RESAMPLED` sentences have bootstrap-t intervals, since linearised intervals of rare large
+    effects are too narrow. If no sentence changes beyond rounding, the ends are the smallest and
+    largest change of any sentence. Intervals of fewer than `intervals.MIN_EFFECTIVE` effective
+    sentences are NaN.
 
     Args:
         changes: sums over scored tokens; NaN if not measured. *Shape:* ``(sentence, set)``.
         counts: scored tokens. *Shape:* ``(sentence,)``.
+        target: target of the changes, which limits the intervals.
     """
     tokens = np.where(np.isnan(changes), 0.0, counts[:, None])
     sums = np.nan_to_num(changes)
@@ -225,14 +231,16 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
 
 
 def held_out(ablation: AblationResults, target: str, place: int) -> tuple[float, float, float]:
-    """Return the effect of one set on the second half of the sentences, with its interval.
+    """Return the effect of one set on the held-out half of the sentences, with its interval.
 
-    All three are NaN if that half is empty, as it may be with one sentence or two.
+    Effect and ends are NaN if the held-out half is empty, as it may be with one or two sentences.
 
     Args:
-        place: of the set in `AblationResults.sets`.
+        ablation: results that hold the set.
+        target: target whose change is returned.
+        place: index of the set in `AblationResults.sets`.
     """
-    rows = ablation.half == 1
+    rows = ablation.half == HELD_OUT
     changes, counts = ablation.changes[target][rows][:, [place]], ablation.counts[target][rows]
     if not counts.sum():
         return math.nan, math.nan, math.nan
@@ -240,8 +248,26 @@ def held_out(ablation: AblationResults, target: str, place: int) -> tuple[float,
     return float(changes.sum() / counts.sum()), float(low[0]), float(high[0])
 
 
+def largest_effect(
+    ablation: AblationResults, target: str
+) -> tuple[HeadName, float, tuple[float, float, float]] | None:
+    """Find the head of largest effect on the selection half, replaced by its mean.
+
+    Returns:
+        The head, its effect on the selection half, and its effect on the held-out half with the
+        ends of the interval; None if no head was replaced alone.
+    """
+    sets = ablation.select(HeadSetKind.HEAD, Replacement.MEAN)
+    effects = ablation.ratios(target, sets).split(SELECTION).value
+    if np.isnan(effects).all():
+        return None
+    best = int(np.nanargmax(effects))
+    head = ablation.heads[ablation.first_heads(sets)[best]]
+    return head, float(effects[best]), held_out(ablation, target, int(sets[best]))
+
+
 def _verdict(low: float, high: float, harmful: bool) -> str:
-    """Return the verdict of bounds of the share of changed sentences."""
+    """Return the verdict for bounds of the share of changed sentences."""
     if np.isnan(low):
         return ""
     if low > FIFTH:
@@ -249,37 +275,20 @@ def _verdict(low: float, high: float, harmful: bool) -> str:
     return AblationVerdict.NO_CHANGE if high < FIFTH else AblationVerdict.UNDECIDED
 
 
-def single_head_rows(
-    ablation: AblationResults, replacement: str, kind: HeadSetKind = HeadSetKind.HEAD
-) -> NDArray[np.intp]:
-    """Return where sets of a kind, by default single heads, stand in `AblationResults.sets`."""
-    return np.array(
-        [
-            index
-            for index, each in enumerate(ablation.sets)
-            if each.kind == kind and each.replacement == replacement
-        ],
-        dtype=np.intp,
-    )
-
-
 def estimated_effects(ablation: AblationResults, target: str, replacement: str) -> Floats:
-    """The estimate of what is lost without each head. *Shape:* ``(head,)``."""
-    position = next(
-        k
-        for k, column in enumerate(ablation.columns)
-        if (column.metric, column.target, column.replacement) == (ATTRIBUTION, target, replacement)
-    )
-    value: Floats = ablation.estimates.value[:, position]
+    """Return the estimated effect of each head; NaN if not estimated. *Shape:* ``(head,)``."""
+    key = AttributionKey(ATTRIBUTION, replacement, target, "")
+    if key not in ablation.columns:
+        return np.full(len(ablation.heads), np.nan)
+    value: Floats = ablation.estimates.value[:, ablation.columns.index(key)]
     return value
 
 
 def audit(ablation: AblationResults, target: str) -> EstimateAudit:
-    """Estimates against exact effects of the mean in a head's place."""
+    """Compare estimates with exact effects on audited heads, replaced by their mean."""
     effects = head_effects(ablation, target, Replacement.MEAN)
-    picked = ablation.chosen[effects.head] == AblationReason.AUDIT
-    exact = effects.value[picked]
-    guess = estimated_effects(ablation, target, Replacement.MEAN)[effects.head[picked]]
+    audited = effects[effects["reason"] == AblationReason.AUDIT]
+    exact, guess = audited["value"].to_numpy(), audited["estimate"].to_numpy()
     above, n = exact > equivalence_margin(ablation, target), len(exact)
     missed = int((above & (guess <= equivalence_margin(ablation, target))).sum())
     return EstimateAudit(
@@ -300,7 +309,7 @@ def _correlation(one: Floats, other: Floats) -> float:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 0, equal ones in the middle of theirs."""
+    """Return ranks from 0; equal values have their mean rank."""
     _, place, number = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(number)
     ranks: Floats = (last - (number + 1) / 2)[place]
@@ -308,72 +317,122 @@ def _ranks(values: Floats) -> Floats:
 
 
 def removable_share(shares: Sequence[float], high: Sequence[float], most: float) -> float:
-    """The largest share of heads that can be removed without losing more than ``most``.
+    """Return the largest share of heads that can be removed at a change of at most ``most``.
 
-    Each step up to there has its upper bound at most there: the first that has not ends the row, so
-    that all of them together err with no more than the probability of one.
+    The upper bound of each step up to this share is at most ``most``. The first step with a higher
+    bound ends the search, so all steps together err with the probability of one of them.
 
     Args:
-        shares: ascending.
-        high: upper bounds.
+        shares: shares of removed heads, ascending.
+        high: upper bounds of the change at each share.
+        most: largest change that is accepted.
     """
     value = 0.0
     for share, bound in zip(shares, high, strict=True):
-        if not bound <= most:  # NaN ends it, too
+        if not bound <= most:  # a bound of NaN ends the search, too
             break
         value = share
     return value
 
 
-def self_repair_top_tokens(
-    ablation: AblationResults,
-) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
-    """The same on the tokens for which each head says most, whose threshold is the other half's."""
-    head, _ = self_repair(ablation)
-    if not ablation.top.size:
-        return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
-    total, direct, tokens = ablation.top[:, :, head]
-    there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
-    return head[there], intervals.signed_ratio_interval(
-        (total - direct)[:, there], -direct[:, there]
-    )
+def group_margin(ablation: AblationResults) -> float:
+    """Return the change of the main target that many heads together may make.
+
+    The margin is 1 % of the loss, or 2 % of the mean distance between sentences.
+    """
+    return GROUP_MARGIN * equivalence_margin(ablation, ablation.targets[0], reported=True)
 
 
-def self_repair(
-    ablation: AblationResults,
-) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
-    """Which part of a head's direct effect the rest of the model makes up for.
+def removable_shares(
+    ablation: AblationResults, pruning: pd.DataFrame
+) -> tuple[dict[str, float], float]:
+    """Return the share of heads that can be removed in each pruning order, by the main target.
 
-    (Total change of the true token's logit minus the direct one) over minus the direct one, sums
-    over sums, on all scored tokens: 1 where nothing is lost in the end, 0 where the loss is what
-    the head itself said, below 0 where more is lost, for later layers needed it.
+    Args:
+        ablation: results that set the margin.
+        pruning: rows of `Study.pruning`.
 
     Returns:
-        Places of heads in `AblationResults.heads`, and value, low and high of each.
+        The share for each order that is not random, and the median of random orders; NaN without
+        random orders.
     """
-    sets = single_head_rows(ablation, Replacement.MEAN)
-    head = ablation.members[sets].argmax(1)
+    most, steps = group_margin(ablation), pruning[pruning["target"] == ablation.targets[0]]
+    shares = {
+        str(order): removable_share([*rows["share"]], [*rows["high"]], most)
+        for order, rows in steps.groupby("order", sort=False)
+    }
+    random = [share for order, share in shares.items() if order.startswith(RANDOM_ORDER)]
+    named = {o: share for o, share in shares.items() if not o.startswith(RANDOM_ORDER)}
+    return named, float(np.median(random)) if random else math.nan
+
+
+def self_repair(ablation: AblationResults) -> pd.DataFrame:
+    """Return the part of each head's direct effect that the rest of the model compensates.
+
+    The part is the total change of the true token's logit minus the direct change, over minus the
+    direct change, sums over sums. It is 1 if nothing is lost in the end, 0 if the loss is the
+    direct effect of the head, and below 0 if more is lost, since later layers needed the head.
+
+    Columns ``stack, layer, head, label, value, low, high, n_sentences, n_observations``. The label
+    is empty for all scored tokens, and `TOP` for the tokens of largest direct effect of each head,
+    whose threshold is taken from the other half of the sentences.
+    """
+    sets = ablation.select(HeadSetKind.HEAD, Replacement.MEAN)
     if AblationTarget.LOGIT not in ablation.changes or not len(sets):
-        return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
-    direct, total = ablation.direct[:, head], ablation.changes[AblationTarget.LOGIT][:, sets]
-    there = np.abs(direct).sum(0) > 0
-    return head[there], intervals.signed_ratio_interval(
-        (total - direct)[:, there], -direct[:, there]
+        return pd.DataFrame()
+    place = ablation.first_heads(sets)
+    total, direct = ablation.changes[AblationTarget.LOGIT][:, sets], ablation.direct[:, place]
+    known = np.abs(direct).sum(0) > 0
+    behind = len(total), ablation.counts[AblationTarget.LOGIT].sum()
+    changes = np.stack([total, direct])[:, :, known]
+    parts = [_repaired(ablation, place[known], changes, behind).assign(label="")]
+    if ablation.top.size:
+        total, direct, tokens = ablation.top[:, :, place[known]]
+        there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
+        behind = (tokens > 0).sum(0)[there], tokens.sum(0)[there]
+        changes = np.stack([total, direct])[:, :, there]
+        parts.append(_repaired(ablation, place[known][there], changes, behind).assign(label=TOP))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _repaired(
+    ablation: AblationResults,
+    heads: NDArray[np.intp],
+    changes: Floats,
+    behind: tuple[Any, Any],
+) -> pd.DataFrame:
+    """Return rows of `self_repair`, one for each head.
+
+    Args:
+        ablation: results that hold the heads.
+        heads: indices into `AblationResults.heads`.
+        changes: total and direct changes of the logit. *Shape:* ``(2, sentence, head)``.
+        behind: numbers of sentences and of tokens, of all heads together or of each head.
+    """
+    total, direct = changes
+    value, low, high = intervals.signed_ratio_interval(total - direct, -direct)
+    names = pd.DataFrame([ablation.heads[k] for k in heads], columns=[*HEAD])
+    sentences, tokens = behind
+    return names.assign(
+        value=value, low=low, high=high, n_sentences=sentences, n_observations=tokens
     )
 
 
 def interaction(ablation: AblationResults, target: str, place: int) -> RatioSums | None:
-    """What two heads lose together beyond what each loses alone; None where that is not known.
+    """Return the effect of two heads together minus the sum of their effects alone.
 
     Args:
-        place: of the pair in `AblationResults.sets`.
+        ablation: results that hold the pair.
+        target: target whose changes are compared.
+        place: index of the pair in `AblationResults.sets`.
+
+    Returns:
+        Sums over the held-out half; None if a head was not ablated alone.
     """
-    singles = single_head_rows(ablation, ablation.sets[place].replacement)
+    singles = ablation.select(HeadSetKind.HEAD, ablation.sets[place].replacement)
     heads = np.flatnonzero(ablation.members[place])
-    alone = [k for k in singles if ablation.members[k].argmax() in heads]
+    alone = singles[np.isin(ablation.first_heads(singles), heads)]
     if len(alone) < len(heads):
         return None
     changes = ablation.changes[target]
-    more = changes[:, place] - changes[:, alone].sum(1)
-    counts = np.where(np.isnan(more), 0, ablation.counts[target])
-    return RatioSums.of(np.nan_to_num(more), counts, counts, ablation.half)
+    return ablation.ratios_of(target, changes[:, place] - changes[:, alone].sum(1))

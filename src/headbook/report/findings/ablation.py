@@ -1,12 +1,12 @@
-"""What taking heads away says, in sentences, each printed only where the numbers support it."""
+"""Findings on ablation: sentences that are printed only if the numbers support them."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import HELD_OUT, SELECTION
+from headbook.analysis.accumulators import HELD_OUT
 from headbook.report.ablation import (
     COSINES,
     HEAVY_NAME,
@@ -26,16 +26,17 @@ from headbook.report.wording import STACKS, count_text, number, number_word, per
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tests import GROUP_MARGIN, AblationVerdict
+from headbook.study.ablation_tests import AblationVerdict, head_names
+from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
-HEAVY = (HEAVY_NAME, "sink")  # groups that rest on the sink, the heaviest first
+HEAVY = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first
 PAGE = "importance.html"
-NAMED = 5  # heads that a sentence names
+NAMED = 5  # most heads that a finding names
 
 
 def ablation_summary(study: Study) -> Iterator[Finding]:
-    """What is worth saying about a whole model: how many heads can go, and what is lost most."""
+    """Yield the findings of the first page: verdicts, sink heads, pruning, largest effect."""
     ablation = study.corpus_sums.ablation
     if ablation is not None:
         yield from _counts(ablation)
@@ -48,7 +49,7 @@ def ablation_summary(study: Study) -> Iterator[Finding]:
 def ablation_findings(
     ablation: AblationResults, groups: pd.DataFrame, pruning: pd.DataFrame
 ) -> Iterator[Finding]:
-    """One sentence a question."""
+    """Yield all findings on ablation, for the page on importance."""
     yield from _counts(ablation)
     yield from _largest(ablation)
     yield from _harmful(ablation)
@@ -58,32 +59,33 @@ def ablation_findings(
 
 
 def _found(ablation: AblationResults, *parts: str | Link, half: bool = False) -> Finding:
-    """A sentence with how many sentences it rests on.
+    """Return a finding with the number of sentences behind it.
 
     Args:
-        half: whether it rests on the second half alone.
+        ablation: results behind the finding.
+        parts: parts of the text.
+        half: whether only the held-out half of the sentences is behind the finding.
     """
     sentences = int((ablation.half == HELD_OUT).sum()) if half else len(ablation.content_hash)
     return Finding(parts, sentences)
 
 
 def replaced(
-    ablation: AblationResults, heads: Collection[int] | None = None
+    ablation: AblationResults, heads: Container[HeadName] | None = None
 ) -> tuple[int, str, str]:
     """Return how many heads were replaced alone, how they were chosen, and their verdicts.
 
     Args:
-        heads: places in `AblationResults.heads` to look among; all without it.
+        ablation: results of all heads.
+        heads: heads to count; None for all heads.
     """
     target = ablation_tests.ranked_target(ablation)
     effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    found = {
-        int(place): verdict
-        for place, verdict in zip(effects.head, effects.verdict, strict=True)
-        if verdict and (heads is None or place in heads)
-    }
-    how = choice_text(ablation, found)
-    return len(found), how and f" ({how})", verdict_counts(found.values())
+    effects = effects[effects["verdict"] != ""]
+    if heads is not None:
+        effects = effects[[head in heads for head in head_names(effects)]]
+    how = choice_text(ablation, effects["reason"])
+    return len(effects), how and f" ({how})", verdict_counts(effects["verdict"])
 
 
 def _counts(ablation: AblationResults) -> Iterator[Finding]:
@@ -100,20 +102,13 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
 
 
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
-    """The head of largest effect on one half of the sentences, with its effect on the other."""
+    """Yield the head of largest effect on the selection half, with its held-out effect."""
     target = main_target(ablation)
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    if not len(effects.head):
+    found = ablation_tests.largest_effect(ablation, target)
+    if found is None:
         return
-    sets = ablation_tests.single_head_rows(ablation, Replacement.MEAN)
-    ratios = ablation.ratios(target, sets)
-    first = ratios.split(SELECTION).value
-    if np.isnan(first).all():
-        return
-    position = int(np.nanargmax(first))
-    value, low, high = ablation_tests.held_out(ablation, target, int(sets[position]))
+    head, _, (value, low, high) = found
     if low > ablation_tests.equivalence_margin(ablation, target):
-        head = ablation.heads[effects.head[position]]
         reported = change_text(ablation, value, low, high)
         of = f" of {verdict_target_text(ablation)}" if target in COSINES else ""
         yield _found(
@@ -127,13 +122,9 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
 
 def _harmful(ablation: AblationResults) -> Iterator[Finding]:
     effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
-    heads = [
-        head_link(ablation.heads[place])
-        for place, verdict in zip(effects.head, effects.verdict, strict=True)
-        if verdict == AblationVerdict.HARMFUL
-    ]
-    if heads:
-        links = [part for head in heads[:NAMED] for part in (", ", head)][1:]
+    harmful = head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
+    if harmful:
+        links = [part for head in harmful[:NAMED] for part in (", ", head_link(head))][1:]
         yield _found(ablation, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
 
 
@@ -156,25 +147,14 @@ def _audit(ablation: AblationResults) -> Iterator[Finding]:
     )
 
 
-def group_margin(ablation: AblationResults) -> float:
-    """The change that many heads together may make: 1 % of the loss."""
-    return GROUP_MARGIN * ablation_tests.equivalence_margin(
-        ablation, main_target(ablation), reported=True
-    )
-
-
 def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
     steps = pruning[pruning["target"] == main_target(ablation)]
     if steps.empty or steps["high"].isna().all():
         return
-    most = group_margin(ablation)
-    shares = {
-        str(order): ablation_tests.removable_share([*rows["share"]], [*rows["high"]], most)
-        for order, rows in steps.groupby("order", sort=False)
-    }
-    random = [share for order, share in shares.items() if order.startswith("random")]
-    share, chance = shares["ablation_effect"], percent(float(np.median(random)))
-    limit = f"{number(most * unit_factor(ablation))}\u00a0{unit(ablation)}"
+    shares, median = ablation_tests.removable_shares(ablation, steps)
+    share, chance = shares["ablation_effect"], percent(median)
+    most = ablation_tests.group_margin(ablation) * unit_factor(ablation)
+    limit = f"{number(most)}\u00a0{unit(ablation)}"
     together = Link("removed together", f"{PAGE}#pruning")
     if share > 0:
         parts: Parts = (
@@ -191,7 +171,7 @@ def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Findin
 
 
 def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]:
-    """Whether heads that rest on the sink are dead: all three replacements decide."""
+    """Yield for each stack whether its sink heads are dead, by three replacements."""
     for stack in dict.fromkeys(groups["stack"]):
         there = {*groups[groups["stack"] == stack]["group"]}
         heaviest = next((group for group in HEAVY if group in there), "")
@@ -201,11 +181,14 @@ def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]
 def answer(
     ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
 ) -> Iterator[Finding]:
-    """Whether the heads of a group are dead; nothing where verdicts are undecided.
+    """Yield whether the heads of a group are dead; nothing if verdicts are undecided.
 
     Args:
-        groups: `Study.head_groups`.
-        named: whether to name the stack where it is not the only one.
+        ablation: results behind the finding.
+        groups: rows of `Study.head_groups`.
+        stack: stack of the group.
+        group: name of the group.
+        named: whether to name stacks other than the only one of a model.
     """
     rows = group_rows(ablation, groups, stack, group)
     if len(rows) != len(REPLACEMENTS):
@@ -220,14 +203,14 @@ def answer(
 def group_rows(
     ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Mapping[str, Any]:
-    """What is lost without the heads of a group, by replacement."""
+    """Return the row of a group for each replacement, by the target that ranks heads."""
     known = groups[groups["target"] == ablation_tests.ranked_target(ablation)]
     rows = known[(known["stack"] == stack) & (known["group"] == group)]
     return {row["replacement"]: row for row in rows.to_dict("records")}
 
 
 def group_name(group: str, heads: int) -> str:
-    """The heads of a group in words: ``sink heads``."""
+    """Return the heads of a group in words: ``sink heads``."""
     noun = "head" if heads == 1 else "heads"
     if group == HEAVY_NAME:
         return f"{noun} with more than 90\u00a0% of the attention on the sink"
@@ -235,7 +218,7 @@ def group_name(group: str, heads: int) -> str:
 
 
 def _dead(ablation: AblationResults, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
-    """One sentence if three verdicts support one: dead, a bias, or not dead."""
+    """Yield one sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without, zero = (rows[str(each)] for each in REPLACEMENTS)
     if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without)):
         if _inside(zero):
@@ -257,7 +240,7 @@ def _dead(ablation: AblationResults, rows: Mapping[str, Any], about: Link) -> It
 
 
 def _beside(ablation: AblationResults, row: Mapping[str, Any]) -> str:
-    """Random sets and the group's rank among them; empty without any."""
+    """Return the range of random sets and the rank of the group; empty without random sets."""
     sets, by = int(row["random_sets"]), unit_factor(ablation)
     if not sets:
         return ""
@@ -272,9 +255,9 @@ def _beside(ablation: AblationResults, row: Mapping[str, Any]) -> str:
 
 
 def _inside(zero: Mapping[str, Any]) -> bool:
-    """Whether heads lose no more to zero than others of their layers would.
+    """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
-    A group of all heads of its layers has no others: then the verdict has to be that of no change.
+    A group of all heads of its layers has no random sets. Its verdict must then be no change.
     """
     low, high = zero["random_low"], zero["random_high"]
     if np.isnan(low) or np.isclose(low, high, atol=0):

@@ -219,10 +219,8 @@ def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterat
     ablation = results.study.corpus_sums.ablation
     if ablation is None:
         return
-    wanted = {(results.stack.name, *place) for place in places}
-    amount, how, verdicts = replaced(
-        ablation, {k for k, head in enumerate(ablation.heads) if tuple(head) in wanted}
-    )
+    wanted = {HeadName(results.stack.name, *place) for place in places}
+    amount, how, verdicts = replaced(ablation, wanted)
     if amount:
         yield Finding(
             (

@@ -1,25 +1,22 @@
-"""Effects of ablation as rows of the table of tests: heads, groups, pairs, audit, pruning."""
+"""Effects of ablation as rows of the table of tests: heads, groups, pairs, audit and pruning."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.schema import Replacement
-from headbook.study import ablation_tests as verdicts
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
     FIFTH,
-    GROUP_MARGIN,
-    equivalence_margin,
+    RANDOM_ORDER,
+    audit,
     head_effects,
-    held_out,
-    removable_share,
-    single_head_rows,
+    largest_effect,
+    removable_shares,
 )
 from headbook.study.study import Study
 
@@ -57,7 +54,7 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
 
 
 def whole_model(study: Study) -> Iterator[dict[str, Any]]:
-    """Yield the loss of the whole model, of which pages print effects in per cent."""
+    """Yield the loss of the unablated model, of which pages print effects in per cent."""
     ablation = study.corpus_sums.ablation
     for target in ablation.targets if ablation else ():
         assert ablation is not None
@@ -73,13 +70,12 @@ def whole_model(study: Study) -> Iterator[dict[str, Any]]:
 
 
 def _heads(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Exact numbers of single heads, with the family-wise p of effects below 0."""
+    """Yield exact numbers of single heads, with the family-wise p of effects below 0."""
     p = {
-        (effects_of, replacement, *ablation.heads[head]): value
+        (target, replacement, row["stack"], row["layer"], row["head"]): row["p"]
         for replacement in Replacement
-        for effects_of in ablation.targets
-        for effects in [head_effects(ablation, effects_of, replacement)]
-        for head, value in zip(effects.head, effects.p, strict=True)
+        for target in ablation.targets
+        for row in head_effects(ablation, target, replacement).to_dict("records")
     }
     exact = table[(table["method"] == EXACT) & table["low"].notna()]
     for row in exact.to_dict("records"):
@@ -101,7 +97,7 @@ def _heads(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str,
 
 
 def _share(row: dict[Any, Any]) -> dict[str, Any]:
-    """Share of changed sentences with its bounds; what the verdict compares it with is a fifth."""
+    """Return the share of changed sentences with its bounds, beside the fifth of the verdicts."""
     return {
         "metric": CHANGED,
         "value": row["share_changed"],
@@ -114,7 +110,7 @@ def _share(row: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Groups beside the random set of largest effect, and interactions of pairs."""
+    """Yield groups beside their random sets of largest and smallest effect, and interactions."""
     for row in table.to_dict("records"):
         about = {
             "stack": row["stack"],
@@ -141,20 +137,17 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """The head of largest effect on one half of the sentences, on both halves."""
+    """Yield the effect, on both halves, of the head of largest effect on the selection half."""
     target = ablation.targets[0]
-    sets = single_head_rows(ablation, Replacement.MEAN)
-    first = ablation.ratios(target, sets).split(SELECTION).value
-    if not len(sets) or np.isnan(first).all():
+    found = largest_effect(ablation, target)
+    if found is None:
         return
-    position = int(np.nanargmax(first))
-    head = ablation.heads[int(ablation.members[sets[position]].argmax())]
+    head, effect, held_out = found
     kept = ablation.half == SELECTION
-    value, low, high = held_out(ablation, target, int(sets[position]))
     about = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
-        ("choice", kept, (float(first[position]), NAN, NAN)),
-        (HELD_OUT_SENTENCES, ~kept, (value, low, high)),
+        ("choice", kept, (effect, NAN, NAN)),
+        (HELD_OUT_SENTENCES, ~kept, held_out),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
         counts = ablation.counts[target][rows]
@@ -163,50 +156,39 @@ def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 
 
 def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """What estimates are worth: two correlations, and the bound of the heads that they miss."""
+    """Yield two correlations of estimates with exact effects, and the share of missed heads."""
     target = ablation.targets[0]
-    audit = verdicts.audit(ablation, target)
-    if not audit.heads or not audit.rest:
+    found = audit(ablation, target)
+    if not found.heads or not found.rest:
         return
     label = f"{Replacement.MEAN}/{target}"
-    about = {"n_sentences": len(ablation.content_hash), "n_observations": float(audit.heads)}
-    missed = audit.missed / audit.heads
+    about = {"n_sentences": len(ablation.content_hash), "n_observations": float(found.heads)}
+    missed = found.missed / found.heads
     for metric, numbers in (
-        ("audit: correlation", {"value": audit.pearson}),
-        ("audit: correlation of ranks", {"value": audit.spearman}),
-        ("audit: missed", {"value": missed, "low": 0.0, "high": audit.share}),
+        ("audit: correlation", {"value": found.pearson}),
+        ("audit: correlation of ranks", {"value": found.spearman}),
+        ("audit: missed", {"value": missed, "low": 0.0, "high": found.share}),
     ):
         yield EMPTY | about | {"metric": metric, "label": label} | numbers
 
 
 def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Effects of ever more heads in orders that are not random, and which share can go."""
+    """Yield pruning steps of orders that are not random, and the removable share of each order."""
     if table.empty:
         return
-    random = table["order"].str.startswith("random")
+    random = table["order"].str.startswith(RANDOM_ORDER)
     about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
         yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
-    target = ablation.targets[0]
-    most = GROUP_MARGIN * equivalence_margin(ablation, target, reported=True)
-    shares = {
-        str(order): removable_share([*steps["share"]], [*steps["high"]], most)
-        for order, steps in table[table["target"] == target].groupby("order", sort=False)
-    }
-    chance = float(np.median([s for order, s in shares.items() if order.startswith("random")]))
+    shares, chance = removable_shares(ablation, table)
     for order, share in shares.items():
-        if not order.startswith("random"):
-            yield (
-                EMPTY
-                | about
-                | {
-                    "metric": "share that can go",
-                    "label": f"{order}/{Replacement.MEAN}/{target}",
-                    "value": share,
-                    "baseline": "median of random orders",
-                    "baseline_value": chance,
-                    "difference": share - chance,
-                }
-            )
+        yield EMPTY | about | {
+            "metric": "share that can go",
+            "label": f"{order}/{Replacement.MEAN}/{ablation.targets[0]}",
+            "value": share,
+            "baseline": "median of random orders",
+            "baseline_value": chance,
+            "difference": share - chance,
+        }  # fmt: skip
