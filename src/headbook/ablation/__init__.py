@@ -1,1 +1,1 @@
-"""What a model's answer loses where heads are taken away."""
+"""Ablation of attention heads, and its effects on the model's output."""

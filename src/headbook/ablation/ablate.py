@@ -1,4 +1,4 @@
-"""Take heads of a model away and measure what its answer loses, from Python."""
+"""Ablate heads of a model from Python, and measure the change of its output."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,6 @@ from headbook.study.ablation_tests import effect_interval
 from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens, token_hash
-from headbook.text.tokens import TokenizedSentence
 
 NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
 SENTENCES = 100
@@ -46,35 +45,35 @@ def ablate(
     sentences: int = SENTENCES,
     **options: Any,
 ) -> pd.DataFrame:
-    """How much worse a model's answer becomes without a head, or without several at once.
+    """Measure the change of a model's output by ablating heads, one at a time or several at once.
 
     ```python
     import headbook
 
     lost = headbook.ablate("gpt2", "sentences.txt", ["L5-H1", "L4-H11", ["L5-H1", "L4-H11"]])
-    lost[lost["target"] == "loss"]   # nats a token more than the whole model's
+    lost[lost["target"] == "loss"]   # nats per token more than the unablated model
     ```
 
-    A head's output before the output projection is replaced; all other heads of its layer stay as
-    they are, and later layers compute with what they then get.
+    The output of a head before the output projection is replaced. The other heads of the layer are
+    unchanged, and later layers compute with the changed output.
 
     Args:
         model: hub id, local folder or ``demo``.
         inputs: files of sentences.
-        heads: each taken away alone: a name of the pages (``L3-H5``, ``decoder-L3-H5``), or a pair
-            of layer and head, counted from 0; a list of them is taken away together.
-        replacement: what stands in its place, one of `headbook.schema.Replacement`.
-        sentences: how many are taken, those with the smallest hashes of their content.
-        options: of `headbook.config.Config`, such as ``dtype``, ``device`` and ``revision``.
+        heads: heads to ablate one at a time; a list inside is ablated together. A head is a name as
+            on pages (``L3-H5``, ``decoder-L3-H5``), or a pair of layer and head, counted from 0.
+        replacement: replacement of the head output, one of `headbook.schema.Replacement`.
+        sentences: size of the sample; sentences with the smallest hashes are taken.
+        options: fields of `headbook.config.Config`, such as ``dtype``, ``device`` and ``revision``.
 
     Returns:
         A row for each set of heads and target: ``heads``, ``replacement``, ``target``, ``value``
-        per scored token (a text for ``embedding``) with its 95 % interval ``low`` and ``high``,
-        clustered by sentence; ``full``, the target of the whole model where it has one;
-        ``sentences`` and ``events``, scored tokens.
+        per scored token (per text for ``embedding``) with its 95 % interval ``low`` and ``high``,
+        clustered by sentence; ``full``, the loss of the unablated model, for losses;
+        ``n_sentences`` and ``n_observations``, the scored tokens.
 
     Raises:
-        HeadbookError: in one line, what does not fit in options, input or model.
+        HeadbookError: options, input or model are not accepted; the message is one line.
     """
     config = Config.of(model=model, annotator=NO_ANNOTATOR, **options)
     kind = _replacement(replacement)
@@ -95,10 +94,10 @@ def ablate(
         corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NO_ANNOTATOR))
         architecture = verify_attention(loaded, probe_architecture(loaded), probe_texts(encoder))
-        sets = [_set(head, architecture) for head in heads]
-        items = _smallest(
-            encoder.tokenize(Annotator.load(NO_ANNOTATOR).annotate(corpus)), sentences
-        )
+        together = [given if isinstance(given, list) else [given] for given in heads]
+        sets = [tuple(_head(head, architecture) for head in some) for some in together]
+        tokenized = encoder.tokenize(Annotator.load(NO_ANNOTATOR).annotate(corpus))
+        items = sorted(tokenized, key=token_hash)[:sentences]
         groups = batches_by_tokens(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
         whole = make_patchable(loaded, architecture, batches[0])
@@ -122,6 +121,7 @@ def ablate(
 def _rows(
     effects: BatchEffects, sets: Sequence[Sequence[HeadName]], kind: Replacement
 ) -> Iterator[dict[str, Any]]:
+    """Yield a row for each target and set of heads."""
     for target, changes in effects.changes.items():
         counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
         ratios = RatioSums.of(changes, counts, counts, effects.half)
@@ -129,7 +129,7 @@ def _rows(
         full = effects.full.get(target)
         for column, heads in enumerate(sets):
             yield {
-                "heads": " ".join(map(_name, heads)),
+                "heads": " ".join(f"{h.stack}-L{h.layer}-H{h.head}" for h in heads),
                 "replacement": str(kind),
                 "target": str(target),
                 "value": ratios.value[column],
@@ -142,10 +142,10 @@ def _rows(
 
 
 def _replacement(name: str) -> Replacement:
-    """A replacement by its name.
+    """Return the replacement of a name.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: no replacement has this name.
     """
     if name not in [*Replacement]:
         expected = ", ".join(Replacement)
@@ -153,18 +153,11 @@ def _replacement(name: str) -> Replacement:
     return Replacement(name)
 
 
-def _set(given: Head | Sequence[Head], architecture: Architecture) -> tuple[HeadName, ...]:
-    """Heads that are taken away together."""
-    return tuple(
-        _head(each, architecture) for each in (given if isinstance(given, list) else [given])
-    )
-
-
 def _head(given: Any, architecture: Architecture) -> HeadName:
-    """One head of a model.
+    """Return the head of a model with a name, or with a pair of layer and head.
 
     Raises:
-        ConfigError: the model has none of that name.
+        ConfigError: the model has no such head.
     """
     match = NAME.fullmatch(given) if isinstance(given, str) else None
     parts = match.groups() if match else given if isinstance(given, tuple) else ()
@@ -180,12 +173,3 @@ def _head(given: Any, architecture: Architecture) -> HeadName:
         for name, stack in architecture.stacks.items()
     )
     raise ConfigError(f"heads: '{given}' came; expected heads up to {some}, counted from 0")
-
-
-def _name(head: HeadName) -> str:
-    return f"{head.stack}-L{head.layer}-H{head.head}"
-
-
-def _smallest(items: Iterator[TokenizedSentence], number: int) -> list[TokenizedSentence]:
-    """The sentences with the smallest hashes of their content."""
-    return sorted(items, key=token_hash)[:number]

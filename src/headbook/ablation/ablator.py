@@ -1,11 +1,8 @@
-"""Ablates sets of heads over a batch.
+"""Ablate sets of heads over a batch of sentences, with one of several replacements.
 
-Mean, zero, uniform, sink and resample replacements, and the change of each target.
-
-Outputs are those before the output projection, ``(sentence, query, head, width)``.
-
-A sentence borrows from others of similar length, position by position; which ones is told by hashes
-of the content of both, so that it is the same in every run.
+Head outputs are replaced before the output projection, ``(sentence, query, head, width)``. For the
+replacement ``resample``, the output is taken from other sentences of similar length, position by
+position. Hashes of the sentences choose these donors, so the choice is equal in every run.
 """
 
 import hashlib
@@ -33,18 +30,19 @@ from headbook.schema import AblationTarget, AttentionStack, Replacement, SinkVie
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
-CLASSES = 3  # of query tokens: at position 0, special, ordinary
-POSITIONS = 65  # the last for all that come later
+CLASSES = 3  # classes of query tokens: at position 0, special, ordinary
+POSITIONS = 65  # positions with a mean of their own; the last one stands for all later ones
 
 
 @dataclass(frozen=True, eq=False)
 class LayerOutputs:
-    """What the heads of a layer computed of a batch.
+    """Attention of one layer on a batch.
 
     Attributes:
-        weights: *Shape:* ``(sentence, head, query, key)``.
-        value: several heads in a row may share one. *Shape:* ``(sentence, key_head, key, width)``.
-        output: *Shape:* ``(sentence, query, head, width)``.
+        weights: attention weights. *Shape:* ``(sentence, head, query, key)``.
+        value: values, which neighbouring heads may share.
+            *Shape:* ``(sentence, key_head, key, width)``.
+        output: head outputs. *Shape:* ``(sentence, query, head, width)``.
     """
 
     weights: torch.Tensor
@@ -52,7 +50,7 @@ class LayerOutputs:
     output: torch.Tensor
 
     def of(self, weights: torch.Tensor) -> torch.Tensor:
-        """The outputs with other weights, given likewise or the same for all heads."""
+        """Return the head outputs for other weights, which may have a head dimension of 1."""
         sharing = self.weights.shape[1] // self.value.shape[1]
         values = self.value.repeat_interleave(sharing, 1)
         found: torch.Tensor = (weights @ values).transpose(1, 2)
@@ -60,36 +58,39 @@ class LayerOutputs:
 
 
 def query_token_class(frame: BatchMask) -> torch.Tensor:
-    """The class of each query token. *Shape:* ``(sentence, query)``, 0 to 2."""
+    """Return the class of each query token, 0 to 2. *Shape:* ``(sentence, query)``."""
     ordinary = torch.where(frame.queries.special, 1, 2)
     return torch.where(frame.queries.first, 0, ordinary)
 
 
 def query_position(frame: BatchMask) -> torch.Tensor:
-    """The position of each query token, late ones as one. *Shape:* ``(sentence, query)``."""
+    """Return the position of each query token, at most 64. *Shape:* ``(sentence, query)``."""
     ids = frame.queries.ids
     return torch.arange(ids.shape[1], device=ids.device).clamp(max=POSITIONS - 1).expand_as(ids)
 
 
 def zero_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
-    """Nothing."""
+    """Return zeros."""
     del frame
     return torch.zeros_like(heads.output)
 
 
 def uniform_attention_output(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
-    """The mean of the values of all visible keys."""
+    """Return the mean of the values of all visible keys."""
     seen = frame.attention_mask.unsqueeze(1).to(heads.weights.dtype)
     return heads.of(seen / seen.sum(-1, keepdim=True).clamp(min=1))
 
 
 def without_sink(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
-    """Without the sink's keys; the weights of others stay as they are."""
+    """Return the outputs without sink keys; the weights of other keys are unchanged."""
     return heads.of(heads.weights * ~frame.sink[:, None, None, :])
 
 
 def sink_only(heads: LayerOutputs, frame: BatchMask) -> torch.Tensor:
-    """With all attention on the sink, shared as it is; the output itself where none is seen."""
+    """Return the outputs with all attention on the sink keys, in their present proportions.
+
+    Queries that see no sink key keep their output.
+    """
     kept = heads.weights * frame.sink[:, None, None, :]
     total = kept.sum(-1, keepdim=True)
     found = heads.of(kept / torch.where(total > 0, total, 1))
@@ -102,16 +103,16 @@ REPLACEMENTS: Mapping[Replacement, Callable[[LayerOutputs, BatchMask], torch.Ten
     Replacement.WITHOUT_SINK: without_sink,
     Replacement.SINK_ONLY: sink_only,
 }
-"""Replacements that need nothing but the sentence itself."""
+"""Replacements that are computed from the sentence itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class OutputSums:
-    """Sums of outputs over query tokens by a property of theirs, by half of the sentences.
+    """Sums of head outputs over groups of query tokens, for each half of the sentences.
 
     Attributes:
-        total: *Shape:* ``(half, group, head, width)``.
-        number: query tokens. *Shape:* ``(half, group)``.
+        total: summed outputs. *Shape:* ``(half, group, head, width)``.
+        number: number of query tokens. *Shape:* ``(half, group)``.
     """
 
     total: torch.Tensor
@@ -126,13 +127,14 @@ class OutputSums:
         half: torch.Tensor,
         groups: int,
     ) -> "OutputSums":
-        """Of a batch, in double precision.
+        """Sum the outputs of a batch in double precision.
 
         Args:
-            group: of each query token. *Shape:* ``(sentence, query)``.
-            valid: false in the padding.
-            half: *Shape:* ``(sentence,)``.
-            groups: how many there are.
+            output: head outputs. *Shape:* ``(sentence, query, head, width)``.
+            group: group of each query token. *Shape:* ``(sentence, query)``.
+            valid: false in the padding. *Shape:* ``(sentence, query)``.
+            half: half of each sentence. *Shape:* ``(sentence,)``.
+            groups: number of groups.
         """
         place = (half[:, None] * groups + group)[valid]
         rows = output[valid].double()
@@ -144,14 +146,14 @@ class OutputSums:
         return OutputSums(self.total + other.total, self.number + other.number)
 
     def other_half(self, group: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
-        """The mean of each query token's group in the half that it is not in.
+        """Return the mean output of each query token's group in the other half of the sentences.
 
-        A group that the other half lacks has the mean of all its tokens; where the other half has
-        no tokens at all, the means are those of the sentences' own.
+        If the other half has no token of the group, the mean is over all tokens of the other half.
+        If the other half has no tokens, the mean is over the half of the sentence.
 
         Args:
-            group: *Shape:* ``(sentence, query)``.
-            half: *Shape:* ``(sentence,)``.
+            group: group of each query token. *Shape:* ``(sentence, query)``.
+            half: half of each sentence. *Shape:* ``(sentence,)``.
 
         Returns:
             *Shape:* ``(sentence, query, head, width)``.
@@ -167,18 +169,19 @@ class OutputSums:
         return found
 
 
-DRAWS = 3  # sentences that each borrows from, one after the other
-NEAR = 10  # of most similar length, among which hashes choose
+DRAWS = 3  # donors of each sentence
+NEAR = 10  # sentences of most similar length, from which hashes choose the donors
 
 
 @dataclass(frozen=True, eq=False)
 class DonorOutputs:
-    """The outputs of some layers in all sentences.
+    """Head outputs of some layers on all sentences, as donors for other sentences.
 
     Attributes:
         content_hash: hashes of the sentences. *Shape:* ``(sentence,)``.
-        length: query tokens of each sentence, by place; likewise.
-        output: by place. *Shape:* ``(sentence, query, head, width)``, 0 in the padding.
+        length: query tokens of each sentence, by layer. *Shape:* ``(sentence,)``.
+        output: head outputs, by layer. *Shape:* ``(sentence, query, head, width)``, 0 in the
+            padding.
     """
 
     content_hash: NDArray[np.uint64]
@@ -193,10 +196,16 @@ class DonorOutputs:
         batches: Sequence[Batch],
         places: Collection[AttentionPlace],
     ) -> "DonorOutputs":
-        """Look at all sentences.
+        """Run the model over all sentences and keep the head outputs.
+
+        Args:
+            heads: model that is run.
+            functions: targets, which prepare batches.
+            batches: batches of all sentences.
+            places: layers whose outputs are kept.
 
         Raises:
-            ConfigError: there are no two different ones.
+            ConfigError: all sentences are equal.
         """
         key = np.concatenate([batch.content_hash for batch in batches])
         if len({*key}) < 2:
@@ -220,12 +229,13 @@ class DonorOutputs:
     def donor_output(
         self, place: AttentionPlace, key: NDArray[np.uint64], queries: int, draw: int
     ) -> torch.Tensor:
-        """What other sentences give, their last token where they are shorter.
+        """Return the outputs of donors; positions after the end of a donor have its last output.
 
         Args:
-            key: of the sentences that borrow.
-            queries: tokens that their batch is padded to.
-            draw: 0 to `DRAWS` - 1.
+            place: layer of the outputs.
+            key: hashes of the sentences whose outputs are replaced.
+            queries: padded length of their batch.
+            draw: number of the donor, 0 to `DRAWS` - 1.
 
         Returns:
             *Shape:* ``(sentence, query, head, width)``.
@@ -238,7 +248,7 @@ class DonorOutputs:
         return output[rows[:, None], columns]
 
     def _donor(self, place: AttentionPlace, key: int, draw: int) -> int:
-        """The place of the sentence that one borrows from; longer ones come first."""
+        """Return the index of the donor of a sentence, preferring longer sentences."""
         length = self.length[place]
         own = int(length[np.flatnonzero(self.content_hash == np.uint64(key))[0]])
         others = [int(k) for k in np.flatnonzero(self.content_hash != np.uint64(key))]
@@ -259,13 +269,13 @@ def _hash(one: int, other: int) -> bytes:
 
 
 def _padded(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Tables of several batches as one."""
+    """Concatenate the outputs of several batches, padded to the longest."""
     longest = max(part.shape[1] for part in parts)
     pad = torch.nn.functional.pad
     return torch.cat([pad(part, (0, 0, 0, 0, 0, longest - part.shape[1])) for part in parts])
 
 
-ROWS = 2048  # tokens of a pass over copies of a batch
+ROWS = 2048  # most tokens of a pass over copies of a batch
 
 Floats = NDArray[np.float64]
 Set = Collection[HeadName]
@@ -273,14 +283,14 @@ Set = Collection[HeadName]
 
 @dataclass(frozen=True, eq=False)
 class BatchEffects:
-    """How targets change where sets of heads are taken away.
+    """Changes of targets by ablating sets of heads on a batch.
 
     Attributes:
-        changes: sums over scored tokens. *Shape:* ``(sentence, set)`` each.
-        counts: scored tokens. *Shape:* ``(sentence,)`` each.
-        full: sums of the losses of the whole model. *Shape:* ``(sentence,)`` each.
-        content_hash: by which equal sentences are known. *Shape:* ``(sentence,)``.
-        half: 0 or 1. *Shape:* ``(sentence,)``.
+        changes: changes by target, summed over scored tokens. *Shape:* ``(sentence, set)`` each.
+        counts: number of scored tokens by target. *Shape:* ``(sentence,)`` each.
+        full: summed losses of the unablated model by target. *Shape:* ``(sentence,)`` each.
+        content_hash: hash of each sentence. *Shape:* ``(sentence,)``.
+        half: half of each sentence, 0 or 1. *Shape:* ``(sentence,)``.
         tokens: changes of the first target at each scored token.
     """
 
@@ -293,7 +303,7 @@ class BatchEffects:
 
     @classmethod
     def merge(cls, parts: Sequence["BatchEffects"]) -> "BatchEffects":
-        """Of all batches, in the order of the sentences' hashes."""
+        """Concatenate the effects of all batches, in the order of the sentences' hashes."""
         order = np.argsort(np.concatenate([part.content_hash for part in parts]), kind="stable")
 
         def joined(
@@ -314,7 +324,7 @@ class BatchEffects:
 
 @dataclass(frozen=True, eq=False)
 class MeanOutputs:
-    """Mean outputs of all heads, by place: over classes of query tokens, and over positions."""
+    """Sums of head outputs by layer, over classes of query tokens and over positions."""
 
     classes: Mapping[AttentionPlace, OutputSums] = field(default_factory=dict)
     positions: Mapping[AttentionPlace, OutputSums] = field(default_factory=dict)
@@ -332,7 +342,7 @@ def _added(
 
 
 class LayerMeans(NamedTuple):
-    """The means of one layer, and the half that each sentence belongs to."""
+    """Mean outputs of one layer, and the half of each sentence of a batch."""
 
     classes: OutputSums
     positions: OutputSums
@@ -341,13 +351,18 @@ class LayerMeans(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeadAblator:
-    """Takes heads of one model away."""
+    """Ablation of heads of one model.
+
+    Attributes:
+        heads: model whose head outputs can be replaced.
+        functions: targets whose changes are measured.
+    """
 
     heads: PatchableModel
     functions: TargetFunctions
 
     def means(self, batch: Batch) -> MeanOutputs:
-        """Sums of what all heads give in a batch."""
+        """Sum the outputs of all heads over a batch."""
         read = self.functions.prepare_batch(batch)
         scopes, half = ViewMasks(read, self._stacks), self._half(read)
         classes, positions = {}, {}
@@ -355,8 +370,7 @@ class HeadAblator:
         def add(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             assert attention.output is not None
             frame = scopes.get(place.stack, attention)[SinkView.RAW].frame
-            given = attention.output, frame.queries.valid, half
-            output, valid, _ = given
+            output, valid = attention.output, frame.queries.valid
             classes[place] = OutputSums.of(output, query_token_class(frame), valid, half, CLASSES)
             positions[place] = OutputSums.of(output, query_position(frame), valid, half, POSITIONS)
 
@@ -371,10 +385,17 @@ class HeadAblator:
         means: MeanOutputs,
         others: DonorOutputs | None = None,
     ) -> BatchEffects:
-        """Take sets of heads away, each from the whole model.
+        """Measure the changes of all targets by ablating each set of heads.
+
+        Each sentence is copied once for every set, and one pass runs over all copies, beginning at
+        the first ablated layer.
 
         Args:
-            others: what `Replacement.RESAMPLE` borrows from; the mean over draws is taken.
+            batch: sentences on which heads are ablated.
+            sets: heads of each set.
+            replacement: replacement of the head outputs.
+            means: mean outputs over the sample.
+            others: donors of `Replacement.RESAMPLE`, over which changes are averaged.
         """
         read = self.functions.prepare_batch(batch)
         states = self.heads.states(read)
@@ -414,7 +435,10 @@ class HeadAblator:
         )
 
     def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[AttentionPlace, torch.Tensor]:
-        """Which heads of which rows are replaced: each copy of a batch is without one set."""
+        """Return masks of the replaced heads by layer; each copy of the batch has its own set.
+
+        *Shape:* ``(row, head)`` each.
+        """
         sentences = len(copies.index) // len(sets)
         tables: dict[AttentionPlace, torch.Tensor] = {}
         for number, heads in enumerate(sets):
@@ -440,7 +464,7 @@ class HeadAblator:
         others: DonorOutputs | None,
         draw: int,
     ) -> Replace:
-        """What stands in place of the heads of a batch."""
+        """Return the function that computes the replacement of a layer's head outputs."""
         scopes, half = ViewMasks(copies, self._stacks), self._half(copies)
 
         def instead(place: AttentionPlace, attention: attention_hook.AttentionCall) -> torch.Tensor:
@@ -470,7 +494,14 @@ def replacement_output(
     replacement: Replacement,
     known: LayerMeans,
 ) -> torch.Tensor:
-    """What stands in place of a layer's outputs. *Shape:* ``(sentence, query, head, width)``."""
+    """Return the replacement of a layer's outputs. *Shape:* ``(sentence, query, head, width)``.
+
+    Args:
+        attention: attention call whose outputs are replaced.
+        frame: mask of the batch.
+        replacement: kind of the replacement, except `Replacement.RESAMPLE`.
+        known: mean outputs of the layer.
+    """
     if replacement is Replacement.MEAN:
         return known.classes.other_half(query_token_class(frame), known.half)
     if replacement is Replacement.POSITION_MEAN:
@@ -483,7 +514,7 @@ def replacement_output(
 
 
 def _alike(sets: Sequence[Set]) -> list[list[int]]:
-    """Places of the sets, those together whose passes can begin at the same layer."""
+    """Group the indices of sets whose passes can begin at the same layer."""
     groups: dict[tuple[bool, int], list[int]] = defaultdict(list)
     for index, heads in enumerate(sets):
         encoder = any(head.stack == "encoder" for head in heads)

@@ -1,15 +1,14 @@
-"""Attribution patching and direct logit attribution.
+"""Attribution patching and direct logit attribution of all heads, from backward passes.
 
-Estimates of every head from gradients and the residual path.
+Attribution patching (Michel et al. 2019) estimates the effect of ablating a head as the gradient of
+a target with respect to the head output, times the replacement minus the output.
+`headbook.ablation.ablator` measures the exact effects.
 
-The slope of a target along what a head gives, times what stands in its place minus what it gives
-(Michel et al. 2019; attribution patching). Estimates, which `headbook.ablation.ablator` has
-exactly.
-
-All that follows a head but the residual path is held: what later attention and feed-forward blocks
-give, and the scale that norms divide by. So the path is linear, and one backward pass tells what
-any change of any head does to the logit of each true token, above the mean of all logits. Where a
-masked language-model head transforms states first, it is the slope of that transform.
+Direct logit attribution holds everything after a head except the residual path: the outputs of
+later attention and feed-forward blocks, and the scale by which norms divide. The path is then
+linear, and one backward pass gives the effect of any change of any head on the logit of each true
+token, relative to the mean of all logits. If a masked language-model head transforms states first,
+the gradient of the transform is used.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 
 from headbook.ablation.ablator import HeadAblator, LayerMeans, MeanOutputs, replacement_output
-from headbook.ablation.targets import DRAWS, DifferentiableTarget, LogitTargets
+from headbook.ablation.targets import DRAWS, LogitTargets
 from headbook.analysis.arrays import Floats
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
@@ -38,13 +37,14 @@ Asked = tuple[AblationTarget, Replacement]
 
 @dataclass(frozen=True, eq=False)
 class GradientEstimates:
-    """Estimates of a batch; every table is ``(sentence, head)``, sums over scored tokens.
+    """Estimates of all heads on a batch, summed over scored tokens.
 
     Attributes:
-        heads: all heads, by stack, layer and number.
-        gradient: sum of outputs times slopes of the loss, empty without one: ``sentence`` over
-            all query tokens, ``token`` of absolute values by query token.
-        estimates: of how targets change.
+        heads: all heads, sorted by stack, layer and number.
+        gradient: summed products of outputs and gradients of the loss, empty without a loss:
+            ``sentence`` over all query tokens, ``token`` of absolute values by query token.
+            *Shape:* ``(sentence, head)`` each.
+        estimates: estimated changes by target and replacement. *Shape:* ``(sentence, head)`` each.
     """
 
     heads: tuple[HeadName, ...]
@@ -53,10 +53,19 @@ class GradientEstimates:
 
 
 class PatchedPass:
-    """The layers of one pass: their outputs, and what may stand in their place.
+    """Observer of a pass with gradients: outputs of each layer, and changes by replacement.
 
     Args:
-        held: whether outputs are taken for constants, which do not depend on earlier layers.
+        ablator: ablates heads of the model.
+        batch: batch of the pass.
+        asked: replacements whose changes are computed.
+        means: mean outputs over the sample.
+        held: whether outputs are constants that do not depend on earlier layers.
+
+    Attributes:
+        added: zeros added to the outputs, for which gradients are computed, by layer.
+        output: head outputs by layer.
+        change: replacement minus output, by layer and replacement.
     """
 
     def __init__(
@@ -77,7 +86,7 @@ class PatchedPass:
         self.change: dict[tuple[AttentionPlace, Replacement], torch.Tensor] = {}
 
     def __call__(self, attention: attention_hook.AttentionCall) -> torch.Tensor:
-        """Add nothing to the outputs, along which slopes are taken."""
+        """Add zeros to the head outputs, for which gradients are computed."""
         call, z = next(self._places), attention.output
         assert z is not None
         frame = self._scopes.get(call.stack, attention)[SinkView.RAW].frame
@@ -101,10 +110,14 @@ def gradient_estimates(
     means: MeanOutputs,
     without: Collection[AblationTarget] = (),
 ) -> GradientEstimates:
-    """Estimate what each head is needed for, in one pass and a few backward ones.
+    """Estimate the effects of ablating each head, by one forward and several backward passes.
 
     Args:
-        without: targets that nobody asks for; each saves backward passes.
+        ablator: ablates heads of the model.
+        batch: batch of the passes.
+        asked: replacements whose effects are estimated.
+        means: mean outputs over the sample.
+        without: targets to skip, which saves backward passes.
     """
     read = ablator.functions.prepare_batch(batch)
     watched = PatchedPass(ablator, read, asked, means)
@@ -126,14 +139,17 @@ def gradient_estimates(
             if not slope.squared:
                 gradient = _gradient(watched, along)
             for replacement in asked:
-                rows = _rows(slope, {p: watched.change[p, replacement] for p in along}, along)
+                sums = concat_layers(
+                    {p: (watched.change[p, replacement] * along[p]).sum((1, 3)) for p in along}
+                )
+                rows = sums**2 / 2 / DRAWS if slope.squared else sums
                 key = slope.target, replacement
                 found[key] = found.get(key, 0) + rows
     return GradientEstimates(heads, gradient, found)
 
 
 def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any, torch.Tensor]:
-    """What the model returns, and what leaves its last layer."""
+    """Run the model and return its output and the states of the last layer."""
     heads = ablator.heads
     left: list[torch.Tensor] = []
     last = heads.architecture.layers[heads.read][-1]
@@ -146,20 +162,10 @@ def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any
     return model_output, left[-1]
 
 
-def _rows(
-    slope: DifferentiableTarget,
-    change: Mapping[AttentionPlace, torch.Tensor],
-    along: Mapping[AttentionPlace, torch.Tensor],
-) -> Floats:
-    """What a slope tells of a target. *Shape:* ``(sentence, head)``."""
-    sums = concat_layers({call: (change[call] * along[call]).sum((1, 3)) for call in along})
-    return sums**2 / 2 / DRAWS if slope.squared else sums
-
-
 def _gradient(
     watched: PatchedPass, along: Mapping[AttentionPlace, torch.Tensor]
 ) -> dict[str, Floats]:
-    """Outputs times slopes."""
+    """Return products of outputs and gradients, as in `GradientEstimates.gradient`."""
     by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
     return {
         "sentence": concat_layers({call: each.sum(1) for call, each in by_token.items()}),
@@ -168,7 +174,7 @@ def _gradient(
 
 
 def _heads(ablator: HeadAblator) -> tuple[HeadName, ...]:
-    """All heads, in the order of the tables."""
+    """Return all heads, sorted by stack, layer and number."""
     stacks = ablator.heads.architecture.stacks
     return tuple(
         HeadName(call.stack, call.layer, head)
@@ -182,22 +188,22 @@ def _order(places: Sequence[AttentionPlace]) -> list[AttentionPlace]:
 
 
 def concat_layers(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
-    """Tables of all layers side by side, in the order of `_heads`."""
+    """Concatenate tables of all layers along the heads, sorted by stack, layer and number."""
     found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
     numbers: Floats = found.cpu().numpy()
     return numbers
 
 
-LINEAR = {"Linear", "Conv1D"}  # classes that end blocks; the latter is GPT-2's
+LINEAR = {"Linear", "Conv1D"}  # classes of the last module of a block; GPT-2 has Conv1D
 TABLE = {"Embedding"}
-NORMS = ("LayerNorm", "RMSNorm")  # what names of norms end with
+NORMS = ("LayerNorm", "RMSNorm")  # endings of the class names of norms
 
 
 def has_direct_path(heads: PatchableModel) -> bool:
-    """Whether everything beside the residual path can be held.
+    """Whether all modules beside the residual path can be held constant.
 
-    Blocks are known by the linear maps that end them: not where weights of several experts stand
-    side by side, nor where it is not known which map is that of the heads.
+    Blocks are recognised by the linear map at their end. Models with weights of several experts in
+    one tensor, and models with an unknown output projection of heads, have no direct path.
     """
     layers = [layer for each in heads.architecture.layers.values() for layer in each]
     known = {
@@ -215,7 +221,7 @@ def has_direct_path(heads: PatchableModel) -> bool:
 
 
 def _residual_path(architecture: Architecture) -> bool:
-    """Whether what each head gives is added to what goes on from layer to layer, and to that."""
+    """Whether the output of each head is added to the residual stream and to nothing else."""
     ends = architecture.ends
     for call in architecture.calls:
         site = ends.sites.get((call.stack, call.layer))
@@ -231,11 +237,17 @@ def direct_effects_by_token(
 ) -> Floats:
     """Compute the change of each scored token's centred logit by the residual path alone.
 
-    A head's output reaches no logit but that of its own place.
+    The output of a head reaches only the logits at its own position.
+
+    Args:
+        ablator: ablates heads of the model.
+        batch: batch of the pass.
+        replacement: replacement of the head outputs.
+        means: mean outputs over the sample.
 
     Returns:
-        0 for heads of an encoder whose logits a decoder says, since no such path leads there.
-        *Shape:* ``(scored token, head)``.
+        The changes; 0 for heads of an encoder if a decoder computes the logits, since no residual
+        path leads there. *Shape:* ``(scored token, head)``.
     """
     functions = ablator.functions
     assert isinstance(functions, LogitTargets)
@@ -261,7 +273,7 @@ def direct_effects_by_token(
 
 @contextmanager
 def _held(heads: PatchableModel) -> Iterator[None]:
-    """Hold what blocks give and what norms divide by."""
+    """Hold the outputs of blocks and the scales of norms constant."""
     ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:
         for layer in {
@@ -281,7 +293,7 @@ def _detached(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(module: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
-    """A norm whose scale is a constant."""
+    """Return the output of a norm whose scale is a constant."""
     x = given[0]
     bias: Any = 0
     if isinstance(module, torch.nn.LayerNorm):

@@ -1,4 +1,4 @@
-"""The tokens at which an ablated head is missed most, and those it writes to most."""
+"""Tokens at which ablating a head changes the target most, and tokens of largest direct effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +10,21 @@ from headbook.schema import Side
 from headbook.study.ablation import MissedToken
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
-LARGEST = 10  # tokens of each head
-BEFORE, AFTER = 60, 40  # characters around a token
+LARGEST = 10  # tokens that are listed for each head
+BEFORE, AFTER = 60, 40  # characters shown before and after a token
 
 
 @dataclass(frozen=True, eq=False)
 class TokenChanges:
-    """How the first target changes at each scored token.
+    """Changes of the first target at each scored token.
 
     Attributes:
-        sentence: its place in the input. *Shape:* ``(token,)``.
-        position: of the token that the score is about; likewise.
-        before: what the target is in the whole model; likewise.
-        change: *Shape:* ``(token, set)``.
-        logits: of the true token's logit, above the mean of all; NaN without one. The same shape.
+        sentence: index of the sentence in the input. *Shape:* ``(token,)``.
+        position: position of the token that the score is about. *Shape:* ``(token,)``.
+        before: target of the unablated model. *Shape:* ``(token,)``.
+        change: change of the target by ablating each set of heads. *Shape:* ``(token, set)``.
+        logits: change of the true token's centred logit; NaN without a language-model head.
+            *Shape:* ``(token, set)``.
     """
 
     sentence: Ints
@@ -34,7 +35,7 @@ class TokenChanges:
 
     @classmethod
     def together(cls, parts: Sequence["TokenChanges"]) -> "TokenChanges":
-        """Of all batches, in the order of the input."""
+        """Concatenate the changes of all batches, in the order of the input."""
         sentence, position, before, change, logits = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("sentence", "position", "before", "change", "logits")
@@ -46,11 +47,12 @@ class TokenChanges:
 def missed_tokens(
     changes: TokenChanges, heads: Sequence[int], texts: Mapping[int, TokenizedText]
 ) -> Iterator[MissedToken]:
-    """Tokens strictly by rank, the largest changes first, and the one in the middle.
+    """Yield for each head the tokens of largest change by rank, and the token of median rank.
 
     Args:
-        heads: place of each set's one head in `AblationResults.heads`.
-        texts: of the sentences, by their place in the input.
+        changes: changes at each scored token, with one set for each head.
+        heads: index of each head in `AblationResults.heads`.
+        texts: texts of the sentences, by index in the input.
     """
     for column, head in enumerate(heads):
         order = np.argsort(-changes.change[:, column], kind="stable")
@@ -66,12 +68,15 @@ def missed_tokens(
 
 
 def texts_of(items: Sequence[TokenizedSentence], side: Side) -> dict[int, TokenizedText]:
-    """The texts of one side of sentences, by the sentences' places in the input."""
+    """Return the texts of one side of sentences, by index in the input."""
     return {item.sentence.index: item.tokens[side] for item in items}
 
 
 def _around(text: TokenizedText, position: int) -> tuple[str, str, str]:
-    """What stands before a token, the token, and what follows; the token alone without a place."""
+    """Return the text before a token, of the token, and after the token.
+
+    A token without characters of its own, such as a special token, has no text around it.
+    """
     start, end = (int(offset) for offset in text.spans[position])
     if start == end:
         return "", text.pieces[position], ""
@@ -84,22 +89,24 @@ def _around(text: TokenizedText, position: int) -> tuple[str, str, str]:
     )
 
 
-SHARE = 0.02  # of the tokens
-ROUNDING = 1e-5  # relative; what equals the threshold but for it is not above
+SHARE = 0.02  # share of tokens of largest direct effect
+ROUNDING = 1e-5  # relative distance to the threshold within which a token is not above it
 
 
 def top_token_sums(total: Floats, direct: Floats, sentence: Ints, half: Ints) -> Floats:
-    """Sums over each head's largest direct effects; where they begin is told by the other half.
+    """Sum changes over the tokens of largest direct effect of each head.
 
-    A head's direct effect is what it says to a logit: minus the change without it.
+    The direct effect is the contribution of a head to a logit, that is, minus the direct change by
+    ablating the head. The threshold for tokens of one half of the sentences is a quantile over the
+    tokens of the other half.
 
     Args:
-        total, direct: changes of logits without heads. *Shape:* ``(token, head)``.
+        total, direct: total and direct changes of logits by ablation. *Shape:* ``(token, head)``.
         sentence: row of each token's sentence. *Shape:* ``(token,)``.
-        half: of each sentence. *Shape:* ``(sentence,)``.
+        half: half that each sentence belongs to. *Shape:* ``(sentence,)``.
 
     Returns:
-        Total change, direct change, and how many tokens. *Shape:* ``(3, sentence, head)``.
+        Total change, direct change, and number of tokens. *Shape:* ``(3, sentence, head)``.
     """
     largest = np.zeros(direct.shape, dtype=bool)
     for own in (0, 1):

@@ -1,4 +1,4 @@
-"""Measure what margins of verdicts rest on: distances of sentences, and rounding of weights."""
+"""Sample and cost of ablation, and the yardsticks of margins: sentence distances and rounding."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 @dataclass(frozen=True, eq=False)
 class AblationCosts:
-    """What it takes to take heads away, in forward passes over the same sentences.
+    """Costs of ablation, in forward passes over the sample.
 
     Attributes:
-        layers: of each stack that has states of its own.
-        later: whether a pass can begin at the first layer that is changed.
-        head: share of a forward pass that the language-model head takes, 0 without one.
-        slopes: backward passes, each of which costs as much as a forward one.
-        direct: whether what the residual path carries is known.
+        layers: number of layers of each stack with hidden states, by stack.
+        later: whether a pass can begin at the first ablated layer.
+        head: share of a forward pass in the language-model head, 0 without a head.
+        slopes: number of backward passes, each as expensive as a forward pass.
+        direct: whether direct effects on logits are measured.
     """
 
     layers: dict[str, int]
@@ -40,31 +40,32 @@ class AblationCosts:
 
     @property
     def fixed(self) -> float:
-        """Means, slopes, a pass to compare with, and what the residual path carries."""
+        """Cost of mean outputs, gradients, the unablated pass, and direct effects."""
         return 3.0 + self.slopes + 2.0 * self.direct
 
     def of(self, heads: Iterable[HeadName]) -> float:
-        """One set of heads."""
+        """Return the cost of ablating one set of heads."""
         total = sum(self.layers.values())
         skipped = min((self._before(head) for head in heads), default=0) if self.later else 0
         return self.head + (1 - self.head) * (total - skipped) / total
 
     def _before(self, head: HeadName) -> int:
-        """Layers that come before a head's."""
+        """Return the number of layers before the layer of a head."""
         return head.layer + (0 if head.stack in {"self", "encoder"} else self.layers["encoder"])
 
 
 def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int]) -> AblationCosts:
-    """The costs of a model.
+    """Return the costs of ablating heads of a model.
 
     Args:
-        parameters: of the network without its vocabulary.
-        vocabulary: entries and width.
+        ablator: ablates heads of the model.
+        parameters: number of parameters without the vocabulary.
+        vocabulary: entries and width of the vocabulary.
     """
-    speaks = ablator.functions.needs_lm_head
-    product = vocabulary[0] * vocabulary[1] * speaks
+    lm_head = ablator.functions.needs_lm_head
+    product = vocabulary[0] * vocabulary[1] * lm_head
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
-    backward = DRAWS + speaks
+    backward = DRAWS + lm_head
     share = product / (product + parameters)
     direct = AblationTarget.LOGIT in ablator.functions.targets and has_direct_path(ablator.heads)
     return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)
@@ -72,13 +73,13 @@ def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int])
 
 @dataclass(frozen=True, eq=False)
 class AblationSample:
-    """The sentences that heads are taken away on.
+    """Sentences on which heads are ablated.
 
     Attributes:
-        batches: of all of them.
-        reported: of those of the second half alone.
-        small: all of them in batches that leave room for slopes.
-        batch: makes a batch.
+        batches: batches of all sentences.
+        reported: batches of the held-out half of the sentences.
+        small: batches of all sentences that leave memory for a backward pass.
+        batch: makes a batch of sentences.
     """
 
     batches: Sequence[Batch]
@@ -92,10 +93,10 @@ class AblationSample:
         return np.sort(np.concatenate([batch.content_hash for batch in self.batches]))
 
     def texts(self, side: Side) -> tuple[NDArray[np.uint64], Ints]:
-        """Hash of each sentence's text, and how many of its characters losses are of.
+        """Return the hash of each sentence's text, and the number of its scored characters.
 
         Args:
-            side: whose tokens are predicted, all but the first.
+            side: side whose tokens, all but the first, are scored.
         """
         hashes = np.concatenate([batch.content_hash for batch in self.batches])
         order = np.argsort(hashes, kind="stable")
@@ -106,16 +107,18 @@ class AblationSample:
 
 
 def _scored(tokens: TokenizedText) -> int:
-    """Characters from the second token that stands for any to the end of the text's last one.
+    """Return the number of characters of the scored tokens.
 
-    From the first one where a special token comes before it.
+    Scored tokens are those after the first one, which is a special token or the first of the text.
     """
     spans = [(int(start), int(end)) for start, end in tokens.spans[1:] if start < end]
     return max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0
 
 
-GRADIENT_MEMORY = 3  # times the memory of a pass that slopes need
-FINE = 16  # batches for each that a pass has room for: copies of short ones fill it, not padding
+GRADIENT_MEMORY = 3  # memory of a backward pass, in forward passes
+# Batches into which a batch of a forward pass is split, since ablation copies each sentence for
+# many sets of heads: copies of short sentences fill the memory instead of padding.
+FINE = 16
 
 
 def ablation_sample(
@@ -125,12 +128,13 @@ def ablation_sample(
     *,
     alike: bool,
 ) -> AblationSample:
-    """Sentences in the batches that taking heads away needs, whatever their order was.
+    """Return the sample of sentences in batches, independent of their order in the input.
 
     Args:
-        budget: tokens of a batch.
-        batch: makes one.
-        alike: whether it may hold sentences of one length only.
+        items: sentences of the sample.
+        budget: most tokens of a batch.
+        batch: makes a batch of sentences.
+        alike: whether all sentences of a batch must have the same length.
     """
     items = sorted(items, key=token_hash)
     reported = [item for item in items if token_hash(item) & 1]
@@ -144,15 +148,21 @@ def ablation_sample(
     )
 
 
-PASSES = 2  # over the sample: the model as it is, and with rounded weights
+PASSES = 2  # forward passes over the sample: with the model's weights, and with rounded weights
 
 
 @dataclass
 class _VectorSums:
-    """Sums of unit vectors, from which the mean distance between sentences follows.
+    """Sums of unit vectors, from which the mean distance between sentences is computed.
 
-    The cosines of all pairs of vectors add up to the square of the vectors' sum. What pairs inside
-    a sentence add to that is the square of the sentence's own sum.
+    The cosines of all pairs of vectors sum to the square of the sum of the vectors. Pairs inside
+    one sentence contribute the square of the sum of the vectors of the sentence.
+
+    Attributes:
+        total: sum of all vectors. *Shape:* ``(width,)``.
+        inside: sum over sentences of the squared sums of their vectors.
+        number: number of vectors.
+        squares: sum over sentences of the squared numbers of vectors.
     """
 
     total: Floats | float = 0.0
@@ -161,7 +171,7 @@ class _VectorSums:
     squares: float = 0.0
 
     def add(self, vectors: torch.Tensor, sentence: torch.Tensor, sentences: int) -> None:
-        """Add vectors of whole sentences."""
+        """Add the vectors of a batch of complete sentences."""
         unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
         sums = unit.new_zeros((sentences, unit.shape[1])).index_add_(0, sentence, unit)
         counts = torch.bincount(sentence, minlength=sentences).double()
@@ -183,7 +193,7 @@ def measure_margins(
 ) -> tuple[Mapping[str, float], Mapping[str, Floats]]:
     """Return `AblationResults.sentence_distance` and `AblationResults.rounding` of a sample.
 
-    The latter is empty if weights are not all in memory.
+    The changes by rounding are empty if not all weights are in memory.
     """
     clouds: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
     found: dict[AblationTarget, list[Floats]] = defaultdict(list)

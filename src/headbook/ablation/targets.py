@@ -1,12 +1,9 @@
-"""What of the model's output is compared.
+"""Targets of ablation: loss, KL divergence, logit of the true token, cosines of final states.
 
-Loss, KL divergence, logit of the true token, last states.
-
-A judge prepares a batch, says which tokens it scores, and turns last states into the targets of
-`headbook.schema.AblationTarget`: sums over the scored tokens of each sentence, in double precision.
-
-`LogitTargets` compares what a language-model head says; `headbook.ablation.targets` has the
-judge of models without one.
+Target functions prepare a batch, choose the scored tokens, and compute each
+`headbook.schema.AblationTarget` from final states, summed over the scored tokens of a sentence in
+double precision. `LogitTargets` is for models with a language-model head, `StateTargets` for
+models without one.
 """
 
 import hashlib
@@ -25,21 +22,23 @@ from headbook.model.logit_lens import LogitLens
 from headbook.schema import AblationTarget, Side
 from headbook.text.batch import Batch, PaddedTexts
 
-DRAWS = 4  # for targets that have no slope
+DRAWS = 4  # random draws for targets whose gradient is 0 in the unablated model
 
 Sums = Mapping[AblationTarget, torch.Tensor]
 Weights = Callable[[], AbstractContextManager[None]]
 
 
 class TargetChanges(NamedTuple):
-    """How targets change from the whole pass to others.
+    """Changes of targets from the unablated pass to other passes.
 
     Attributes:
-        sums: over the scored tokens of each sentence. *Shape:* ``(pass, sentence)`` each.
-        tokens: of loss or state at each scored token. *Shape:* ``(pass, scored token)``.
-        before: the loss there in the whole pass, 0 for states. *Shape:* ``(scored token,)``.
-        logits: of the true token's logit, above the mean of all; NaN without a language-model head.
-            The same shape as ``tokens``.
+        sums: changes summed over the scored tokens of each sentence, by target.
+            *Shape:* ``(pass, sentence)`` each.
+        tokens: change of loss or state at each scored token. *Shape:* ``(pass, scored token)``.
+        before: loss at each scored token in the unablated pass, 0 for states.
+            *Shape:* ``(scored token,)``.
+        logits: change of the true token's centred logit; NaN without a language-model head.
+            *Shape:* ``(pass, scored token)``.
     """
 
     sums: Sums
@@ -49,13 +48,14 @@ class TargetChanges(NamedTuple):
 
 
 class DifferentiableTarget(NamedTuple):
-    """A number of a batch whose slopes tell how a target changes.
+    """A number of a batch whose gradient estimates the change of a target.
 
     Attributes:
-        value: a sum over the scored tokens of all sentences, with its graph.
-        squared: whether a target's change is half the square of what the slopes say, on average
-            over draws (targets that are smallest for the whole model have no slope of their own);
-            else it is what they say.
+        target: target whose change is estimated.
+        value: sum over the scored tokens of all sentences, with its graph.
+        squared: whether the estimate is half the square of the first-order change, averaged over
+            draws, as for targets that are minimal and have no gradient in the unablated model; else
+            the estimate is the first-order change.
     """
 
     target: AblationTarget
@@ -67,8 +67,8 @@ class TargetVectors(NamedTuple):
     """Vectors of the tokens or texts of a batch.
 
     Attributes:
-        vectors: *Shape:* ``(vector, width)``.
-        sentence: row of the batch that each belongs to. *Shape:* ``(vector,)``.
+        vectors: vectors of tokens or texts. *Shape:* ``(vector, width)``.
+        sentence: row of each vector's sentence in the batch. *Shape:* ``(vector,)``.
     """
 
     vectors: torch.Tensor
@@ -76,47 +76,48 @@ class TargetVectors(NamedTuple):
 
 
 class TargetFunctions(Protocol):
-    """Compares last states of passes with heads taken away with those of a whole pass."""
+    """Targets of a model, computed from the final states of ablated and unablated passes."""
 
     @property
     def side(self) -> Side:
-        """Whose tokens or states it compares."""
+        """Side whose tokens or states are compared."""
 
     @property
     def targets(self) -> tuple[AblationTarget, ...]:
-        """What it compares."""
+        """Targets in the order of tables, the main target first."""
 
     @property
     def needs_lm_head(self) -> bool:
         """Whether it needs the language-model head."""
 
     def prepare_batch(self, batch: Batch) -> Batch:
-        """The batch that the model is to read."""
+        """Return the batch that the model reads, which may have mask tokens."""
 
     def n_scored(self, batch: Batch) -> torch.Tensor:
-        """Tokens of each sentence that are scored. *Shape:* ``(target, sentence)``."""
+        """Return the number of scored tokens. *Shape:* ``(target, sentence)``."""
 
     def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """The targets of the whole pass that are sums of their own: losses.
+        """Return the losses of the unablated pass; targets that are only changes have none.
 
         Args:
-            states: *Shape:* ``(sentence, token, width)``.
+            batch: batch as it was before `prepare_batch`.
+            states: final states. *Shape:* ``(sentence, token, width)``.
 
         Returns:
             *Shape:* ``(sentence,)`` each.
         """
 
     def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
-        """How the targets change.
+        """Return the changes of all targets.
 
         Args:
-            batch: as it was before `prepare_batch`.
-            states: of the whole pass. *Shape:* ``(sentence, token, width)``.
-            others: *Shape:* ``(pass, sentence, token, width)``.
+            batch: batch as it was before `prepare_batch`.
+            states: final states of the unablated pass. *Shape:* ``(sentence, token, width)``.
+            others: final states of other passes. *Shape:* ``(pass, sentence, token, width)``.
         """
 
     def scored(self, batch: Batch) -> torch.Tensor:
-        """Sentence and position of each token that scores are about.
+        """Return sentence and position of each scored token.
 
         *Shape:* ``(scored token, 2)``, in the order of `TargetChanges.tokens`.
         """
@@ -124,48 +125,51 @@ class TargetFunctions(Protocol):
     def with_other_weights(
         self, batch: Batch, states: torch.Tensor, others: torch.Tensor, weights: Weights
     ) -> Sums:
-        """How the targets change from one network to the same with other weights.
+        """Return the changes of all targets by replacing the weights of the network.
 
         Args:
-            states: of the whole pass. *Shape:* ``(sentence, token, width)``.
-            others: with the other weights. *Shape:* ``(sentence, token, width)``.
-            weights: a block inside which the network has the other weights.
+            batch: batch as it was before `prepare_batch`.
+            states: final states with the original weights. *Shape:* ``(sentence, token, width)``.
+            others: final states with the other weights. *Shape:* ``(sentence, token, width)``.
+            weights: context inside which the network has the other weights.
 
         Returns:
             Sums over the scored tokens of each sentence, *shape* ``(sentence,)`` each.
         """
 
     def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
-        """The vectors whose cosines are targets.
+        """Return the vectors whose cosines are targets.
 
         Args:
-            states: of the whole pass. *Shape:* ``(sentence, token, width)``.
+            batch: batch as it was before `prepare_batch`.
+            states: final states of the unablated pass. *Shape:* ``(sentence, token, width)``.
         """
 
     def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
-        """What to differentiate in one pass; random draws come from the sentences' hashes.
+        """Yield the numbers of one pass to differentiate; hashes of sentences seed random draws.
 
         Args:
-            model_output: what the model returned.
-            states: what left its last layer.
+            batch: batch as it was before `prepare_batch`.
+            model_output: output of the model.
+            states: final states. *Shape:* ``(sentence, token, width)``.
         """
 
 
 def drawn(
     batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Random numbers of each sentence, whatever batch it stands in and however it is padded."""
+    """Return random numbers of each sentence, independent of the batch and its padding."""
     return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.content_hash])
 
 
 def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Tensor:
-    """Return one vector for each sentence; its length has no meaning.
+    """Return one vector for each sentence, of arbitrary length.
 
     Args:
-        states: *Shape:* ``(*passes, sentence, token, width)``.
-        valid: real tokens, padding left out. *Shape:* ``(sentence, token)``.
+        states: final states. *Shape:* ``(*passes, sentence, token, width)``.
+        valid: false in the padding. *Shape:* ``(sentence, token)``.
         pooling: as in `MODES`.
 
     Returns:
@@ -175,7 +179,7 @@ def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Ten
         lowest = torch.finfo(states.dtype).min
         return states.masked_fill(~valid[..., None], lowest).amax(-2)
     weights = valid.to(states)
-    place = weights.cumsum(-1) * weights  # from 1; padding may stand on either side
+    place = weights.cumsum(-1) * weights  # positions from 1; padding may be on either side
     if pooling == CLS:
         weights = (place == 1).to(states)
     elif pooling == LAST:
@@ -187,12 +191,12 @@ def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Ten
 
 @dataclass(frozen=True, eq=False)
 class StateTargets:
-    """Ablation targets of models without a language-model head: cosines of last states.
+    """Ablation targets of models without a language-model head: cosines of final states.
 
     Attributes:
-        side: whose states they are.
-        pooling: of a sentence encoder, whose sentence vectors are its answer and its first target;
-            empty for other models.
+        side: side of the states.
+        pooling: pooling of a sentence encoder, whose first target is its sentence vectors; empty
+            for other models.
     """
 
     side: Side
@@ -200,32 +204,32 @@ class StateTargets:
 
     @property
     def targets(self) -> tuple[AblationTarget, ...]:
-        """Tokens' states and texts' vectors; the latter first for sentence encoders."""
+        """States of tokens and vectors of texts; vectors come first for sentence encoders."""
         found = (AblationTarget.STATE, AblationTarget.EMBEDDING)
         return found[::-1] if self.pooling else found
 
     @property
     def needs_lm_head(self) -> bool:
-        """It does not."""
+        """False: final states need no language-model head."""
         return False
 
     def prepare_batch(self, batch: Batch) -> Batch:
-        """The batch itself."""
+        """Return the batch unchanged."""
         return batch
 
     def n_scored(self, batch: Batch) -> torch.Tensor:
-        """Number of tokens for states, one for texts."""
+        """Return the number of tokens for states, and 1 for texts."""
         tokens = batch.texts[self.side].valid.sum(1)
         counts = {AblationTarget.STATE: tokens, AblationTarget.EMBEDDING: torch.ones_like(tokens)}
         return torch.stack([counts[target] for target in self.targets])
 
     def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """None."""
+        """Return no losses: cosines are changes from the unablated pass."""
         del batch, states
         return {}
 
     def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
-        """1 minus cosines."""
+        """Return 1 minus the cosines of states and texts of both passes."""
         there = batch.texts[self.side].valid
         one, other = states.double(), others.double()
         tokens = (1 - _cosine(one, other)) * there.to(torch.float64)
@@ -242,14 +246,14 @@ class StateTargets:
     def with_other_weights(
         self, batch: Batch, states: torch.Tensor, others: torch.Tensor, weights: Weights
     ) -> Sums:
-        """Changes of states and texts; nothing is computed with the weights behind the states."""
+        """Return the changes of states and texts; no further weights are used after the states."""
         del weights
         return {
             name: each[0] for name, each in self.changes(batch, states, others[None]).sums.items()
         }
 
     def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
-        """States of real tokens, and texts."""
+        """Return the states of tokens and the vectors of texts."""
         there = batch.texts[self.side].valid
         texts = pooled(states, there, self.pooling or MEAN)
         rows = torch.arange(len(there), device=there.device)
@@ -259,13 +263,13 @@ class StateTargets:
         }
 
     def scored(self, batch: Batch) -> torch.Tensor:
-        """All tokens."""
+        """Return all tokens."""
         return batch.texts[self.side].valid.nonzero()
 
     def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
-        """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
+        """Yield unit vectors in random directions: half their squared change is 1 - cosine."""
         del model_output
         there = batch.texts[self.side].valid
         texts = pooled(states, there, self.pooling or MEAN)[:, None]
@@ -286,19 +290,20 @@ def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cosine_similarity(one, other, dim=-1)
 
 
-BLOCK = 1 << 24  # logits held at a time
-MASKED = 0.15  # share of the ordinary tokens
-BITS = 8  # bytes of a hash
+BLOCK = 1 << 24  # most logits in memory at a time
+MASKED = 0.15  # share of masked tokens among the ordinary ones
+HASH_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class LogitTargets:
-    """By what a language-model head says: of next tokens, or of masked ones.
+    """Ablation targets from logits: loss, KL divergence and logit of next or masked tokens.
 
     Attributes:
-        side: whose tokens it names.
-        mask: vocabulary token that stands in place of masked ones; None for next tokens.
-        logits: whether logits of true tokens are compared, too.
+        lens: language-model head.
+        side: side whose tokens are predicted.
+        mask: vocabulary index of the mask token; None for next tokens.
+        logits: whether the logit of the true token is a target.
     """
 
     lens: LogitLens
@@ -308,7 +313,7 @@ class LogitTargets:
 
     @property
     def targets(self) -> tuple[AblationTarget, ...]:
-        """The loss, the divergence, and the logit where it is asked for."""
+        """Loss and KL divergence, and the logit if requested."""
         loss = AblationTarget.LOSS if self.mask is None else AblationTarget.MASKED_LOSS
         return (
             (loss, AblationTarget.KL, AblationTarget.LOGIT)
@@ -318,11 +323,11 @@ class LogitTargets:
 
     @property
     def needs_lm_head(self) -> bool:
-        """It does."""
+        """True: targets are computed from logits."""
         return True
 
     def prepare_batch(self, batch: Batch) -> Batch:
-        """With mask tokens where tokens are scored."""
+        """Return the batch with scored tokens masked; unchanged if next tokens are predicted."""
         if self.mask is None:
             return batch
         texts = batch.texts[self.side]
@@ -330,16 +335,16 @@ class LogitTargets:
         return replace(batch, texts={**batch.texts, self.side: replace(texts, ids=ids)})
 
     def n_scored(self, batch: Batch) -> torch.Tensor:
-        """Scored tokens, the same for all."""
+        """Return the number of scored tokens, equal for all targets."""
         return (self._true(batch) >= 0).sum(1).expand(len(self.targets), -1)
 
     def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """The loss."""
+        """Return the loss of the unablated pass."""
         loss, _, _ = self._by_sentence(batch, self._by_token(batch, states[None]))
         return {self.targets[0]: loss[0]}
 
     def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
-        """Of loss and logit, and the divergence from what the whole model says."""
+        """Return the changes of loss and logit, and the divergence from the unablated pass."""
         by_token = self._by_token(batch, torch.cat([states[None], others]))
         loss, divergence, logit = self._by_sentence(batch, by_token)
         sums = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
@@ -354,27 +359,28 @@ class LogitTargets:
     def with_other_weights(
         self, batch: Batch, states: torch.Tensor, others: torch.Tensor, weights: Weights
     ) -> Sums:
-        """Of loss, divergence and logit; the language-model head has the other weights, too."""
+        """Return the changes of all targets, with the other weights of the head as well."""
         by_token = self._by_token(batch, torch.stack([states, others]), weights)
         loss, divergence, logit = self._by_sentence(batch, by_token)
         sums = loss[1] - loss[0], divergence[1], logit[1] - logit[0]
         return dict(zip(self.targets, sums, strict=False))
 
     def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
-        """None: no target is a cosine."""
+        """Return no vectors, since no target is a cosine."""
         del batch, states
         return {}
 
     def scored(self, batch: Batch) -> torch.Tensor:
-        """Masked tokens, or those that follow a token."""
+        """Return the masked tokens, or the tokens that follow another one."""
         places = (self._true(batch) >= 0).nonzero()
         return places + torch.tensor([0, int(self.mask is None)], device=places.device)
 
     def centred(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-        """Logits of the true tokens above the mean of all. *Shape:* ``(scored token,)``.
+        """Return the true tokens' logits minus the mean of all. *Shape:* ``(scored token,)``.
 
         Args:
-            logits: what the whole model says. *Shape:* ``(sentence, token, entry)``.
+            batch: batch as it was before `prepare_batch`.
+            logits: logits of the unablated pass. *Shape:* ``(sentence, token, entry)``.
         """
         true = self._true(batch)
         chosen = true >= 0
@@ -384,11 +390,12 @@ class LogitTargets:
     def differentiable(
         self, batch: Batch, model_output: Any, states: torch.Tensor
     ) -> Iterator[DifferentiableTarget]:
-        """The loss; and the log probability of tokens that the model itself draws.
+        """Yield the loss, and log probabilities of tokens drawn from the model's distribution.
 
-        The mean of the square of its slope is the Fisher information, half of which along a change
-        is the divergence to second order. Tokens are drawn one by one, so the slopes of different
-        ones are independent with mean 0, and squares of sums are sums of squares.
+        The mean squared gradient of the log probability is the Fisher information, and half of the
+        Fisher information along a change is the KL divergence to second order. Tokens are drawn one
+        by one, so gradients of different tokens are independent with mean 0, and squares of sums
+        are sums of squares in expectation.
         """
         del states
         true = self._true(batch)
@@ -408,7 +415,7 @@ class LogitTargets:
             )
 
     def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
-        """Sums over the scored tokens. *Shape:* ``(3, pass, sentence)``."""
+        """Sum over the scored tokens of each sentence. *Shape:* ``(3, pass, sentence)``."""
         chosen = self._true(batch) >= 0
         sums = by_token.new_zeros((*by_token.shape[:2], len(chosen)))
         return sums.index_add_(2, chosen.nonzero()[:, 0], by_token)
@@ -416,10 +423,14 @@ class LogitTargets:
     def _by_token(
         self, batch: Batch, states: torch.Tensor, weights: Weights | None = None
     ) -> torch.Tensor:
-        """Loss, divergence from the first pass and logit. *Shape:* ``(3, pass, scored token)``.
+        """Return loss, KL divergence from the first pass, and logit at each scored token.
+
+        *Shape:* ``(3, pass, scored token)``.
 
         Args:
-            weights: a block inside which logits of all passes but the first are made.
+            batch: batch as it was before `prepare_batch`.
+            states: final states. *Shape:* ``(pass, sentence, token, width)``.
+            weights: context in which the logits of all passes but the first are computed.
         """
         true = self._true(batch)
         chosen = true >= 0
@@ -441,12 +452,12 @@ class LogitTargets:
         return torch.cat(parts, 2)
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        """Logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
+        """Return the logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
         found: torch.Tensor = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
         return found
 
     def _true(self, batch: Batch) -> torch.Tensor:
-        """The tokens that are scored, where; -1 elsewhere. *Shape:* ``(sentence, token)``."""
+        """Return the true token of scored positions, else -1. *Shape:* ``(sentence, token)``."""
         texts = batch.texts[self.side]
         if self.mask is None:
             return self.lens.targets(texts)
@@ -456,14 +467,14 @@ class LogitTargets:
 def target_functions(
     lens: LogitLens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
 ) -> LogitTargets | StateTargets:
-    """The judge of a model.
+    """Return the ablation targets of a model.
 
     Args:
-        lens: its language-model head; None without one.
-        side: of its last states.
-        mask: its mask token; None where it has none.
-        logits: whether logits of true tokens are compared, too, where there are any.
-        pooling: of a sentence encoder; see `StateTargets`.
+        lens: language-model head; None without a head.
+        side: side of the final states.
+        mask: vocabulary index of the mask token; None without a mask token.
+        logits: whether the logit of the true token is a target, if the model has logits.
+        pooling: pooling of a sentence encoder, as in `StateTargets`; empty for other models.
     """
     if lens is None or (not lens.causal and mask is None):
         return StateTargets(side, pooling)
@@ -471,14 +482,14 @@ def target_functions(
 
 
 def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Logits of some entries above the mean of all."""
+    """Return the logits of some entries minus the mean of all entries."""
     return logits.gather(-1, ids[..., None])[..., 0] - logits.mean(-1)
 
 
 def _masked(batch: Batch, texts: PaddedTexts) -> torch.Tensor:
-    """The tokens that are masked: of each sentence those with the smallest hashes.
+    """Choose the masked tokens of each sentence: those with the smallest hashes.
 
-    *Shape:* ``(sentence, token)``, boolean; the same for equal sentences.
+    Equal sentences have equal masks. *Shape:* ``(sentence, token)``, boolean.
     """
     chosen = np.zeros(texts.ids.shape, dtype=bool)
     ordinary = texts.ordinary.cpu().numpy()
@@ -490,5 +501,5 @@ def _masked(batch: Batch, texts: PaddedTexts) -> torch.Tensor:
 
 
 def _hash(key: int, place: int) -> bytes:
-    parts: Iterator[bytes] = (number.to_bytes(BITS, "big") for number in (key, place))
-    return hashlib.blake2b(b"".join(parts), digest_size=BITS).digest()
+    both = key.to_bytes(HASH_BYTES, "big") + place.to_bytes(HASH_BYTES, "big")
+    return hashlib.blake2b(both, digest_size=HASH_BYTES).digest()
