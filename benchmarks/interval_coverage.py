@@ -37,8 +37,7 @@ from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, Sim
 from headbook.passes.observers import run_pass
 from headbook.passes.sample_statistics import SampleStatistics
 from headbook.schema import HeadKey, Side, TokenKey
-from headbook.study.corpus_sums import HeadTable, SampleSums, TokenSums
-from headbook.study.sampled_metrics import ABOUT
+from headbook.study.corpus_sums import ABOUT, HeadTable, SampleSums, TokenSums
 from headbook.text.annotate import Annotator, WordFrequencies
 from headbook.text.batch import Batch
 

@@ -11,9 +11,10 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
-from headbook.report.tables.heads import COLUMNS
+from headbook.report.tables.tests import TESTS
 from headbook.study.study import Study
-from headbook.study.tables import COMPUTED, WORDS
+from headbook.study.tables import COMPUTED
+from headbook.study.token_tables import WORDS
 from sites import Site
 
 ISSUED = (
@@ -28,8 +29,8 @@ def study(encoder_site: Site) -> Study:
 
 
 def test_columns_are_those_that_are_documented(study: Study) -> None:
-    assert [*study.tests] == [*COLUMNS] == ISSUED.split(", ")
-    assert [*study.words] == [*WORDS]
+    assert [*study.tests] == [*TESTS.columns] == ISSUED.split(", ")
+    assert [*study.words] == [*WORDS.columns]
     assert {*study.tests["split"]} == {"choice", "held_out", "all"}
     assert headbook.report.tables.Study is Study
 

@@ -22,6 +22,7 @@ from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
 from headbook.pages.parts.page import Page, StackSection
+from headbook.report.tables import STUDY_TABLES
 from sites import Site
 
 TEXT = {file: read(file) for file in DOCUMENTS}
@@ -141,6 +142,7 @@ def test_tables_of_a_study_are_those_that_it_has() -> None:
     named = set(re.findall(r"`study\.(\w+)`", read(ROOT / "docs" / "python.md")))
     assert len(named) > 10
     assert all(hasattr(headbook.Study, each) for each in named)
+    assert named >= {table for table in STUDY_TABLES if hasattr(headbook.Study, table)}
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=name)

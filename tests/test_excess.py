@@ -11,7 +11,7 @@ import treebank
 from bare import Bare, given
 from headbook.run.collect import collect
 from headbook.study import word_samples
-from headbook.study.sampled_metrics import finish_sampled
+from headbook.study.corpus_sums import finish_sampled
 from headbook.study.study import Study
 from looks import Viewed
 from naive import dependency_excess

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from headbook.output_folder import FILE_LIST
+from headbook.report.tables import STUDY_TABLES
 from headbook.site import export
 from headbook.site.markup import LEGIBLE, script
-from headbook.study import tables
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
+from headbook.study.tables import Table
 from pages import data_file, written_html
 from sites import Site
 
-TABLES = (*tables.TABLES,)
+TABLES = (*STUDY_TABLES,)
+ALWAYS = [name for name in TABLES if not STUDY_TABLES[name].optional]
 TEXTS = ("token", "neighbour")
 
 
@@ -46,14 +49,14 @@ def written(site: Site) -> set[str]:
     return {name for name in TABLES if (site.folder / f"data/{name}.parquet").exists()}
 
 
-@pytest.mark.parametrize("name", sorted({*TABLES} - tables.OPTIONAL))
+@pytest.mark.parametrize("name", sorted(ALWAYS))
 def test_a_table_that_every_site_has_is_written(any_site: Site, name: str) -> None:
     assert name in written(any_site)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -> None:
-    frame = export.table_of(study_of(any_site), name)
+    frame = STUDY_TABLES[name].build(study_of(any_site))
     if name not in written(any_site):
         assert frame.empty
         return
@@ -68,7 +71,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
     any_site: Site, name: str
 ) -> None:
     """To six significant digits; an interval is a hundredth wider at most, and never smaller."""
-    frame = export.table_of(study_of(any_site), name)
+    frame = STUDY_TABLES[name].build(study_of(any_site))
     if name not in written(any_site):
         assert frame.empty
         return
@@ -113,7 +116,7 @@ def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
-    assert list(export.table_of(study_of(any_site), name)) == list(tables.TABLES[name].columns)
+    assert list(STUDY_TABLES[name].build(study_of(any_site))) == list(STUDY_TABLES[name].columns)
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
@@ -121,7 +124,7 @@ def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
     for file in (any_site.folder / "data").iterdir():
         if file.is_file() and file.suffix != ".js" and file.name != FILE_LIST:
             assert f'href="data/{file.name}"' in page
-    for name, table in tables.TABLES.items():
+    for name, table in STUDY_TABLES.items():
         if (any_site.folder / f"data/{name}.parquet").exists():
             assert all(f"<code>{c}</code>" in page or f">{c}<" in page for c in table.columns)
 
@@ -131,7 +134,7 @@ def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
     lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == len(study.sentence_data.exemplars) > 0
-    documented = {name for names in tables.EXEMPLARS for name in names.split(", ")}
+    documented = {name for names in export.EXEMPLARS for name in names.split(", ")}
     for record, exemplar in zip(records, study.sentence_data.exemplars, strict=True):
         assert set(record) == documented
         assert (record["stack"], record["layer"], record["head"]) == exemplar.head
@@ -202,7 +205,8 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     assert not (tmp_path / "heads.csv").exists()
     assert (tmp_path / "heads.parquet").exists()
     monkeypatch.undo()
-    monkeypatch.setattr(export, "MOST_OF", {"tokens": 100})
+    small = replace(STUDY_TABLES["tokens"], csv_limit=100)
+    monkeypatch.setitem(STUDY_TABLES, "tokens", small)
     (left_out,) = export.write_tables(small_site.study, tmp_path)
     assert left_out.startswith("tokens.csv would hold more than 100 bytes")
 
@@ -223,7 +227,10 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     basic = small_site.folder / "data"
     size = (basic / "layers.csv").stat().st_size
     monkeypatch.setattr(export, "UNCOMPRESSED", 0)
-    monkeypatch.setattr(export, "UNCOMPRESSED_ONES", {"layers": size})
+    for name in STUDY_TABLES:
+        limit = size if name == "layers" else None
+        table = replace(STUDY_TABLES[name], plain_csv_limit=limit)
+        monkeypatch.setitem(STUDY_TABLES, name, table)
     assert export.write_tables(small_site.study, tmp_path) == []
     assert (tmp_path / "layers.csv").read_bytes() == (basic / "layers.csv").read_bytes()
     packed = tmp_path / "heads.csv.gz"
@@ -241,7 +248,7 @@ def test_numbers_that_repeat_stand_whole_in_parquet_and_others_byte_by_byte(tmp_
     frame = pd.DataFrame(
         {"same": rng.random(400).repeat(10), "new": rng.random(4_000), "rare": rare}
     )
-    export.write_table(frame, "t", tmp_path)
+    export.write_table(frame, Table("t", "Numbers.", {}, lambda _: frame), tmp_path)
     stored = pq.ParquetFile(tmp_path / "t.parquet")
     columns = map(stored.metadata.row_group(0).column, range(3))
     spread = {each.path_in_schema for each in columns if "BYTE_STREAM_SPLIT" in each.encodings}

@@ -21,14 +21,14 @@ from headbook.report.results import StackResults, stack_results
 from headbook.schema import AblationTarget
 from headbook.site.sites import _StudySite
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import GROUPS, PRUNING, head_groups_table, pruning_table
+from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING, head_groups_table, pruning_table
 from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from sites import Site
 from test_verdicts import SENTENCES, ablation_results, around
 
-NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
+NONE = pd.DataFrame(columns=[*HEAD_GROUPS.columns]), pd.DataFrame(columns=[*PRUNING.columns])
 
 
 def sentences(
@@ -104,7 +104,7 @@ def steps(high: list[float]) -> pd.DataFrame:
         bounds = high if order == "ablation_effect" else [0, 0.015, 0.5, 1]
         for share, bound in zip((0, 0.05, 0.1, 0.15), bounds, strict=True):
             rows.append(("self", order, "mean", AblationTarget.LOSS, share, 0.0, 0.0, bound))
-    return pd.DataFrame(rows, columns=[*PRUNING])
+    return pd.DataFrame(rows, columns=[*PRUNING.columns])
 
 
 def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
@@ -134,7 +134,7 @@ def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
             "margin": 0.01, "share_changed": 0.9, "share_low": 0.8, "share_high": 1.0,
             "verdict": verdict,
         })  # fmt: skip
-    return pd.DataFrame(rows, columns=[*GROUPS])
+    return pd.DataFrame(rows, columns=[*HEAD_GROUPS.columns])
 
 
 CHANGES, NONE_CHANGE, UNSURE = "changes", "no_change", "undecided"

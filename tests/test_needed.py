@@ -11,10 +11,10 @@ import pytest
 import headbook
 import wired
 from headbook.errors import ConfigError
+from headbook.report.tables import STUDY_TABLES
 from headbook.site.export import write_tables
 from headbook.study.ablation import HeadSetKind
 from headbook.study.study import Study
-from headbook.study.tables import TABLES as TABLES_OF_SITES
 from printed import Lines
 
 TABLES = ("importance", "head_groups", "pruning")
@@ -142,7 +142,7 @@ def test_what_was_stored_comes_back(full: Study, tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(getattr(full, name), getattr(again, name))
     assert write_tables(again, tmp_path) == []
     for name in TABLES:
-        assert set(TABLES_OF_SITES[name].columns) == {*getattr(full, name)}
+        assert set(STUDY_TABLES[name].columns) == {*getattr(full, name)}
         stored = pd.read_parquet(tmp_path / f"{name}.parquet")
         pd.testing.assert_frame_equal(getattr(again, name), stored, check_dtype=False)
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(stored) > 0

@@ -46,7 +46,7 @@ from headbook.report.published import (
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING
 from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation_tables import IMPORTANCE_COLUMNS, PRUNING
+from headbook.study.ablation_tables import IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from looks import HeadAttention, Viewed
 from pages import data_file, elements, html_of, text_of
@@ -248,7 +248,7 @@ def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
         )
         for (layer, head), value in zip(((0, 0), (0, 1), (1, 0), (1, 1)), values, strict=True)
     ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=[*IMPORTANCE_COLUMNS])
+    table = pd.DataFrame(rows, columns=[*IMPORTANCE.columns])
     of.study.__dict__["importance"] = table
     assert RankReplaced(0, 1).number(of).value == 1
     assert RankReplaced(1, 0).number(of).value == 4
@@ -269,7 +269,7 @@ def test_what_can_go_is_the_share_of_its_order() -> None:
         for order, highs in (("gradient_importance", (0, 0.01, 0.5)), ("type", (0, 0.001, 0.001)))
         for share, high in zip((0.0, 0.5, 1.0), highs, strict=True)
     ]
-    of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING])
+    of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING.columns])
     assert math.isnan(RemovableShare("gradient_importance").number(of).value)
     sums = replace(of.study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
     of.study.__dict__["corpus_sums"] = sums

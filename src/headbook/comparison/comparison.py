@@ -1,7 +1,4 @@
-"""A whole comparison: differences, medians, matching, losses.
-
-And the registry entries of its tables.
-"""
+"""A comparison of two studies: differences, medians, matching, losses, and its tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +30,7 @@ from headbook.metrics import all_metrics
 from headbook.schema import AblationTarget, HeadCorrespondence
 from headbook.study.ablation import AblationResults
 from headbook.study.study import Study
-from headbook.study.tables import METRIC, PLACE, Table
+from headbook.study.tables import HEAD, METRIC, MOST_USED, PLACE, Table
 
 DepthMedians = Mapping[ComparedColumn, Medians]
 
@@ -111,19 +108,79 @@ def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
     )
 
 
-DIFFERENCE_COLUMNS = (
-    "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
-    "p", "n_sentences", "floor", "beyond_floor",
-)  # fmt: skip
-MEDIAN_COLUMNS = (
-    "stack", "metric", "view", "label", "a", "a_low", "a_high", "b", "b_low", "b_high",
-    "difference", "low", "high",
-)  # fmt: skip
-MATCHING_COLUMNS = (
-    "stack", "layer", "head", "other_layer", "other_head", "similarity", "counterpart", "mutual",
-    "best_layer", "best_head", "margin", "n_sentences",
-)  # fmt: skip
-ALIKE = ("stack", "layer", "head", "other_layer", "other_head", "similarity")
+DIFFERENCES: "Table[Comparison]" = Table(
+    "differences",
+    "What every number of every head, and of the tokens of every layer, is in both models, and how "
+    "they differ: pairs of the same sentences, the second model minus the first.",
+    PLACE
+    | {
+        "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
+        "space where there is one, and class of tokens (mid/positional/content)"
+    }
+    | METRIC
+    | {
+        "a": "value in the first model; empty where a number is of both",
+        "b": "value in the second model",
+        "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
+        "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
+        "high": "upper end",
+        "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
+        "where both models are exactly equal, empty where there is no interval",
+        "n_sentences": "sentences behind it, in the model where they are fewer",
+        "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
+        "number format of the first model makes in this number; empty if not measured",
+        "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
+        "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
+    },
+    lambda comparison: comparison.differences,
+    plain_csv_limit=MOST_USED,
+)
+MEDIANS: "Table[Comparison]" = Table(
+    "medians",
+    "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
+    "differ, for models whose heads do not correspond.",
+    {"stack": "kind of attention"}
+    | METRIC
+    | {
+        "a": "median of the first model",
+        "a_low": "lower end of its 95 % confidence interval, for other sentences; empty below ten "
+        "effective sentences (twenty for classes of tokens)",
+        "a_high": "upper end",
+        "b": "median of the second model",
+        "b_low": "lower end of its interval",
+        "b_high": "upper end",
+        "difference": "b minus a",
+        "low": "lower end of its 95 % confidence interval; paired by sentence",
+        "high": "upper end",
+    },
+    lambda comparison: comparison.medians,
+)
+OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
+MATCHING: "Table[Comparison]" = Table(
+    "matching",
+    "Which head of the second model each head of the first attends most like, one to one.",
+    HEAD
+    | OTHER
+    | {
+        "similarity": "mean over words of the sum of the square roots of products of weights, sink "
+        "masked and renormalised: 0 (no word in common) to 1 (the same)",
+        "counterpart": "whether that is not below the 95th percentile of what heads have with "
+        "random weights; empty where no such model was compared",
+        "mutual": "whether each is the other's most similar head",
+        "best_layer": "layer of the most similar head, which several heads may share",
+        "best_head": "its number there",
+        "margin": "similarity to the most similar head less that to the second",
+        "n_sentences": "sentences that were compared",
+    },
+    lambda comparison: comparison.matching,
+)
+SIMILARITY: "Table[Comparison]" = Table(
+    "head_similarity",
+    "How alike every head of the first model and every head of the second attend.",
+    HEAD | OTHER | {"similarity": "as in matching; empty below 30 words"},
+    lambda comparison: comparison.similarity,
+)
+COMPARISON_TABLES = (DIFFERENCES, MEDIANS, MATCHING, SIMILARITY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +219,7 @@ class Comparison:
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
         frames += [_layer_rows(name, found) for name, found in self.layers.items()]
-        return (
-            pd.concat(frames, ignore_index=True)
-            if frames
-            else pd.DataFrame(columns=[*DIFFERENCE_COLUMNS])
-        )
+        return pd.concat(frames, ignore_index=True) if frames else DIFFERENCES.empty
 
     @property
     def medians(self) -> pd.DataFrame:
@@ -176,20 +229,20 @@ class Comparison:
             for stack, every in self.depths.items()
             for column, found in every.items()
         ]
-        table = pd.DataFrame(rows, columns=[*MEDIAN_COLUMNS])
+        table = pd.DataFrame(rows, columns=[*MEDIANS.columns])
         return table[table["difference"].notna()].reset_index(drop=True)
 
     @property
     def matching(self) -> pd.DataFrame:
         """A row for each head of the first model; columns as in ``matching.csv``."""
         rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
-        return pd.DataFrame(rows, columns=[*MATCHING_COLUMNS])
+        return pd.DataFrame(rows, columns=[*MATCHING.columns])
 
     @property
     def similarity(self) -> pd.DataFrame:
         """A row for every two heads of both models; columns as in ``head_similarity.csv``."""
         frames = [_similarity(stack, found) for stack, found in self.matched.items()]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*ALIKE])
+        return pd.concat(frames, ignore_index=True) if frames else SIMILARITY.empty
 
 
 def compare(
@@ -319,7 +372,7 @@ def _numbers(
         "floor": np.broadcast_to(found.floors, found.value.shape), "beyond_floor": found.beyond,
     }  # fmt: skip
     numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
-    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCE_COLUMNS]]
+    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES.columns]]
     table["head"] = table["head"].astype("Int64")
     table["beyond_floor"] = table["beyond_floor"].astype("boolean").mask(table["floor"].isna())
     return table[table["difference"].notna()].reset_index(drop=True)
@@ -355,72 +408,3 @@ def _similarity(stack: str, found: MatchedHeads) -> pd.DataFrame:
         "other_head": np.tile([head.head for head in found.b], sizes[0]),
         "similarity": found.similarity.reshape(-1),
     })  # fmt: skip
-
-
-DIFFERENCES_TABLE = Table(
-    "What every number of every head, and of the tokens of every layer, is in both models, and how "
-    "they differ: pairs of the same sentences, the second model minus the first.",
-    PLACE
-    | {
-        "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
-        "space where there is one, and class of tokens (mid/positional/content)"
-    }
-    | METRIC
-    | {
-        "a": "value in the first model; empty where a number is of both",
-        "b": "value in the second model",
-        "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
-        "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
-        "high": "upper end",
-        "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
-        "where both models are exactly equal, empty where there is no interval",
-        "n_sentences": "sentences behind it, in the model where they are fewer",
-        "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
-        "number format of the first model makes in this number; empty if not measured",
-        "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
-        "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
-    },
-)
-MEDIANS_TABLE = Table(
-    "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
-    "differ, for models whose heads do not correspond.",
-    {"stack": "kind of attention"}
-    | METRIC
-    | {
-        "a": "median of the first model",
-        "a_low": "lower end of its 95 % confidence interval, for other sentences; empty below ten "
-        "effective sentences (twenty for classes of tokens)",
-        "a_high": "upper end",
-        "b": "median of the second model",
-        "b_low": "lower end of its interval",
-        "b_high": "upper end",
-        "difference": "b minus a",
-        "low": "lower end of its 95 % confidence interval; paired by sentence",
-        "high": "upper end",
-    },
-)
-OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
-MATCHING_TABLE = Table(
-    "Which head of the second model each head of the first attends most like, one to one.",
-    PLACE
-    | {"head": "counted from 0"}
-    | OTHER
-    | {
-        "similarity": "mean over words of the sum of the square roots of products of weights, sink "
-        "masked and renormalised: 0 (no word in common) to 1 (the same)",
-        "counterpart": "whether that is not below the 95th percentile of what heads have with "
-        "random weights; empty where no such model was compared",
-        "mutual": "whether each is the other's most similar head",
-        "best_layer": "layer of the most similar head, which several heads may share",
-        "best_head": "its number there",
-        "margin": "similarity to the most similar head less that to the second",
-        "n_sentences": "sentences that were compared",
-    },
-)
-SIMILARITY = Table(
-    "How alike every head of the first model and every head of the second attend.",
-    PLACE
-    | {"head": "counted from 0"}
-    | OTHER
-    | {"similarity": "as in matching; empty below 30 words"},
-)

@@ -25,8 +25,7 @@ from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
 from headbook.study.ablation import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.buckets import BucketSums
-from headbook.study.corpus_sums import SampleSums
-from headbook.study.sampled_metrics import ABOUT, statistics
+from headbook.study.corpus_sums import ABOUT, SampleSums, statistics
 from headbook.study.study import Study
 
 FLOOR = 2.0  # of the largest difference by rounding, which other sentences may exceed

@@ -27,18 +27,58 @@ from headbook.errors import StudyError
 from headbook.report.head_types import Place
 from headbook.schema import AttentionStack
 from headbook.study.study import Study
-from headbook.study.tables import METRIC, PLACE, Table
+from headbook.study.tables import HEAD, METRIC, Table
 
 NUMBER = re.compile(r"\d+")
-FILM = (
-    "step", "checkpoint", "stack", "layer", "head", "metric", "view", "label", "value", "low",
-    "high",
-)  # fmt: skip
-HALF_RISE = (
-    "stack", "layer", "head", "metric", "view", "label", "first", "last", "change", "low", "high",
-    "step", "step_low", "step_high", "n_clusters",
-)  # fmt: skip
-TYPES = ("step", "checkpoint", "stack", "layer", "head", "family", "type")
+STEP = {
+    "step": "the last number in the checkpoint's name; else its place in the order given",
+    "checkpoint": "its revision, or folder",
+}
+FILM: "Table[Film]" = Table(
+    "film",
+    "The numbers of every head that a film follows, at every step.",
+    STEP
+    | HEAD
+    | METRIC
+    | {
+        "value": "ratio of sums over sentences; empty where there is no observation",
+        "low": "lower end of the 95 % confidence interval, clustered by sentence",
+        "high": "upper end",
+    },
+    lambda film: film.film,
+)
+HALF_RISE: "Table[Film]" = Table(
+    "half_rise",
+    "When the numbers of every head changed: the first step past the middle between the first "
+    "and the last value.",
+    HEAD
+    | METRIC
+    | {
+        "first": "value at the first step",
+        "last": "value at the last step",
+        "change": "last minus first",
+        "low": "lower end of the 95 % confidence interval of the change, paired by sentence",
+        "high": "upper end",
+        "step": "half-rise step; empty where the interval of the change holds 0, or there is none",
+        "step_low": "lower end of the 95 % interval of the half-rise step, by drawing "
+        "sentences; one of the steps",
+        "step_high": "upper end",
+        "n_clusters": "sentences behind it, or buckets of them",
+    },
+    lambda film: film.half_rise,
+)
+TYPES: "Table[Film]" = Table(
+    "types",
+    "The type of every head at every step.",
+    STEP
+    | HEAD
+    | {
+        "family": "the first part of its name; empty where its numbers are missing",
+        "type": "its whole name",
+    },
+    lambda film: film.types,
+)
+FILM_TABLES = (FILM, HALF_RISE, TYPES)
 
 
 class FilmedCheckpoint(NamedTuple):
@@ -145,7 +185,7 @@ class Film:
             for stack in self.stacks
             for column in self.columns(stack.name)
         ]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*FILM])
+        return pd.concat(parts, ignore_index=True) if parts else FILM.empty
 
     @property
     def half_rise(self) -> pd.DataFrame:
@@ -155,7 +195,7 @@ class Film:
             self._half_rise(stacks[name], column, found)
             for (name, column), found in self.half_rises.items()
         ]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*HALF_RISE])
+        return pd.concat(parts, ignore_index=True) if parts else HALF_RISE.empty
 
     @property
     def types(self) -> pd.DataFrame:
@@ -173,7 +213,7 @@ class Film:
             for stack, part in each.stacks.items()
             for place, found in part.types.items()
         ]
-        return pd.DataFrame(rows, columns=[*TYPES])
+        return pd.DataFrame(rows, columns=[*TYPES.columns])
 
     def _half_rise(
         self, stack: AttentionStack, column: FilmColumn, found: HalfRise
@@ -181,8 +221,9 @@ class Film:
         layers, change = [*stack.attention_layers], found.change
         steps = [self._steps(each) for each in (found.step, found.low, found.high)]
         parts = (change.a, change.b, change.value, change.low, change.high, *steps, change.clusters)
-        values = {n: each[layers].ravel() for n, each in zip(HALF_RISE[6:], parts, strict=True)}
-        return _table(HALF_RISE, stack, column, values)
+        names = [*HALF_RISE.columns]
+        values = {n: each[layers].ravel() for n, each in zip(names[6:], parts, strict=True)}
+        return _table(names, stack, column, values)
 
     def _steps(self, places: Floats) -> Floats:
         """Steps at places among them; NaN where there is none."""
@@ -261,7 +302,7 @@ def _rows(step: int, each: FilmStep, stack: AttentionStack, column: FilmColumn) 
     heads = each.stacks[stack.name].numbers[column].heads
     layers = [*stack.attention_layers]
     values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
-    return _table(FILM, stack, column, {"step": step, "checkpoint": each.name} | values)
+    return _table([*FILM.columns], stack, column, {"step": step, "checkpoint": each.name} | values)
 
 
 def _table(
@@ -272,51 +313,3 @@ def _table(
     place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
     about = {"metric": column.metric, "view": str(column.view), "label": column.label}
     return pd.DataFrame({**place, **about, **values})[[*names]]
-
-
-STEP = {
-    "step": "the last number in the checkpoint's name; else its place in the order given",
-    "checkpoint": "its revision, or folder",
-}
-HEAD = PLACE | {"head": "counted from 0"}
-TABLES = {
-    "film": Table(
-        "The numbers of every head that a film follows, at every step.",
-        STEP
-        | HEAD
-        | METRIC
-        | {
-            "value": "ratio of sums over sentences; empty where there is no observation",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence",
-            "high": "upper end",
-        },
-    ),
-    "half_rise": Table(
-        "When the numbers of every head changed: the first step past the middle between the first "
-        "and the last value.",
-        HEAD
-        | METRIC
-        | {
-            "first": "value at the first step",
-            "last": "value at the last step",
-            "change": "last minus first",
-            "low": "lower end of the 95 % confidence interval of the change, paired by sentence",
-            "high": "upper end",
-            "step": "half-rise step; empty where the interval of the change holds 0, or there is "
-            "none",
-            "step_low": "lower end of the 95 % interval of the half-rise step, by drawing "
-            "sentences; one of the steps",
-            "step_high": "upper end",
-            "n_clusters": "sentences behind it, or buckets of them",
-        },
-    ),
-    "types": Table(
-        "The type of every head at every step.",
-        STEP
-        | HEAD
-        | {
-            "family": "the first part of its name; empty where its numbers are missing",
-            "type": "its whole name",
-        },
-    ),
-}

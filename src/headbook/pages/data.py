@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from headbook.pages.parts.page import Page
 from headbook.report.wording import size_text
-from headbook.study import tables
+
+DescribedFile = tuple[str, Mapping[str, str]]  # what a file holds, and its columns
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class DataPage(Page):
 
 
 def data_page(
-    data: Path, files: Mapping[str, tables.Table], figures: int, left_out: tuple[str, ...] = ()
+    data: Path, files: Mapping[str, DescribedFile], figures: int, left_out: tuple[str, ...] = ()
 ) -> DataPage:
     """The page of a site's files.
 
@@ -49,8 +50,8 @@ def data_page(
         title="Data",
         description="Every number of this site as a file, with the meaning of each column.",
         files=tuple(
-            DataFile(f"data/{name}", table.what, tuple(table.columns.items()), size_text(size))
-            for name, table in files.items()
+            DataFile(f"data/{name}", what, tuple(columns.items()), size_text(size))
+            for name, (what, columns) in files.items()
             if (data / name).exists()
             for size in [(data / name).stat().st_size]
         ),

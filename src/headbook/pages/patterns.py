@@ -33,7 +33,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink_claim
 from headbook.report.wording import STACKS, count_text, head_name, head_page, label_name, number
 from headbook.schema import SinkView
-from headbook.study.sampled_metrics import ABOUT
+from headbook.study.corpus_sums import ABOUT
 from headbook.study.sentence_data import HeadName
 
 DEAD = "Are sink heads dead?"

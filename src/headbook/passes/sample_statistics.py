@@ -31,8 +31,7 @@ from headbook.model.load import Model, TokenStrings
 from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
-from headbook.study.corpus_sums import CorpusSums, SampleColumn, SampleSums
-from headbook.study.sampled_metrics import ABOUT, UNIFORM
+from headbook.study.corpus_sums import ABOUT, UNIFORM, CorpusSums, SampleColumn, SampleSums
 from headbook.study.token_sums import ANY, DISTINCT, NO_TEXT, Affinities
 from headbook.study.word_samples import PairCells
 from headbook.text.batch import Batch, token_hash

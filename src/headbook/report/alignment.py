@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, stack_results
 from headbook.study.sentence_data import HeadName, StoredSentence, StoredText, heads_of
+from headbook.study.study import Study
+from headbook.study.tables import ESTIMATE, HEAD, Table
 
 GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
 PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
@@ -252,10 +254,20 @@ def f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-COLUMNS = (
-    "stack", "layer", "head", "measure", "value", "low", "high", "n_sentences", "n_observations",
-    "uniform",
-)  # fmt: skip
+ALIGNMENTS: Table[Study] = Table(
+    "alignments",
+    "How each head of cross-attention aligns the target and source tokens of the sentences "
+    "that have a page.",
+    HEAD
+    | {
+        "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+        "aer, precision, recall, f1: against gold alignments, where there are any",
+    }
+    | ESTIMATE
+    | {"uniform": "the same if every source token were chosen equally often; empty without one"},
+    lambda study: alignment_table(stack_results(study)),
+    optional=True,
+)
 
 
 def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
@@ -269,7 +281,7 @@ def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
         found = result.cached(alignments) if result.stack.crosses else None
         if found is not None:
             rows += [row for head in heads_of(result.stack) for row in _rows(head, found)]
-    return pd.DataFrame(rows, columns=[*COLUMNS])
+    return pd.DataFrame(rows, columns=[*ALIGNMENTS.columns])
 
 
 def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:

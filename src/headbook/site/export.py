@@ -1,11 +1,10 @@
 """The numbers of a site as files: tables and records."""
 
-import copy
 import csv
 import gc
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,45 @@ import pyarrow.parquet as pq
 
 from headbook import charts
 from headbook.memory import trim_memory
-from headbook.report.alignment import alignment_table
-from headbook.report.results import stack_results
-from headbook.report.tables import Study
+from headbook.pages.data import DescribedFile
+from headbook.report.tables import STUDY_TABLES, Study
 from headbook.report.wording import visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
-from headbook.study.tables import MOST_OF, OPTIONAL, TABLES, TEXTS, UNCOMPRESSED, Table
+from headbook.study.tables import TEXTS, Table
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
-# The same of the most used.
-UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences", "tests", "words"), 5_000_000)
+UNCOMPRESSED = 100_000  # bytes up to which the CSV of most tables is not compressed
 AT_ONCE = 20_000  # rows of a CSV file that are written before it is looked whether it is too large
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
 DIGITS = 6  # of numbers in CSV files; Parquet has them exactly
 
 
-def files_of(tables: Mapping[str, Table]) -> dict[str, Table]:
-    """The same by the names of the files that each may have."""
+EXEMPLARS = {
+    "stack, layer, head": "the head",
+    "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
+    "median: by the largest single weight, sink masked, from the top and near the 90th, 75th "
+    "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
+    "the head's attention variability",
+    "sentence, id": "number in the input, counted from 1, and the input's own name for it",
+    "score": "number of the ranking",
+    "weight": "the largest weight, sink masked, in steps of 1/255",
+    "query, key": "positions of query and key of the largest weight, sink masked",
+    "query_token, key_token": "the same in letters",
+    "texts": "the sentence's texts by side",
+    "metadata": "other columns of the input",
+}  # of each line of exemplars.jsonl
+
+
+def table_files(tables: Iterable[Table[Any]]) -> dict[str, DescribedFile]:
+    """Return the description and the columns of each file that tables may have, by file name."""
     suffixes = (".csv", ".csv.gz", ".parquet")
-    return {f"{name}{suffix}": tables[name] for name in tables for suffix in suffixes}
-
-
-def table_of(study: Study, name: str) -> pd.DataFrame:
-    """A table of `TABLES`."""
-    if name == "alignments":  # from maps, which a study itself knows nothing of
-        return alignment_table(stack_results(study))
-    frame: pd.DataFrame = getattr(copy.copy(study), name)  # else the study would keep it
-    return frame
+    return {
+        f"{table.name}{suffix}": (table.description, table.columns)
+        for table in tables
+        for suffix in suffixes
+    }
 
 
 def write_tables(study: Study, folder: Path) -> list[str]:
@@ -56,27 +65,27 @@ def write_tables(study: Study, folder: Path) -> list[str]:
     """
     left_out = []
     _ = study.head_tables, study.pair_differences  # made once: pages need them, too
-    for name in TABLES:
-        frame = table_of(study, name)
-        if frame.empty and name in OPTIONAL:
-            continue
-        left_out += write_table(frame, name, folder)
+    for table in STUDY_TABLES.values():
+        frame = table.build(study)
+        if not (frame.empty and table.optional):
+            left_out += write_table(frame, table, folder)
     return left_out
 
 
-def write_table(frame: pd.DataFrame, name: str, folder: Path) -> list[str]:
+def write_table(frame: pd.DataFrame, table: Table[Any], folder: Path) -> list[str]:
     """Write one table as Parquet and as CSV, with gzip if the CSV is large.
 
     Returns:
         A message if the CSV was left out because of its size.
     """
-    schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    _write_parquet(schema, folder / f"{name}.parquet")
-    most = min(MOST_CSV, MOST_OF.get(name, MOST_CSV))
+    name = table.name
+    rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    _write_parquet(rows, folder / f"{name}.parquet")
+    most = min(MOST_CSV, table.csv_limit or MOST_CSV)
     text = _csv(frame, most)
     if text is None:
         return [f"{name}.csv would hold more than {most:,} bytes; use the Parquet file"]
-    if len(text) > UNCOMPRESSED_ONES.get(name, UNCOMPRESSED):
+    if len(text) > (table.plain_csv_limit or UNCOMPRESSED):
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
     else:
         (folder / f"{name}.csv").write_bytes(text)

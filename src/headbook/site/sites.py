@@ -13,14 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headbook import charts
-from headbook.comparison.comparison import (
-    DIFFERENCES_TABLE,
-    MATCHING_TABLE,
-    MEDIANS_TABLE,
-    SIMILARITY,
-    Comparison,
-)
-from headbook.comparison.film import TABLES, Film
+from headbook.comparison.comparison import COMPARISON_TABLES, Comparison
+from headbook.comparison.film import FILM_TABLES, Film
 from headbook.comparison.head_pairs import (
     PairedStack,
     SharedSentence,
@@ -65,13 +59,13 @@ from headbook.pages.tokens import types_page
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
+from headbook.report.tables import STUDY_TABLES
 from headbook.site import data_files, export, markup, writer
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter, site_address
 from headbook.site.parallel import DrawingPool, default_processes
 from headbook.site.writer import PARALLEL_FROM, TEXTS, WrittenSite, _draw, exported
-from headbook.study import tables
 from headbook.study.study import Study
 
 COMPARISON_MENU: tuple[Entry, ...] = (("index.html", "Overview"), writer.DATA)
@@ -117,8 +111,9 @@ class _ComparisonSite:
         writer.write_site_start(self.folder, stacks, "comparison")
         self._write_manifest()
         self.progress.stage("pages", self._expected)
+        tables = [(table, table.build(self.comparison)) for table in COMPARISON_TABLES]
         return writer.write_pages(
-            self._page_writer, self.base, self._pages(), self._tables, self.progress
+            self._page_writer, self.base, self._pages(), tables, self.progress
         )
 
     def _pages(self) -> Iterator[Page]:
@@ -183,15 +178,6 @@ class _ComparisonSite:
             self.folder, self.base, facts_of(self.comparison),
             self.comparison.sides.a.manifest, self._menu(), measures=self._metrics(),
         )  # fmt: skip
-
-    @property
-    def _tables(self) -> writer.Tables:
-        return {
-            "differences": (self.comparison.differences, DIFFERENCES_TABLE),
-            "medians": (self.comparison.medians, MEDIANS_TABLE),
-            "matching": (self.comparison.matching, MATCHING_TABLE),
-            "head_similarity": (self.comparison.similarity, SIMILARITY),
-        }
 
     def _write_manifest(self) -> None:
         file = self.folder / "data" / "manifest.json"
@@ -272,7 +258,7 @@ class _FilmSite:
         self._write_data()
         self.progress.stage("pages", len(self._measures) + 4)
         film = self.reel.film
-        tables = {name: (getattr(film, name), table) for name, table in TABLES.items()}
+        tables = [(table, table.build(film)) for table in FILM_TABLES]
         return writer.write_pages(
             self._page_writer, self.base, self._pages(), tables, self.progress
         )
@@ -537,10 +523,9 @@ class _StudySite:
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
         about = "Exemplar sentences of every head, one a line."
-        exemplars = tables.Table(about, tables.EXEMPLARS)
-        records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
-        records["manifest.json"] = tables.Table("Options, model, versions, checks and sizes.", {})
-        files = export.files_of(tables.TABLES) | records
+        files = export.table_files(STUDY_TABLES.values())
+        files |= {f"exemplars.jsonl{suffix}": (about, export.EXEMPLARS) for suffix in ("", ".gz")}
+        files["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
         return data_page(self.folder / "data", files, figures, tuple(left_out))
 
     def _bibtex(self) -> str:

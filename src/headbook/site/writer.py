@@ -108,7 +108,6 @@ def exported(pages: Iterable[Page]) -> list[Figure]:
 
 
 DATA: Entry = ("data.html", "Data")
-Tables = Mapping[str, tuple[pd.DataFrame, Table]]
 
 
 def render_site(
@@ -141,9 +140,16 @@ def write_site_start(folder: Path, stacks: Iterable[AttentionStack], site: str) 
 
 
 def write_pages(
-    writer: PageWriter, base: str, pages: Iterable[Page], tables: Tables, progress: Progress
+    writer: PageWriter,
+    base: str,
+    pages: Iterable[Page],
+    tables: Sequence[tuple[Table[Any], pd.DataFrame]],
+    progress: Progress,
 ) -> int:
     """Write pages with their figures, tables with their page, and what the web wants.
+
+    Args:
+        tables: entries of tables, each with its rows; tables without rows are left out.
 
     Returns:
         The number of pages.
@@ -157,10 +163,10 @@ def write_pages(
         paths.append(page.path)
         progress.advance(1, 0)
     data = writer.folder / "data"
-    for name, (table, _) in tables.items():
-        if not table.empty:
-            export.write_table(table, name, data)
-    files = export.files_of({name: meaning for name, (_, meaning) in tables.items()})
+    for table, frame in tables:
+        if not frame.empty:
+            export.write_table(frame, table, data)
+    files = export.table_files(table for table, _ in tables)
     last = data_page(data, files, figures)
     writer.page(last)
     paths.append(last.path)

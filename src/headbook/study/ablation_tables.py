@@ -1,7 +1,7 @@
-"""Tables importance, head_groups, pruning and effect_tokens, and descriptions of their columns."""
+"""Tables of ablation: each entry with its columns, and below the entry its builder."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,10 @@ import pandas as pd
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults, HeadSetKind
+from headbook.study.tables import Table
+
+if TYPE_CHECKING:
+    from headbook.study.study import Study
 
 STACK = "self; or encoder, decoder, cross"
 REPLACED = (
@@ -35,177 +39,43 @@ VERDICT_COLUMNS = {
     "undecided. Empty without a margin, and for what was not replaced",
 }
 
-ABLATION_TABLES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "importance": (
-        "What the model loses without each head, on a sample: exact where the head was taken away, "
-        "else estimated from slopes.",
-        {
-            "stack": STACK,
-            "layer": "counted from 0",
-            "head": "counted from 0",
-            "metric": "ablation_effect, attribution_estimate (the same from slopes), "
-            "gradient_importance (output times slope of the loss), direct_effect (by the residual "
-            "path alone) or self_repair (the part of the direct effect that the rest makes up for)",
-            "replacement": f"{REPLACED}; empty for gradients",
-            "target": TARGET,
-            "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
-            "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
-            "the head says most (threshold from the other half); empty for all tokens",
-            "value": "change of the target per scored token",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
-            "of up to 500 sentences); empty for estimates",
-            "high": "upper end",
-            "n_sentences": "sentences that contribute",
-            "n_observations": "scored tokens",
-            "method": "exact or estimated",
-            **VERDICT_COLUMNS,
-        },
-    ),
-    "head_groups": (
-        "What the model loses without several heads at once.",
-        {
-            "stack": STACK,
-            "group": "a type of heads, a layer, heads that share keys; or a pair, for interaction",
-            "heads": "how many",
-            "metric": "group_effect; or interaction: of two heads, the loss beyond that of each",
-            "replacement": REPLACED,
-            "target": TARGET,
-            "value": "change of the target per scored token; pairs on the second half of the "
-            "sentences, for they were chosen on the first",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
-            "of up to 500 sentences, of pairs linearised)",
-            "high": "upper end",
-            "n_sentences": "sentences that contribute",
-            "sum_of_single_effects": "sum over its heads of what each alone loses",
-            "random_low": "least of the random sets with as many heads in each layer",
-            "random_high": "largest of them",
-            "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
-            "sink heads alone",
-            "rank": "place of the group among itself and its random sets, 1 for the largest change",
-            **VERDICT_COLUMNS,
-        },
-    ),
-    "pruning": (
-        "What the model loses as ever more heads are taken away, in several orders; the order is "
-        "from one half of the sentences, the loss from the other.",
-        {
-            "stack": f"{STACK}; all where heads of all are taken together",
-            "order": "ablation_effect (least first), reversed, gradient_importance or "
-            "attribution_estimate, type (type by type), random-00 to random-19",
-            "replacement": REPLACED,
-            "target": TARGET,
-            "share": "of all heads, 0 to 1",
-            "value": "change of the target per scored token",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence",
-            "high": "upper end",
-        },
-    ),
-    "effect_tokens": (
-        "The ten tokens at which each head that was taken away is missed most, and the one in the "
-        "middle of all, strictly by rank.",
-        {
-            "stack": STACK,
-            "layer": "counted from 0",
-            "head": "counted from 0",
-            "replacement": "what stands in place of the head's outputs",
-            "target": TARGET,
-            "rank": "from 1: largest change first",
-            "tokens": "how many were ranked",
-            "sentence": "counted from 1",
-            "position": "of the token that the target is about, from 0",
-            "token": "as in the text",
-            "change": "of the target at this token",
-            "before": "probability of the true token in the whole model; empty for states",
-            "after": "the same without the head; for states the cosine with the state in the whole "
-            "model",
-        },
-    ),
-}
-
-BEHIND = {
-    "n_sentences": "sentences that contribute",
-    "n_observations": "observations behind the value, for example words or query tokens",
-}
-ENDS = {
-    "low": "lower end of the 95 % confidence interval, clustered by sentence; empty without one"
-}
-ENDS |= {"high": "upper end"}
-
-TESTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "tests": (
-        "What pages claim, with baseline, difference and p: relations, effects of heads, the "
-        "evidence on each head's role, and heads and layers that were chosen on one half of the "
-        "sentences and reported on the other.",
-        {
-            "claim": "what is claimed; of the highest head of many, chosen on the choice half",
-            "stack": f"{STACK}; all where heads of all are taken together",
-            "layer": "counted from 0; empty for several layers",
-            "head": "counted from 0; empty for several heads",
-            "metric": "as in the addresses of the metrics' pages, or in the tables on importance",
-            "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and "
-            "renormalised); of effects of heads what stands in place of their outputs",
-            "label": "what the value is about where a metric has several; of types the type; of "
-            "effects of heads the target",
-            "split": "choice: the half of the sentences on which heads, layers and baselines are "
-            "chosen; held_out: the other half; all: all sentences",
-            "value": "in the metric's unit; shares from 0 to 1",
-            **ENDS,
-            "baseline": "the rule's name, for example uniform attention or fixed offset +1",
-            "baseline_value": "what the baseline reaches on the same sentences",
-            "difference": "value minus baseline",
-            "difference_low": "lower end of its 95 % confidence interval, paired by sentence; "
-            "empty where it was not tested",
-            "difference_high": "upper end",
-            "p": "family-wise over all heads, relations and directions, or over all heads; empty "
-            "where it was not tested",
-            **BEHIND,
-        },
-    ),
-}
-WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "words": (
-        "Token metrics by class of words, averaged over the tokens of a layer; classes without a "
-        "token are left out.",
-        {
-            "class": "all, content, function, initial or continuation subword tokens, special "
-            "tokens, or a part of speech (UPOS)",
-            "stack": STACK,
-            "layer": "counted from 0",
-            "state": "mid: after attention; out: after the layer",
-            "metric": "as in the addresses of the metrics' pages",
-            "space": "positional (token + position embedding), raw (token embedding), or empty",
-            "value": "mean over tokens; of ranks the mean of log10(1 + rank)",
-            **ENDS,
-            **BEHIND,
-        },
-    ),
-}
-DESCRIBED = {**ABLATION_TABLES, **TESTS, **WORDS}
-
-
 EXACT, ESTIMATED = "exact", "estimated"
 EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
     "ablation_effect", "gradient_importance", "group_effect", "interaction", "direct_effect",
     "self_repair",
 )  # fmt: skip
-IMPORTANCE_COLUMNS = (
-    "stack", "layer", "head", "metric", "replacement", "target", "label", "value", "low", "high",
-    "n_sentences", "n_observations", "method",
-    "margin", "share_changed", "share_low", "share_high", "verdict",
-)  # fmt: skip
-GROUPS = (
-    "stack", "group", "heads", "metric", "replacement", "target", "value", "low", "high",
-    "n_sentences", "sum_of_single_effects",
-    "random_low", "random_high", "random_sets", "rank", "margin",
-    "share_changed", "share_low", "share_high", "verdict",
-)  # fmt: skip
 SHARES = ("margin", "share_changed", "share_low", "share_high")
 NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
-TOKENS = (
-    "stack", "layer", "head", "replacement", "target", "rank", "tokens", "sentence", "position",
-    "token", "change", "before", "after",
-)  # fmt: skip
-PRUNING = ("stack", "order", "replacement", "target", "share", "value", "low", "high")
+
+
+IMPORTANCE: "Table[Study]" = Table(
+    "importance",
+    "What the model loses without each head, on a sample: exact where the head was taken away, "
+    "else estimated from slopes.",
+    {
+        "stack": STACK,
+        "layer": "counted from 0",
+        "head": "counted from 0",
+        "metric": "ablation_effect, attribution_estimate (the same from slopes), "
+        "gradient_importance (output times slope of the loss), direct_effect (by the residual "
+        "path alone) or self_repair (the part of the direct effect that the rest makes up for)",
+        "replacement": f"{REPLACED}; empty for gradients",
+        "target": TARGET,
+        "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
+        "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
+        "the head says most (threshold from the other half); empty for all tokens",
+        "value": "change of the target per scored token",
+        "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
+        "of up to 500 sentences); empty for estimates",
+        "high": "upper end",
+        "n_sentences": "sentences that contribute",
+        "n_observations": "scored tokens",
+        "method": "exact or estimated",
+        **VERDICT_COLUMNS,
+    },
+    lambda study: importance_table(study.corpus_sums.ablation),
+    optional=True,
+)
 
 
 def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
@@ -213,7 +83,7 @@ def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
     made = (_exact, _estimates, _direct, _repaired)
     rows = [row for make in made for row in make(ablation)] if ablation else []
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
-    return pd.DataFrame(rows, columns=[*IMPORTANCE_COLUMNS]).sort_values(order, ignore_index=True)
+    return pd.DataFrame(rows, columns=[*IMPORTANCE.columns]).sort_values(order, ignore_index=True)
 
 
 def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
@@ -282,10 +152,39 @@ def _estimates(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             yield from by_layer.to_dict("records")  # type: ignore[misc]
 
 
+HEAD_GROUPS: "Table[Study]" = Table(
+    "head_groups",
+    "What the model loses without several heads at once.",
+    {
+        "stack": STACK,
+        "group": "a type of heads, a layer, heads that share keys; or a pair, for interaction",
+        "heads": "how many",
+        "metric": "group_effect; or interaction: of two heads, the loss beyond that of each",
+        "replacement": REPLACED,
+        "target": TARGET,
+        "value": "change of the target per scored token; pairs on the second half of the "
+        "sentences, for they were chosen on the first",
+        "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
+        "of up to 500 sentences, of pairs linearised)",
+        "high": "upper end",
+        "n_sentences": "sentences that contribute",
+        "sum_of_single_effects": "sum over its heads of what each alone loses",
+        "random_low": "least of the random sets with as many heads in each layer",
+        "random_high": "largest of them",
+        "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
+        "sink heads alone",
+        "rank": "place of the group among itself and its random sets, 1 for the largest change",
+        **VERDICT_COLUMNS,
+    },
+    lambda study: head_groups_table(study.corpus_sums.ablation),
+    optional=True,
+)
+
+
 def head_groups_table(ablation: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each group and each pair of heads; empty without ablation."""
     rows = [*_groups(ablation), *_pairs(ablation)] if ablation else []
-    return pd.DataFrame(rows, columns=[*GROUPS])
+    return pd.DataFrame(rows, columns=[*HEAD_GROUPS.columns])
 
 
 def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
@@ -349,10 +248,30 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
                 }
 
 
+PRUNING: "Table[Study]" = Table(
+    "pruning",
+    "What the model loses as ever more heads are taken away, in several orders; the order is "
+    "from one half of the sentences, the loss from the other.",
+    {
+        "stack": f"{STACK}; all where heads of all are taken together",
+        "order": "ablation_effect (least first), reversed, gradient_importance or "
+        "attribution_estimate, type (type by type), random-00 to random-19",
+        "replacement": REPLACED,
+        "target": TARGET,
+        "share": "of all heads, 0 to 1",
+        "value": "change of the target per scored token",
+        "low": "lower end of the 95 % confidence interval, clustered by sentence",
+        "high": "upper end",
+    },
+    lambda study: pruning_table(study.corpus_sums.ablation),
+    optional=True,
+)
+
+
 def pruning_table(ablation: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each pruning step of each order; empty without ablation."""
     rows = [*_steps(ablation)] if ablation else []
-    return pd.DataFrame(rows, columns=[*PRUNING])
+    return pd.DataFrame(rows, columns=[*PRUNING.columns])
 
 
 def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
@@ -381,10 +300,35 @@ def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             }
 
 
+EFFECT_TOKENS: "Table[Study]" = Table(
+    "effect_tokens",
+    "The ten tokens at which each head that was taken away is missed most, and the one in the "
+    "middle of all, strictly by rank.",
+    {
+        "stack": STACK,
+        "layer": "counted from 0",
+        "head": "counted from 0",
+        "replacement": "what stands in place of the head's outputs",
+        "target": TARGET,
+        "rank": "from 1: largest change first",
+        "tokens": "how many were ranked",
+        "sentence": "counted from 1",
+        "position": "of the token that the target is about, from 0",
+        "token": "as in the text",
+        "change": "of the target at this token",
+        "before": "probability of the true token in the whole model; empty for states",
+        "after": "the same without the head; for states the cosine with the state in the whole "
+        "model",
+    },
+    lambda study: effect_tokens_table(study.corpus_sums.ablation),
+    optional=True,
+)
+
+
 def effect_tokens_table(ablation: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each token at which a head is missed."""
     rows = [*_missed(ablation)] if ablation else []
-    return pd.DataFrame(rows, columns=[*TOKENS])
+    return pd.DataFrame(rows, columns=[*EFFECT_TOKENS.columns])
 
 
 def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Which sentences stand on the page of a head: by rank, never picked by hand."""
+"""The choice of exemplar sentences of each head, strictly by rank."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -8,18 +8,17 @@ import numpy as np
 
 from headbook.analysis.accumulators import HashSample, TopK
 from headbook.analysis.arrays import Floats, Ints
-from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sampled_metrics import variability_contributions
+from headbook.study.corpus_sums import CorpusSums, variability_contributions
 from headbook.study.sentence_data import HeadName, Ranking
 
-# Of the same ranking: the part of the sentences that is weaker, and how many are shown.
+# Quantiles of the ranking by largest weight: share of weaker sentences, and number of exemplars.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}
-MOST_OTHERS = 2  # of every other ranking
+MOST_OTHERS = 2  # exemplars of every other ranking
 
 
 @dataclass(frozen=True)
 class ExemplarChoice:
-    """An exemplar before its map is known; fields as in `headbook.study.allowed.Exemplar`."""
+    """An exemplar without its map; fields as in `headbook.study.sentence_data.Exemplar`."""
 
     head: HeadName
     ranking: Ranking
@@ -33,8 +32,8 @@ class SentenceRanking:
     """Sentences in the order of a ranking, equal texts once.
 
     Attributes:
-        index: places in the input. *Shape:* ``(sentence,)``.
-        score: of each, descending; the same shape.
+        index: place of each sentence in the input. *Shape:* ``(sentence,)``.
+        score: score of each sentence, descending. *Shape:* ``(sentence,)``.
     """
 
     index: Ints
@@ -42,10 +41,11 @@ class SentenceRanking:
 
     @classmethod
     def of(cls, sample: HashSample, scores: Floats) -> "SentenceRanking":
-        """The sentences of a sample by some score.
+        """Rank the sentences of a sample by their scores.
 
-        To six decimals, as in `TopK`, so that the last bits decide nothing; ties go to the
-        earlier sentence, and one without a finite score takes no part.
+        Scores are rounded to six decimals, as in `TopK`, so that differences in the last bits do
+        not change the order. The earlier of two equal sentences comes first; sentences without a
+        finite score are left out.
         """
         rounded = scores.astype(np.float64).round(6)
         first = np.argsort(sample.index, kind="stable")
@@ -55,7 +55,7 @@ class SentenceRanking:
         return cls(sample.index[order], rounded[order])
 
     def ranks(self, allowed: Collection[int] | None) -> Ints:
-        """The ranks, from 0, of those that can be shown."""
+        """Return the ranks, from 0, of the allowed sentences; of all sentences for None."""
         every = np.arange(len(self.index))
         return every if allowed is None else every[np.isin(self.index, list(allowed))]
 
@@ -63,10 +63,10 @@ class SentenceRanking:
 def choose_exemplars(
     corpus_sums: CorpusSums, among: Mapping[HeadName, Collection[int]] | None = None
 ) -> Iterator[ExemplarChoice]:
-    """The exemplars of every head, ranking by ranking.
+    """Yield the exemplars of every head, ranking by ranking.
 
     Args:
-        among: by head, the sentences that can be shown; by default all.
+        among: sentences to choose from, by head; by default all.
     """
     for stack, sums in corpus_sums.heads.items():
         sampled = corpus_sums.sampled.get(stack)
@@ -83,31 +83,31 @@ def choose_exemplars(
 
 
 def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: float) -> list[int]:
-    """The sentences whose pages show all heads, in order.
+    """Return the indices of the sentences whose pages show all heads, in order.
 
-    Half of them are the first ones of the input, then those that exemplars of most heads cite, then
-    the next of the input.
+    Half of them are the first sentences of the input, followed by sentences that are exemplars of
+    most heads, followed by the next sentences of the input.
 
     Args:
-        first: how many of the input's first sentences are taken at least.
-        total: sentences of the input.
-        most: how many are wanted.
+        first: least number of first sentences of the input.
+        total: number of sentences of the input.
+        most: number of sentences to return.
     """
     size = int(min(total, most))
     cited = Counter(index for index, _ in {(c.index, c.head) for c in choices})
     start = range(min(max(first, size // 2), size))
-    others = {*range(size), *cited} - {*start}  # nobody sorts a million sentences
+    others = {*range(size), *cited} - {*start}  # not all, so as not to sort a million sentences
     ranked = sorted(others, key=lambda index: (-cited[index], index))
     return sorted([*start, *ranked[: size - len(start)]])
 
 
 def rank_by_weight(sample: HashSample, head: HeadName) -> SentenceRanking:
-    """The sampled sentences by one head's largest weight without the sink."""
+    """Rank the sampled sentences by one head's largest weight without the sink."""
     return SentenceRanking.of(sample, sample.payload[:, head.layer, head.head])
 
 
 def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoice]:
-    """What a list of the best holds."""
+    """Yield the sentences of a list of the highest scores of a head."""
     index = best.index[name.layer, name.head]
     for rank, place in enumerate(index[index >= 0], start=1):
         score = float(best.score[name.layer, name.head, rank - 1])
@@ -117,7 +117,7 @@ def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoi
 def _quantiles(
     name: HeadName, ranked: SentenceRanking, allowed: Collection[int] | None
 ) -> Iterator[ExemplarChoice]:
-    """The sentences nearest to some quantiles of the ranking."""
+    """Yield the sentences nearest to the quantiles `QUANTILES` of a ranking."""
     ranks = ranked.ranks(allowed)
     for ranking, (part, number) in QUANTILES.items():
         away = abs(ranks - (1 - part) * (len(ranked.index) - 1))
@@ -128,7 +128,7 @@ def _quantiles(
 def _first(
     name: HeadName, ranking: Ranking, ranked: SentenceRanking, allowed: Collection[int] | None
 ) -> Iterator[ExemplarChoice]:
-    """The first sentences of a ranking that contribute anything."""
+    """Yield the first sentences of a ranking, if their scores are above 0."""
     ranks = ranked.ranks(allowed)[:MOST_OTHERS]
     yield from _at(name, ranking, ranked, ranks[ranked.score[ranks] > 0])
 

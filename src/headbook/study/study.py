@@ -12,21 +12,19 @@ import pandas as pd
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
 from headbook.schema import BaselineRun
-from headbook.study import storage, tables
-from headbook.study.ablation_tables import (
-    effect_tokens_table,
-    head_groups_table,
-    importance_table,
-    pruning_table,
-)
+from headbook.study import ablation_tables, storage, tables, token_tables
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
-from headbook.study.corpus_sums import CorpusSums, HeadTable, TokenSums
+from headbook.study.corpus_sums import (
+    CorpusSums,
+    HeadTable,
+    TokenSums,
+    finish_sampled,
+    join_columns,
+)
 from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, Rounding
-from headbook.study.sampled_metrics import finish_sampled, join_columns
 from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
-from headbook.study.tables import shape_table, top_tokens_table
 
 NAMED = 3  # inputs that the text of a study names
 
@@ -84,17 +82,17 @@ class Study:
     @cached_property
     def heads(self) -> pd.DataFrame:
         """A row for each head, metric, view and label; columns as in ``heads.csv``."""
-        return tables.heads_table(self.head_tables, self._layers)
+        return tables.HEADS.build(self)
 
     @cached_property
     def layers(self) -> pd.DataFrame:
         """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
-        return tables.layers_table(self.head_tables, self._token_sums, self._layers)
+        return tables.LAYERS.build(self)
 
     @cached_property
     def words(self) -> pd.DataFrame:
         """A row for each token metric, layer, state and class; columns as in ``words.csv``."""
-        return tables.words_table(self._token_sums)
+        return token_tables.WORDS.build(self)
 
     @cached_property
     def tests(self) -> pd.DataFrame:
@@ -105,27 +103,27 @@ class Study:
         """
         if "tests" not in tables.COMPUTED:
             raise StudyError("study.tests: import headbook.report.tables, or use headbook.Study")
-        return tables.COMPUTED["tests"](self)
+        return tables.COMPUTED["tests"].build(self)
 
     @cached_property
     def controls(self) -> pd.DataFrame:
         """The same for uniform attention; columns as in ``controls.csv``."""
-        return tables.controls_table(self.head_tables, self._layers)
+        return tables.CONTROLS.build(self)
 
     @cached_property
     def compared(self) -> pd.DataFrame:
         """A row for each number of each head of each twin; columns as in ``compared.csv``."""
-        return tables.compared_table(self.baselines, self._layers)
+        return tables.COMPARED.build(self)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """A row for each number of every two heads; columns as in ``pairs.csv``."""
-        return tables.pairs_table(self.corpus_sums.distances, self._layers)
+        return tables.PAIRS.build(self)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
         """A row for each number of each head by group; columns as in ``groups.csv``."""
-        return tables.groups_table(self.corpus_sums.heads, self._layers)
+        return tables.GROUPS.build(self)
 
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:
@@ -143,59 +141,61 @@ class Study:
     @cached_property
     def minimal_pairs(self) -> pd.DataFrame:
         """A row for each number that differs in pairs; columns as in ``minimal_pairs.csv``."""
-        return tables.minimal_pairs_table(self.pair_differences, self._layers)
+        return tables.MINIMAL_PAIRS.build(self)
 
     @cached_property
     def geometry(self) -> pd.DataFrame:
         """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
-        return shape_table(self.corpus_sums.geometry)
+        return token_tables.GEOMETRY.build(self)
 
     @cached_property
     def types(self) -> pd.DataFrame:
         """The mean path of every token type; columns as in ``types.csv``."""
-        return tables.types_table(self.corpus_sums.types)
+        return token_tables.TYPES.build(self)
 
     @cached_property
     def top_tokens(self) -> pd.DataFrame:
         """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
-        return top_tokens_table(self.corpus_sums.affinities, self._layers)
+        return token_tables.TOP_TOKENS.build(self)
 
     @cached_property
     def importance(self) -> pd.DataFrame:
         """A row for each number of what a head is needed for; columns as in ``importance.csv``."""
-        return importance_table(self.corpus_sums.ablation)
+        return ablation_tables.IMPORTANCE.build(self)
 
     @cached_property
     def head_groups(self) -> pd.DataFrame:
         """A row for each set of heads that was taken away; columns as in ``head_groups.csv``."""
-        return head_groups_table(self.corpus_sums.ablation)
+        return ablation_tables.HEAD_GROUPS.build(self)
 
     @cached_property
     def pruning(self) -> pd.DataFrame:
         """A row for each share of heads that was removed; columns as in ``pruning.csv``."""
-        return pruning_table(self.corpus_sums.ablation)
+        return ablation_tables.PRUNING.build(self)
 
     @cached_property
     def effect_tokens(self) -> pd.DataFrame:
         """A row for each token at which a head is missed; columns as in ``effect_tokens.csv``."""
-        return effect_tokens_table(self.corpus_sums.ablation)
+        return ablation_tables.EFFECT_TOKENS.build(self)
 
     @property
     def tokens(self) -> pd.DataFrame:
         """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
-        return self.sentence_data.tokens
+        return token_tables.TOKENS.build(self)
 
     @property
     def nearest(self) -> pd.DataFrame:
         """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
-        return self.sentence_data.nearest
+        return token_tables.NEAREST.build(self)
 
     @property
-    def _token_sums(self) -> list[Mapping[str, TokenSums]]:
+    def token_sums(self) -> list[Mapping[str, TokenSums]]:
+        """Sums of token metrics by stack: of all sentences, of the sample, and of flows."""
         return [self.corpus_sums.tokens, self.corpus_sums.vocabulary, self.corpus_sums.flows]
 
     @property
-    def _layers(self) -> dict[str, tuple[int, ...]]:
+    def attention_layers(self) -> dict[str, tuple[int, ...]]:
+        """Layers with attention, by stack."""
         return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:

@@ -1,14 +1,36 @@
-"""Tables of claims, which `Study.tests` returns; importing this folder makes them known to studies.
+"""The list of all tables of a study, `STUDY_TABLES`; importing this folder completes `Study.tests`.
 
-A study stands below the report and cannot import its rules. So the functions are entered in
-`headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.collect` and `headbook.render`
-import this folder.
+A study stands below the report and cannot import the rules of claims. So the table of claims is
+entered in `headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.collect` and
+`headbook.render` import this folder.
 """
 
-from headbook.report.tables.tests import tests_table
+from headbook.report.alignment import ALIGNMENTS
+from headbook.report.tables.tests import TESTS
+from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, IMPORTANCE, PRUNING
 from headbook.study.study import Study
-from headbook.study.tables import COMPUTED
+from headbook.study.tables import (
+    COMPARED,
+    COMPUTED,
+    CONTROLS,
+    GROUPS,
+    HEADS,
+    LAYERS,
+    MINIMAL_PAIRS,
+    PAIRS,
+    Table,
+)
+from headbook.study.token_tables import GEOMETRY, NEAREST, TOKENS, TOP_TOKENS, TYPES, WORDS
 
-__all__ = ["Study"]
+__all__ = ["STUDY_TABLES", "Study"]
 
-COMPUTED["tests"] = tests_table
+COMPUTED[TESTS.name] = TESTS
+# All tables of a study by name, in the order of the Data page.
+STUDY_TABLES: dict[str, Table[Study]] = {
+    table.name: table
+    for table in (
+        HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
+        TOP_TOKENS, TOKENS, TYPES, NEAREST, IMPORTANCE, HEAD_GROUPS, PRUNING, EFFECT_TOKENS, TESTS,
+        WORDS,
+    )
+}  # fmt: skip

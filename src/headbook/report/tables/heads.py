@@ -30,11 +30,6 @@ from headbook.schema import HeadKey, SinkView
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of
 
-COLUMNS = (
-    "claim", "stack", "layer", "head", "metric", "view", "label", "split", "value", "low", "high",
-    "baseline", "baseline_value", "difference", "difference_low", "difference_high", "p",
-    "n_sentences", "n_observations",
-)  # fmt: skip
 ALL, HELD_OUT_SPLIT = "all", "held_out"
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
@@ -67,11 +62,16 @@ def row(
     if math.isnan(difference.value):
         difference = difference._replace(value=value.value - baseline_value)
     behind = value if value.sentences else difference
-    numbers = (
-        claim, stack, layer, head, *map(str, column), split, *value[:3], baseline, baseline_value,
-        *difference[:3], p, behind.sentences, behind.events,
-    )  # fmt: skip
-    return dict(zip(COLUMNS, numbers, strict=True))
+    metric, view, label = map(str, column)
+    return {
+        "claim": claim, "stack": stack, "layer": layer, "head": head,
+        "metric": metric, "view": view, "label": label, "split": split,
+        "value": value.value, "low": value.low, "high": value.high,
+        "baseline": baseline, "baseline_value": baseline_value,
+        "difference": difference.value, "difference_low": difference.low,
+        "difference_high": difference.high, "p": p,
+        "n_sentences": behind.sentences, "n_observations": behind.events,
+    }  # fmt: skip
 
 
 def without_interval(value: float, sentences: int, events: float) -> Estimate:

@@ -1,7 +1,7 @@
-"""The table of tests: every claim of pages with its value, baseline, difference and p.
+"""The table of claims: its columns, and each claim of pages with value, baseline and p.
 
-Numbers of all sentences stand in the tables of heads and layers, too. Those of the held-out half,
-on which a chosen head or layer is reported, stand here alone.
+Numbers of all sentences are in the tables of heads and layers, too. Numbers of the held-out half,
+on which a chosen head or layer is reported, are in the table of claims alone.
 
 To add claims, write a function that yields rows (`headbook.report.tables.heads.row`) and enter it
 in `OF_STACK` or `OF_STUDY`.
@@ -14,7 +14,6 @@ import pandas as pd
 from headbook.report.results import StackResults, stack_results
 from headbook.report.tables.ablation import NO_HEAD, ablation_tests, whole_model
 from headbook.report.tables.heads import (
-    COLUMNS,
     Row,
     evidence,
     extreme_heads,
@@ -28,6 +27,7 @@ from headbook.report.tables.heads import (
 )
 from headbook.report.tables.relations import beside_relations, relation_rows, relations_by_layer
 from headbook.study.study import Study
+from headbook.study.tables import ESTIMATE, MOST_USED, PLACE, Table
 
 OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relation_rows,
@@ -51,11 +51,48 @@ WHOLE = ("layer", "head", "n_sentences")
 
 
 def tests_table(study: Study) -> pd.DataFrame:
-    """Return the table of a study; columns as in ``tests.csv``."""
+    """Return each claim on a study, with its numbers."""
     rows = [
         row for each in stack_results(study).values() for make in OF_STACK for row in make(each)
     ]
     rows += [row for make in OF_STUDY for row in make(study)]
-    table = pd.DataFrame(rows, columns=[*COLUMNS]).astype(dict.fromkeys(WHOLE, "Int64"))
+    table = pd.DataFrame(rows, columns=[*TESTS.columns]).astype(dict.fromkeys(WHOLE, "Int64"))
     places = table[["layer", "head"]]
     return table.assign(**places.mask(places == NO_HEAD))
+
+
+TESTS: Table[Study] = Table(
+    "tests",
+    "What pages claim, with baseline, difference and p: relations, effects of heads, the "
+    "evidence on each head's role, and heads and layers that were chosen on one half of the "
+    "sentences and reported on the other.",
+    {
+        "claim": "what is claimed; of the highest head of many, chosen on the choice half",
+        "stack": f"{PLACE['stack']}; all where heads of all are taken together",
+        "layer": "counted from 0; empty for several layers",
+        "head": "counted from 0; empty for several heads",
+        "metric": "as in the addresses of the metrics' pages, or in the tables on importance",
+        "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and "
+        "renormalised); of effects of heads what stands in place of their outputs",
+        "label": "what the value is about where a metric has several; of types the type; of "
+        "effects of heads the target",
+        "split": "choice: the half of the sentences on which heads, layers and baselines are "
+        "chosen; held_out: the other half; all: all sentences",
+        "value": "in the metric's unit; shares from 0 to 1",
+        "low": f"{ESTIMATE['low']}; empty without one",
+        "high": "upper end",
+        "baseline": "the rule's name, for example uniform attention or fixed offset +1",
+        "baseline_value": "what the baseline reaches on the same sentences",
+        "difference": "value minus baseline",
+        "difference_low": "lower end of its 95 % confidence interval, paired by sentence; "
+        "empty where it was not tested",
+        "difference_high": "upper end",
+        "p": "family-wise over all heads, relations and directions, or over all heads; empty "
+        "where it was not tested",
+        "n_sentences": "sentences that contribute",
+        "n_observations": "observations behind the value, for example words or query tokens",
+    },
+    tests_table,
+    optional=True,
+    plain_csv_limit=MOST_USED,
+)

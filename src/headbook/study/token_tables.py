@@ -1,0 +1,286 @@
+"""Tables of tokens and states: each entry with its columns, and below the entry its builder."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from headbook.study.corpus_sums import TokenSums
+from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
+from headbook.study.tables import (
+    ESTIMATE,
+    HEAD,
+    METRIC,
+    MOST_USED,
+    PLACE,
+    Table,
+    as_head_key,
+    estimate_rows,
+)
+from headbook.study.token_sums import KINDS, STATES, Affinities, TokenTypeSums, favoured_tokens
+
+if TYPE_CHECKING:
+    from headbook.study.study import Study
+
+STACK = {"stack": PLACE["stack"]}
+STATE = {"state": "mid: after attention; out: after the layer"}
+TOKEN = {
+    "sentence": "number in the input, counted from 1",
+    "position": "of the token in the sequence, counted from 0",
+    "token": "in the text's own spelling",
+    **PLACE,
+    **STATE,
+}
+LARGE = 2_500_000  # bytes of CSV, above which tables of single tokens have the Parquet file alone
+LISTED = 10  # dimensions of a state in the table of geometry
+
+
+TOKENS: "Table[Study]" = Table(
+    "tokens",
+    "Token metrics of every token of the sentences that have a page.",
+    TOKEN
+    | {
+        "metric": METRIC["metric"],
+        "space": "positional (token + position embedding), raw (token embedding), or empty",
+        "value": "see the metric's page",
+    },
+    lambda study: study.sentence_data.tokens,
+    csv_limit=LARGE,
+)
+NEAREST: "Table[Study]" = Table(
+    "nearest",
+    "The nearest vocabulary tokens of each of those tokens in each layer.",
+    TOKEN
+    | {
+        "space": "positional or raw; logits: what the logit lens gives",
+        "rank": "1: nearest, or most probable",
+        "neighbour": "vocabulary token",
+        "cosine": "of its embedding to the state; in space logits its probability",
+    },
+    lambda study: study.sentence_data.nearest,
+    csv_limit=LARGE,
+)
+WORDS: "Table[Study]" = Table(
+    "words",
+    "Token metrics by class of words, averaged over the tokens of a layer; classes without a "
+    "token are left out.",
+    {
+        "class": "all, content, function, initial or continuation subword tokens, special "
+        "tokens, or a part of speech (UPOS)",
+        **PLACE,
+        **STATE,
+        "metric": METRIC["metric"],
+        "space": TOKENS.columns["space"],
+        "value": "mean over tokens; of ranks the mean of log10(1 + rank)",
+        "low": f"{ESTIMATE['low']}; empty without one",
+        "high": "upper end",
+        "n_sentences": "sentences that contribute",
+        "n_observations": "observations behind the value, for example words or query tokens",
+    },
+    lambda study: words_table(study.token_sums),
+    optional=True,
+    plain_csv_limit=MOST_USED,
+)
+
+
+def words_table(tokens: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
+    """Return the table of token metrics by class of words, state and vocabulary space.
+
+    Classes without a token are left out.
+    """
+    frames = [_word_rows(stack, sums) for by_stack in tokens for stack, sums in by_stack.items()]
+    if not frames:
+        return WORDS.empty
+    table = pd.concat(frames, ignore_index=True)
+    return table[table["value"].notna()].reset_index(drop=True)
+
+
+def _word_rows(stack: str, sums: TokenSums) -> pd.DataFrame:
+    columns, n_layers = sums.columns, sums.layers.sums.shape[2]
+    frame = estimate_rows(sums.layers, [as_head_key(column) for column in columns])
+    named = {
+        "class": [column.label for column in columns],
+        "state": [str(column.state) for column in columns],
+        "space": [str(column.space or "") for column in columns],
+    }
+    frame = frame.assign(**{name: n_layers * values for name, values in named.items()})
+    frame["layer"] = np.repeat(np.arange(n_layers), len(columns))
+    return frame.assign(stack=stack)[[*WORDS.columns]]
+
+
+TYPES: "Table[Study]" = Table(
+    "types",
+    "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
+    {
+        **STACK,
+        "entry": "number in the vocabulary",
+        "token": "the vocabulary token in letters",
+        "layer": "counted from 0",
+        **STATE,
+        "value": "mean over occurrences",
+        "std": "standard deviation over occurrences; empty for a single one",
+        "count": "occurrences",
+        "n_sentences": "sentences with at least one",
+    },
+    lambda study: types_table(study.corpus_sums.types),
+    optional=True,
+)
+
+
+def types_table(types: Mapping[str, TokenTypeSums]) -> pd.DataFrame:
+    """Return the mean cosine of every token type to its input embedding, by layer and state."""
+    frames = []
+    for stack, sums in types.items():
+        n_types, n_layers, n_states = sums.total.shape
+        frame = pd.DataFrame({"value": sums.mean.ravel(), "std": sums.spread.ravel()})
+        for name in ("ids", "names", "count", "sentences"):
+            frame[name] = np.repeat(np.array(getattr(sums, name)), n_layers * n_states)
+        frame["layer"] = np.tile(np.repeat(np.arange(n_layers), n_states), n_types)
+        frame["state"] = np.tile([str(state) for state in STATES], n_types * n_layers)
+        frame = frame.rename(
+            columns={"ids": "entry", "names": "token", "sentences": "n_sentences"}
+        )[frame["value"].notna()]
+        frames.append(frame.assign(stack=stack)[[*TYPES.columns]])
+    return pd.concat(frames, ignore_index=True) if frames else TYPES.empty
+
+
+TOP_TOKENS: "Table[Study]" = Table(
+    "top_tokens",
+    "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
+    "attention, the sink masked: up to 50 of each that occur in at least 5 different sentences "
+    "of the sample. Those whose interval lies above uniform attention and above the mean head "
+    "come first, then the larger ratio.",
+    HEAD
+    | {
+        "role": "query: attention of the token to all keys off the sink; key: attention it "
+        "receives from all queries; pair: attention of the query to the key",
+        "query": "vocabulary token; empty for all",
+        "key": "the same of the key",
+        "count": "occurrences",
+        "n_sentences": "sentences with at least one",
+        "mean": "mean attention of an occurrence",
+        "low": ESTIMATE["low"],
+        "high": "upper end",
+        "uniform": "the same on uniform attention",
+        "ratio": "mean over uniform",
+        "mean_head": "the same of the mean over all heads",
+        "mean_head_ratio": "mean over mean_head",
+    },
+    lambda study: top_tokens_table(study.corpus_sums.affinities, study.attention_layers),
+    optional=True,
+)
+
+
+def top_tokens_table(
+    affinities: Mapping[str, Affinities], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Return the tokens and pairs that each head favours: the first rows of each role and head.
+
+    Args:
+        layers: by stack, the layers that have attention.
+    """
+    frames = [
+        frame
+        for stack, sums in affinities.items()
+        for layer in layers[stack]
+        for frame in _layer_favourites(stack, layer, sums)
+    ]
+    if not frames:
+        return TOP_TOKENS.empty
+    table = pd.concat(frames, ignore_index=True)
+    kind = pd.Categorical(table["role"], KINDS)
+    order = np.lexsort((kind.codes, table["head"], table["layer"]))
+    stack = pd.Categorical(table["stack"], [*affinities]).codes
+    order = order[np.argsort(stack[order], kind="stable")]
+    return table.iloc[order].reset_index(drop=True)[[*TOP_TOKENS.columns]]
+
+
+def _layer_favourites(stack: str, layer: int, sums: Affinities) -> Iterator[pd.DataFrame]:
+    for what in KINDS:
+        found = favoured_tokens(sums, layer, what)
+        heads, rows = found.item.shape
+        if not rows:
+            continue
+        item = found.item.ravel()
+        columns = {
+            "query": sums.named(sums.query[item]),
+            "key": sums.named(sums.key[item]),
+            **{name: getattr(found, name).ravel() for name in [*TOP_TOKENS.columns][6:]},
+        }
+        head = np.repeat(np.arange(heads), rows)
+        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=what)
+
+
+GEOMETRY: "Table[Study]" = Table(
+    "geometry",
+    "Every number of the states of a layer: input and output of each layer, on a sample.",
+    {
+        **STACK,
+        "layer": "counted from 0; empty for the input",
+        "state": "input: what enters layer 0; out: layer output",
+        "metric": METRIC["metric"],
+        "label": "as on the metric's page; for layer_cka the other state, input or the number "
+        "of its layer; for outlier_dimensions also the ten largest by name",
+        "value": "see the metric's page; empty where there is none",
+        "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
+        "high": "upper end",
+        "n_sentences": "sentences of the sample",
+        "n_observations": "tokens, vocabulary tokens, or minibatches behind the value",
+    },
+    lambda study: geometry_table(study.corpus_sums.geometry),
+    optional=True,
+)
+
+
+def geometry_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:
+    """Return every number of every state; ``label`` names the other state or the dimension."""
+    frames = [
+        pd.DataFrame(rows, columns=[*GEOMETRY.columns][1:]).assign(stack=stack)
+        for stack, sums in geometry.items()
+        for rows in (_state_rows(sums), _cka_rows(sums), _dimension_rows(sums))
+        if rows
+    ]
+    if not frames:
+        return GEOMETRY.empty
+    table = pd.concat(frames, ignore_index=True)
+    return table.astype({"layer": "Int64", "n_sentences": "int64"})[[*GEOMETRY.columns]]
+
+
+def _state_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
+    parts = (sums.states.value, *sums.ends, sums.states.n_sentences, sums.states.n_observations)
+    return [
+        (layer, str(state), *column, *(part[row, index] for part in parts))
+        for row, (layer, state) in enumerate(state_names(len(sums.weights)))
+        for index, column in enumerate(sums.columns)
+    ]
+
+
+def _cka_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
+    names, others = state_names(len(sums.weights)), short_names(len(sums.weights))
+    behind = (np.nan, np.nan, sums.sentences, float(sums.minibatches))
+    return [
+        (layer, str(state), CKA, other, value, *behind)
+        for (layer, state), row in zip(names, sums.cka, strict=True)
+        for other, value in zip(others, row, strict=True)
+        if sums.products.size
+    ]
+
+
+def _dimension_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
+    """Return the dimensions that add most to the mean cosine of each state."""
+    asked = any(column.metric == OUTLIERS for column in sums.columns)
+    behind = (np.nan, np.nan, sums.sentences, float(sums.tokens))
+    return [
+        (
+            layer,
+            str(state),
+            OUTLIERS,
+            f"dimension {position}",
+            sums.contributions[row, position],
+            *behind,
+        )
+        for row, (layer, state) in enumerate(state_names(len(sums.weights)))
+        for position in sums.largest(row, LISTED)
+        if asked
+    ]
