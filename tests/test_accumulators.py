@@ -4,6 +4,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -16,12 +17,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.analysis.accumulators import HashSample, RatioSums, TopK
+from headbook.analysis.accumulators import (
+    HashSample,
+    RatioSums,
+    TopK,
+    add_fields,
+    shift_fields,
+)
 from headbook.metrics.base import Ratio
 from headbook.passes.batch_sums import BatchRatios
 from headbook.passes.observers import PassResults
-from headbook.schema import IntervalRule
-from headbook.study.corpus_sums import CorpusSums
+from headbook.schema import IntervalRule, SinkView
+from headbook.study.corpus_sums import (
+    CorpusSums,
+    HeadDistances,
+    HellingerSums,
+    PairColumn,
+    SampleSums,
+)
 from ratios import Part, ratio
 
 HEADS, LABELS = 2, 3
@@ -344,3 +357,31 @@ def test_no_more_than_one_batch_is_kept_beside_the_sums() -> None:
 
     assert PassResults.merge(batches()).corpus_sums.counts == {"batches": 4}
     assert len(found) == 4
+
+
+def test_sums_are_added_and_shifted_field_by_field() -> None:
+    """Descriptions stay, missing parts are taken from the other, mappings merge by key."""
+    rng = np.random.default_rng(0)
+    columns = (PairColumn("head_distance", SinkView.RAW),)
+    one, other = (HeadDistances(columns, *rng.random((2, 1, 3, 3)), n) for n in (2, 5))
+    alike = HellingerSums(*rng.random((2, 1, 3, 3)))
+    both = add_fields(one, replace(other, alike=alike))
+    assert (both.columns, both.sentences, both.alike) == (columns, 7, alike)
+    np.testing.assert_array_equal(both.total, one.total + other.total)
+    np.testing.assert_array_equal(both.rows, one.rows + other.rows)
+    counts = add_fields(
+        CorpusSums(distances={"a": one, "b": one}, counts=Counter(x=1)),
+        CorpusSums(distances={"b": other, "c": other}, counts=Counter(x=2, y=1)),
+    )
+    assert [*counts.distances] == ["a", "b", "c"]
+    assert [each.sentences for each in counts.distances.values()] == [2, 7, 5]
+    assert counts.counts == Counter(x=3, y=1)
+    assert add_fields(one, other, sentences=0).sentences == 0
+
+    sample = HashSample.of(4, np.arange(3, dtype=np.uint64), np.arange(3), np.zeros((3, 1)))
+    sums = SampleSums((), sample)
+    shifted = shift_fields(CorpusSums(sampled={"a": sums}, counts=Counter(x=1)), 10)
+    assert shifted.sampled["a"].stats.index.tolist() == [10, 11, 12]
+    assert shifted.sampled["a"].cells is None
+    assert shifted.counts == Counter(x=1)
+    assert sums.stats.index.tolist() == [0, 1, 2]

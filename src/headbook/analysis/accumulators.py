@@ -5,8 +5,10 @@ batches or shards.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +18,53 @@ from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
 from headbook.analysis.intervals import MIN_EFFECTIVE, UNBOUNDED
 from headbook.schema import IntervalRule
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 N_SPLITS = 2  # selection on one half of the sentences, report on the other
 SELECTION, HELD_OUT = range(N_SPLITS)
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
+Sums = TypeVar("Sums", bound="DataclassInstance")
+
+
+def add_fields(one: Sums, other: Sums, **given: Any) -> Sums:
+    """Return the sum of two records of one class, field by field.
+
+    Numbers, arrays and records of sums are added, mappings key by key. Tuples and strings describe
+    the sums, and those of ``one`` stay. If a field of one record is None, that of the other stays.
+
+    Args:
+        given: values of fields that are not added in this way.
+    """
+    names = [each.name for each in fields(one) if each.name not in given]
+    added = {name: _added(getattr(one, name), getattr(other, name)) for name in names}
+    return replace(one, **added, **given)
+
+
+def _added(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, str | tuple):
+        return one
+    if isinstance(one, Mapping) and not isinstance(one, Counter):
+        both = {key: one[key] + other[key] for key in one if key in other}
+        return {**one, **other, **both}
+    return one + other
+
+
+def shift_fields(sums: Sums, by: int) -> Sums:
+    """Return a copy of a record whose sentence indices are increased by ``by``.
+
+    Fields with a method ``shifted`` are shifted, and mappings to values with this method.
+    """
+    shifted: dict[str, Any] = {}
+    for each in fields(sums):
+        held = getattr(sums, each.name)
+        if hasattr(held, "shifted"):
+            shifted[each.name] = held.shifted(by)
+        elif isinstance(held, Mapping) and any(hasattr(part, "shifted") for part in held.values()):
+            shifted[each.name] = {key: part.shifted(by) for key, part in held.items()}
+    return replace(sums, **shifted)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from headbook.analysis.accumulators import N_SPLITS
+from headbook.analysis.accumulators import N_SPLITS, add_fields
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.attention_divergence import AttentionRows
 
@@ -66,10 +66,7 @@ class SimilaritySums:
         found.sentences[half] = 1
         return found
 
-    def __add__(self, other: "SimilaritySums") -> "SimilaritySums":
-        return SimilaritySums(
-            self.total + other.total, self.words + other.words, self.sentences + other.sentences
-        )
+    __add__ = add_fields
 
     def half(self, number: int) -> "SimilaritySums":
         """The sentences of one half only."""

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample
+from headbook.analysis.accumulators import HashSample, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import HeadKey, TokenKey
 
@@ -50,16 +50,8 @@ class SentenceSet:
             HashSample.of(NAMED, hashes, index, np.zeros((len(index), 0), np.float32)),
         )
 
-    def __add__(self, other: "SentenceSet") -> "SentenceSet":
-        return SentenceSet(
-            self.sentences + other.sentences,
-            self.prints + other.prints,
-            self.smallest + other.smallest,
-        )
-
-    def shifted(self, by: int) -> "SentenceSet":
-        """The same for sentences that come ``by`` places later."""
-        return replace(self, smallest=self.smallest.shifted(by))
+    __add__ = add_fields
+    shifted = shift_fields
 
 
 @dataclass(frozen=True, eq=False)

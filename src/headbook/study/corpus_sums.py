@@ -2,13 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample, RatioSums, TopK
+from headbook.analysis.accumulators import (
+    HashSample,
+    RatioSums,
+    TopK,
+    add_fields,
+    shift_fields,
+)
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import FinishedRatios, SampledMetric
@@ -46,8 +52,7 @@ class PositionSums:
     total: Floats
     count: Ints
 
-    def __add__(self, other: "PositionSums") -> "PositionSums":
-        return PositionSums(self.total + other.total, self.count + other.count)
+    __add__ = add_fields
 
     @property
     def mean(self) -> Floats:
@@ -79,13 +84,7 @@ class HeadTable:
     layers: RatioSums
     uniform: RatioSums
 
-    def __add__(self, other: "HeadTable") -> "HeadTable":
-        return HeadTable(
-            self.columns,
-            self.heads + other.heads,
-            self.layers + other.layers,
-            self.uniform + other.uniform,
-        )
+    __add__ = add_fields
 
     def scaled(self, by: float) -> "HeadTable":
         """All sums times a number."""
@@ -119,31 +118,15 @@ class HeadSums:
     members: PairMembers | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
-        return HeadSums(
-            self.table + other.table,
-            self.strongest + other.strongest,
-            self.sample + other.sample,
-            self.positions + other.positions,
-            self.mass_off_sink + other.mass_off_sink,
-            self.strongest_words + other.strongest_words
-            if self.strongest_words and other.strongest_words
-            else None,
-            merge_groups([*self.groups, *other.groups]),
-            self.members + other.members
-            if self.members and other.members
-            else self.members or other.members,
+        words = self.strongest_words, other.strongest_words
+        return add_fields(
+            self,
+            other,
+            strongest_words=words[0] + words[1] if words[0] and words[1] else None,
+            groups=merge_groups([*self.groups, *other.groups]),
         )
 
-    def shifted(self, by: int) -> "HeadSums":
-        """The same for sentences that come ``by`` places later."""
-        return replace(
-            self,
-            strongest=self.strongest.shifted(by),
-            mass_off_sink=self.mass_off_sink.shifted(by),
-            sample=self.sample.shifted(by),
-            strongest_words=self.strongest_words and self.strongest_words.shifted(by),
-            members=self.members and self.members.shifted(by),
-        )
+    shifted = shift_fields
 
 
 class SampleColumn(NamedTuple):
@@ -171,12 +154,9 @@ class SampleSums:
 
     def __add__(self, other: "SampleSums") -> "SampleSums":
         cells = self.cells + other.cells if self.cells and other.cells else None
-        return SampleSums(self.columns, self.stats + other.stats, cells)
+        return add_fields(self, other, cells=cells)
 
-    def shifted(self, by: int) -> "SampleSums":
-        """The same for sentences that come ``by`` places later."""
-        cells = self.cells and self.cells.shifted(by)
-        return replace(self, stats=self.stats.shifted(by), cells=cells)
+    shifted = shift_fields
 
 
 class PairColumn(NamedTuple):
@@ -198,8 +178,7 @@ class HellingerSums:
     total: NDArray[np.float64]
     rows: NDArray[np.float64]
 
-    def __add__(self, other: "HellingerSums") -> "HellingerSums":
-        return HellingerSums(self.total + other.total, self.rows + other.rows)
+    __add__ = add_fields
 
     @property
     def apart(self) -> NDArray[np.float64]:
@@ -232,14 +211,7 @@ class HeadDistances:
     sentences: int
     alike: HellingerSums | None = None
 
-    def __add__(self, other: "HeadDistances") -> "HeadDistances":
-        return HeadDistances(
-            self.columns,
-            self.total + other.total,
-            self.rows + other.rows,
-            self.sentences + other.sentences,
-            self.alike + other.alike if self.alike and other.alike else self.alike or other.alike,
-        )
+    __add__ = add_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +226,7 @@ class TokenSums:
     columns: tuple[TokenKey, ...]
     layers: RatioSums
 
-    def __add__(self, other: "TokenSums") -> "TokenSums":
-        return TokenSums(self.columns, self.layers + other.layers)
+    __add__ = add_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,39 +271,15 @@ class CorpusSums:
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
-        return CorpusSums(
-            heads=_merged(self.heads, other.heads),
-            tokens=_merged(self.tokens, other.tokens),
-            vocabulary=_merged(self.vocabulary, other.vocabulary),
-            types=_merged(self.types, other.types),
-            flows=_merged(self.flows, other.flows),
-            sampled=_merged(self.sampled, other.sampled),
+        return add_fields(
+            self,
+            other,
             random=_once(self.random, other.random),
-            distances=_merged(self.distances, other.distances),
-            geometry=_merged(self.geometry, other.geometry),
-            head_outputs=_merged(self.head_outputs, other.head_outputs),
-            anchors=_merged(self.anchors, other.anchors),
-            affinities=_merged(self.affinities, other.affinities),
-            counts=self.counts + other.counts,
-            ablation=self.ablation + other.ablation
-            if self.ablation and other.ablation
-            else self.ablation or other.ablation,
             buckets=_together(self.buckets, other.buckets),
-            texts=self.texts + other.texts
-            if self.texts and other.texts
-            else self.texts or other.texts,
             token_buckets=_together(self.token_buckets, other.token_buckets),
         )
 
-    def shifted(self, by: int) -> "CorpusSums":
-        """The same for sentences that come ``by`` places later."""
-        return replace(
-            self,
-            heads={name: sums.shifted(by) for name, sums in self.heads.items()},
-            sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
-            ablation=self.ablation and self.ablation.shifted(by),
-            texts=self.texts and self.texts.shifted(by),
-        )
+    shifted = shift_fields
 
 
 def _together(
@@ -348,12 +295,6 @@ def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[
     Half of each, for two machines may differ in their last digits and neither comes first.
     """
     both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
-    return {**one, **other, **both}
-
-
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what both have; keep what only one has."""
-    both = {name: one[name] + other[name] for name in one if name in other}
     return {**one, **other, **both}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import RatioSums
+from headbook.analysis.accumulators import RatioSums, add_fields
 from headbook.analysis.arrays import Ints
 from headbook.config import FACETS
 from headbook.errors import ConfigError
@@ -212,15 +212,7 @@ class GroupSums:
     layers: RatioSums
     uniform: RatioSums
 
-    def __add__(self, other: "GroupSums") -> "GroupSums":
-        return GroupSums(
-            self.column,
-            self.value,
-            self.sentences + other.sentences,
-            self.heads + other.heads,
-            self.layers + other.layers,
-            self.uniform + other.uniform,
-        )
+    __add__ = add_fields
 
 
 def merge_groups(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums, add_fields
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.state_vectors import Jackknife, largest_dimensions
 from headbook.metrics import all_metrics, ids
@@ -52,17 +52,7 @@ class GeometrySums:
     sentences: int
     tokens: int
 
-    def __add__(self, other: "GeometrySums") -> "GeometrySums":
-        return GeometrySums(
-            self.columns,
-            self.states + other.states,
-            self.products + other.products,
-            self.minibatches + other.minibatches,
-            self.dimensions + other.dimensions,
-            self.weights + other.weights,
-            self.sentences + other.sentences,
-            self.tokens + other.tokens,
-        )
+    __add__ = add_fields
 
     @cached_property
     def cka(self) -> Floats:

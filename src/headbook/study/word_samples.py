@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample, split_of
+from headbook.analysis.accumulators import HashSample, add_fields, shift_fields, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.surface_rules import BINS, NO_CELL, rule_names, rule_words
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
@@ -39,13 +39,8 @@ class PairCells:
     pairs: Floats
     links: HashSample
 
-    def __add__(self, other: "PairCells") -> "PairCells":
-        links = self.links + other.links
-        return PairCells(self.mass + other.mass, self.pairs + other.pairs, links)
-
-    def shifted(self, by: int) -> "PairCells":
-        """Return the sums as of sentences that come ``by`` places later."""
-        return replace(self, links=self.links.shifted(by))
+    __add__ = add_fields
+    shifted = shift_fields
 
     def means(self, layer: int) -> Floats:
         """Return the mean attention of each head in each cell. *Shape:* ``(head + 1, cell)``.
