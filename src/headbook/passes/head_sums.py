@@ -1,6 +1,6 @@
 """Sums of head metrics over one batch, of all its sentences, of groups and of pairs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -231,17 +231,15 @@ class HeadAccumulator:
         self._corners = PositionAccumulator(stack, batch)
         self._selections = [
             _SentenceSubset(stack, len(self.columns)),
-            *(_SentenceSubset(stack, len(self.columns), *group) for group in self._groups()),
+            *(
+                _SentenceSubset(stack, len(self.columns), column, value, where)
+                for column in (facets.columns if self._metrics else ())
+                for value, where in rows_by_value(self._of(column)).items()
+            ),
         ]
         self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
         self._places = compared_keys(self._metrics, self.columns, stack) if facets.paired else ()
         self._values = np.full((len(self._members), *cells, len(self._places)), np.nan, np.float32)
-
-    def _groups(self) -> Iterator[tuple[str, str, list[int]]]:
-        """The groups that are there in the batch."""
-        for column in self._facets.columns if self._metrics else ():
-            for value, where in rows_by_value(self._of(column)).items():
-                yield column, value, where
 
     def _of(self, column: str) -> list[str]:
         return [value_of(item.sentence, column) for item in self._batch.items]

@@ -166,8 +166,9 @@ def layer_queries_and_keys(
         return
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
     for row, item in enumerate(batch.items):
-        index, n, m = item.sentence.index, *_lengths(frame.stack, item)
-        if index not in wanted or not fits_in_memory(frame.stack, n, m):
+        index, stack = item.sentence.index, frame.stack
+        n, m = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
+        if index not in wanted or not fits_in_memory(stack, n, m):
             continue
         cells = row, slice(None), slice(n), slice(m)
         queries_and_keys = _traced(
@@ -180,10 +181,6 @@ def layer_queries_and_keys(
         )
         if queries_and_keys is not None:
             yield (place.stack, index, place.layer), queries_and_keys
-
-
-def _lengths(stack: AttentionStack, item: TokenizedSentence) -> tuple[int, int]:
-    return len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
 
 
 def _traced(
@@ -221,7 +218,13 @@ def stacks_without_queries_keys(
     kept = {place[:2] for place in sentence_data.queries_and_keys}
     asked = [sentence_data.sentences[index] for index in sorted(wanted)]
     for name, stack in architecture.stacks.items() if architecture.hooked else ():
-        sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
+        sizes = {
+            sentence.index: (
+                len(sentence.texts[stack.queries].pieces),
+                len(sentence.texts[stack.keys].pieces),
+            )
+            for sentence in asked
+        }
         if any(
             fits_in_memory(stack, *n) and (name, index) not in kept for index, n in sizes.items()
         ):
@@ -231,10 +234,6 @@ def stacks_without_queries_keys(
                 "numbers are coarser than float32, or the softmax holds more than the keys",
                 MissingPart.WEIGHTS,
             )  # fmt: skip
-
-
-def _sizes(stack: AttentionStack, sentence: StoredSentence) -> tuple[int, int]:
-    return len(sentence.texts[stack.queries].pieces), len(sentence.texts[stack.keys].pieces)
 
 
 FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write

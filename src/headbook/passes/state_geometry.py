@@ -6,7 +6,6 @@ together; equal sentences count once. All that is measured needs tokens of all o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -54,16 +53,13 @@ class StateGeometry:
         distinct = {token_hash(item): item for item in items}
         items = [item for _, item in sorted(distinct.items())]
         sizes = [sum(map(len, item.tokens.values())) for item in items]
+        states = sum(stack.n_layers + 1 for stack in self.stacks)
+        most = min(TOKENS, CELLS // (states * state_width(self.model, self.architecture)))
         return [
             item
             for number, (item, total) in enumerate(zip(items, accumulate(sizes), strict=True))
-            if total <= self._most_tokens or number == 0
+            if total <= most or number == 0
         ]
-
-    @cached_property
-    def _most_tokens(self) -> int:
-        states = sum(stack.n_layers + 1 for stack in self.stacks)
-        return min(TOKENS, CELLS // (states * state_width(self.model, self.architecture)))
 
     def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
         """Begin with a sample."""
