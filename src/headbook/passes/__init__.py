@@ -1,1 +1,1 @@
-"""The passes over texts and model, and what they fill."""
+"""Passes over texts with the model, and the accumulators that they fill."""

@@ -1,4 +1,4 @@
-"""The pass that follows what attention carries from token to token, through all layers."""
+"""The pass that follows attention from token to token through all layers."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ from headbook.text.batch import Batch
 
 @dataclass(frozen=True)
 class FlowTracker:
-    """Follows attention through the layers; what to keep is fixed for a run.
+    """Observer that computes the metrics of attention flow for a run.
 
     Attributes:
-        listed: sentences whose tokens are kept one by one.
+        listed: sentences whose tokens are stored one by one.
         sampled: sentences over which tokens are averaged.
     """
 
@@ -50,11 +50,11 @@ class FlowTracker:
 
     @cached_property
     def blocks(self) -> Mapping[tuple[str, int], AttentionBlock]:
-        """The attention blocks whose ends are known."""
+        """Attention blocks whose input and output are known."""
         return attention_blocks(self.architecture)
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
+        """Return callbacks that store tokens and rollouts of listed sentences, and add up sums."""
         if not self.metrics or not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
         stacks = {
@@ -85,7 +85,7 @@ class FlowTracker:
 
 
 class _StackFlow:
-    """One stack over one batch, layer by layer."""
+    """The attention flow of one stack over one batch, filled by layer."""
 
     def __init__(self, tracker: FlowTracker, batch: Batch, stack: AttentionStack) -> None:
         self._tracker, self._batch, self._stack = tracker, batch, stack
@@ -99,11 +99,14 @@ class _StackFlow:
         n, like = self._texts.n_tokens, self._texts.share
         start = torch.eye(n, dtype=like.dtype, device=like.device).expand(len(like), n, n)
         self._rollouts = {RolloutKind.HALF: start, RolloutKind.MEASURED: start}
-        if len(stack.attention_layers) < stack.n_layers:  # others bring what is not measured
+        if len(stack.attention_layers) < stack.n_layers:  # other layers mix tokens unmeasured
             del self._rollouts[RolloutKind.MEASURED]
 
     def attend(self, layer: int, call: attention_hook.AttentionCall) -> None:
-        """Take in a layer's attention; where its block is known, its state decides, too."""
+        """Add a layer's attention.
+
+        If the layer's attention block is known, the layer is measured when its state arrives.
+        """
         self._attended = call.weights.mean(1).to(self._texts.share)
         if (self._stack.name, layer) in self._tracker.blocks:
             self._call = call
@@ -112,7 +115,7 @@ class _StackFlow:
             self._add(layer, None)
 
     def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        """Take in a state: after attention, or what the next layer adds to."""
+        """Add a state: the residual stream after attention, or before the next attention block."""
         if state is not ResidualPoint.MID:
             self._residual = vectors.to(self._texts.share)
         elif self._call is not None:
@@ -121,7 +124,7 @@ class _StackFlow:
             self._call = None
 
     def _add(self, layer: int, parts: torch.Tensor | None) -> None:
-        """One layer further."""
+        """Extend the rollouts by one layer and compute its metrics."""
         steps = {RolloutKind.HALF: half_step(self._attended)}
         if parts is not None:
             steps[RolloutKind.MEASURED] = measured_step(self._attended, mixing_ratio(parts))
@@ -143,12 +146,12 @@ class _StackFlow:
         self._rows.append(frame[[*TOKENS]])
 
     def sentence_data(self) -> SentenceData:
-        """What pages show of listed sentences."""
+        """Return the token values and rollouts of listed sentences."""
         rows = pd.concat(self._rows, ignore_index=True) if self._rows else pd.DataFrame()
         return SentenceData(tokens=rows, rollouts=dict(self._last()))
 
     def _last(self) -> "list[tuple[tuple[str, int, str], NDArray[np.uint8]]]":
-        """What the last states are made of."""
+        """Return the rollouts of the last layer for each listed sentence."""
         side, found = self._stack.queries, []
         for kind, shares in self._rollouts.items():
             steps = to_uint8(shares.float().cpu().numpy())

@@ -1,6 +1,6 @@
-"""From ratios of a batch to float64 sums.
+"""Accumulators that turn the ratios of a batch into float64 sums.
 
-Side by side, by hash bucket, by class of tokens, by token type.
+Sums are kept for all columns side by side, by hash bucket, by token class and by token type.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ from headbook.text.batch import Batch
 
 
 class TokenTypeAccumulator:
-    """Filled state by state.
+    """Sums of a token metric by token type, filled by state.
 
     Args:
-        names: how types are printed.
+        names: printed form of vocabulary tokens.
     """
 
     def __init__(self, stack: AttentionStack, batch: Batch, names: TokenStrings) -> None:
@@ -52,14 +52,14 @@ class TokenTypeAccumulator:
         self._total, self._squares = np.full(shape, np.nan), np.full(shape, np.nan)
 
     def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
-        """Take in one state: ``(sentence, token)``."""
+        """Add the values of one state. *Shape:* ``(sentence, token)``."""
         found = values[self._chosen].double().cpu().numpy()
         size, at = len(self._ids), (slice(None), layer, STATES.index(state))
         self._total[at] = np.bincount(self._place, found, size)
         self._squares[at] = np.bincount(self._place, found * found, size)
 
     def sums(self) -> TokenTypeSums:
-        """What survives."""
+        """Return the sums by token type of this batch."""
         count = np.bincount(self._place, minlength=len(self._ids))
         return TokenTypeSums(
             self._names, self._ids, count, self._sentences, self._total, self._squares
@@ -68,18 +68,18 @@ class TokenTypeAccumulator:
 
 @dataclass(frozen=True)
 class BatchRatios:
-    """Many measures side by side.
+    """Ratios of many metrics side by side.
 
-    Labels of one measure often share a denominator, measures theirs, and most are the same for all
-    heads; each is kept once.
+    Labels of one metric often share a denominator, several metrics share one too, and most
+    denominators are equal for all heads; each is kept once.
 
     Attributes:
         n: numerators, a column for each label that is given. *Shape:* ``(sentence, head, given)``.
-        shared: denominators and events that are the same for all heads; the last column is 0.
+        shared: denominators and events that are equal for all heads; the last column is 0.
             *Shape:* ``(sentence, column)``.
-        own: those of each head. *Shape:* ``(sentence, head, column)``.
-        given: where the columns of ``n`` stand among all labels.
-        d_of, events_of: the column that each label takes of ``shared`` and, after it, ``own``.
+        own: denominators and events that differ by head. *Shape:* ``(sentence, head, column)``.
+        given: positions of the columns of ``n`` among all labels.
+        d_of, events_of: for each label, the column of ``shared`` followed by ``own``.
     """
 
     n: NDArray[np.floating]
@@ -91,10 +91,10 @@ class BatchRatios:
 
     @classmethod
     def of(cls, ratios: Sequence[Ratio], n_labels: Sequence[int], n_heads: int) -> "BatchRatios":
-        """Put ratios side by side.
+        """Put the ratios of several metrics side by side.
 
         Args:
-            n_labels: how many labels each has, given or not.
+            n_labels: number of labels of each metric, given or not.
         """
         numerators = [_columns(ratio.numerator, n_heads) for ratio in ratios]
         events = [r.denominator if r.events is None else r.events for r in ratios]
@@ -124,12 +124,12 @@ class BatchRatios:
         )
 
     def of_some(self, sentences: Sequence[int]) -> "BatchRatios":
-        """The same of some of the sentences."""
-        taken = [*sentences]
-        return replace(self, n=self.n[taken], shared=self.shared[taken], own=self.own[taken])
+        """Return the ratios of some of the sentences."""
+        rows = [*sentences]
+        return replace(self, n=self.n[rows], shared=self.shared[rows], own=self.own[rows])
 
     def values(self, sentences: Sequence[int], labels: Sequence[int]) -> Floats:
-        """Ratios of single sentences; NaN where a sentence takes no part.
+        """Return the ratios of single sentences; NaN if a sentence has denominator 0.
 
         *Shape:* ``(sentence, head, label)``.
         """
@@ -145,15 +145,15 @@ class BatchRatios:
         return np.stack(found, -1)
 
     def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
-        """What `RatioSums` keeps of a batch; a sentence with denominator 0 takes no part.
+        """Return the sums that `RatioSums` keeps; sentences with denominator 0 are left out.
 
         Args:
-            half: the half, 0 or 1, of each sentence.
+            half: the split, 0 or 1, of each sentence.
             starts: the first head of each layer, and the number of heads; by default one layer.
 
         Returns:
-            Of each head, *Shape:* ``(8, 2, head, label)``, and of the heads of each layer added
-            up, as one, ``(8, 2, layer, label)``.
+            The sums of each head, *Shape:* ``(8, 2, head, label)``, and of each layer with its
+            heads added up, ``(8, 2, layer, label)``.
         """
         n_heads, shape = self.n.shape[1], (len(FIELDS), N_SPLITS)
         ends = np.array(starts or (0, n_heads))
@@ -170,7 +170,7 @@ class BatchRatios:
         return found[0], found[1]
 
     def _below(self, half: NDArray[np.int64], starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Sums of denominators, of their squares, and how many are not 0.
+        """Return the sums of denominators, the sums of their squares, and the number above 0.
 
         *Shape:* ``(3, 2, head, column)``, and of each layer's heads added up
         ``(3, 2, layer, column)``.
@@ -190,7 +190,7 @@ def _taken(
     n_labels: Sequence[int],
     nothing: int,
 ) -> NDArray[np.int64]:
-    """For each label the column that it takes; ``nothing`` where it is not given."""
+    """Return the column of each label; ``nothing`` if the label is not given."""
     found = []
     for place, given, count in zip(places, labels, n_labels, strict=True):
         width = place.stop - place.start
@@ -202,24 +202,24 @@ def _taken(
 
 
 def _columns(part: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """``(sentence, head, label)``, whatever the measure left out."""
+    """Return a part with all of its dimensions. *Shape:* ``(sentence, head, label)``."""
     part = part.unsqueeze(-1) if part.ndim == 2 else part
     return part.expand(-1, n_heads, -1)
 
 
 def _beside(tables: Iterable[torch.Tensor]) -> Floats:
-    """Tables side by side, in float64."""
+    """Concatenate tables along the last dimension, in float64."""
     return torch.cat([*tables], -1).double().cpu().numpy()
 
 
 def _spans(widths: Sequence[int]) -> list[slice]:
-    """Where each part's columns stand, side by side."""
+    """Return the slice of columns of each part, if the parts stand side by side."""
     ends = [*accumulate(widths)]
     return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
 def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadKey]:
-    """The numbers of each head, in the order in which they are measured."""
+    """Return the columns of head metrics, in the order in which they are measured."""
     return [
         HeadKey(metric.id, view, label)
         for metric in metrics
@@ -229,13 +229,12 @@ def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadKey]:
 
 
 class BucketAccumulator:
-    """The sums of one stack, filled layer by layer, batch by batch.
+    """Sums of one stack by hash bucket, filled by layer and batch.
 
-    Sums over batches are made here and not by adding tables, which would copy all of them for
-    every batch.
+    Sums over batches are added in place: adding tables would copy all of them for every batch.
 
     Args:
-        once: whether the sentences are random sequences, the same in every study.
+        once: whether the sentences are random sequences, which are equal in every study.
     """
 
     def __init__(
@@ -253,18 +252,18 @@ class BucketAccumulator:
         shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
         self._n = np.zeros(shape)
         self._shared = np.zeros((*shape[:2], 1, shape[3]))
-        self._own = np.zeros(shape)  # denominators that each head has for itself
+        self._own = np.zeros(shape)  # denominators that differ by head
         self._is_own = np.zeros(len(self._kept), bool)
         self._there = np.zeros(self._size, bool)
 
     def add(
         self, layers: Mapping[int, slice], parts: BatchRatios, hashes: NDArray[np.uint64]
     ) -> None:
-        """Take in layers of one batch.
+        """Add the layers of one batch.
 
         Args:
-            layers: where the heads of each layer stand in ``parts``.
-            hashes: of the sentences' texts.
+            layers: the slice of each layer's heads in ``parts``.
+            hashes: hashes of the sentences' texts.
         """
         given, columns = self._given(parts)
         d_of, width = parts.d_of[self._kept], parts.shared.shape[1]
@@ -286,7 +285,7 @@ class BucketAccumulator:
                 self._n[bucket, layer, :size] += n[sentence]
 
     def _given(self, parts: BatchRatios) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numerators that are kept: where they stand among those given, and their columns."""
+        """Return the positions of kept numerators among those given, and their columns."""
         place = np.full(len(parts.d_of), -1)
         place[self._kept] = np.arange(len(self._kept))
         column = place[parts.given]
@@ -294,7 +293,7 @@ class BucketAccumulator:
         return given, column[given]
 
     def sums(self) -> tuple[HeadBuckets, ...]:
-        """What survives: columns whose denominators all heads share, and the others."""
+        """Return two tables of buckets: columns whose denominators all heads share, and others."""
         keys = np.flatnonzero(self._there)
         shared = self._part(keys, np.flatnonzero(~self._is_own), self._shared)
         if not self._is_own.any():
@@ -313,14 +312,14 @@ class BucketAccumulator:
 
 
 def bucket_sums(tables: Mapping[str, BucketAccumulator]) -> CorpusSums:
-    """What tables hold, by stack."""
+    """Return the bucket sums of all stacks as corpus sums."""
     return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})
 
 
 def spaces_of(
     metric: LayerwiseMetric, there: Sequence[EmbeddingSpace]
 ) -> Sequence[EmbeddingSpace | None]:
-    """The spaces in which a metric is taken; None alone for one that needs no vocabulary.
+    """Return the embedding spaces of a metric; only None if the metric needs no vocabulary.
 
     Args:
         there: the spaces that the model has.
@@ -329,11 +328,11 @@ def spaces_of(
 
 
 class TokenAccumulator:
-    """Filled state by state.
+    """Sums of token metrics by token class, filled by state.
 
     Args:
-        spaces: the vocabulary spaces that there are.
-        members: sentences that count, by their place in the batch; by default all.
+        spaces: embedding spaces of the model's vocabulary.
+        members: mask of the sentences that count; by default all.
     """
 
     def __init__(
@@ -368,10 +367,10 @@ class TokenAccumulator:
         space: EmbeddingSpace | None,
         values: torch.Tensor,
     ) -> None:
-        """Sum values by class of token.
+        """Add the values of one state, summed by token class.
 
         Args:
-            values: *Shape:* ``(sentence, token)``; NaN in the padding, and where there is none.
+            values: *Shape:* ``(sentence, token)``; NaN in the padding and if there is no value.
         """
         start = self.columns.index(TokenKey(metric.id, state, space, CLASSES[0]))
         place = slice(start, start + len(CLASSES))
@@ -382,13 +381,13 @@ class TokenAccumulator:
         self._d[:, layer, place] = members.sum(1).cpu().numpy()
 
     def sums(self) -> TokenSums:
-        """What survives."""
+        """Return the sums by token class of this batch."""
         n, d = torch.from_numpy(self._n), torch.from_numpy(self._d)
         parts = BatchRatios.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
         return TokenSums(tuple(self.columns), RatioSums(parts.sums(self._half)[0]))
 
     def buckets(self) -> tuple[TokenBuckets, ...]:
-        """The same by groups of sentences, for comparisons; nothing where there are no columns."""
+        """Return the sums by hash bucket, for comparisons; empty without columns to compare."""
         kept = [n for n, column in enumerate(self.columns) if column.label in COMPARED_CLASSES]
         if not kept:
             return ()

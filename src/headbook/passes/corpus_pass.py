@@ -1,4 +1,4 @@
-"""One pass over all sentences, of which only sums, best lists and samples survive."""
+"""The pass over all sentences; it keeps only sums, the best exemplars and samples."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from headbook.text.batch import Batch
 
 @dataclass(frozen=True)
 class CorpusPass:
-    """Measures batches; what to measure is fixed for a run."""
+    """A pass that measures batches with the metrics chosen for a run."""
 
     model: Model
     architecture: Architecture
@@ -37,7 +37,7 @@ class CorpusPass:
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
     def batch_sums(self, batch: Batch) -> CorpusSums:
-        """The sums of one batch."""
+        """Run the model over a batch and return the sums of all metrics."""
         stacks, texts = self.architecture.stacks, batch.texts
         tokens = {
             name: TokenAccumulator(stack, self.tokens, batch) for name, stack in stacks.items()
@@ -90,7 +90,7 @@ class CorpusPass:
 def check_finite(
     batch: Batch, stack: AttentionStack, layer: int, state: ResidualPoint, vectors: torch.Tensor
 ) -> None:
-    """Measure nothing that is not a number.
+    """Raise an error if the states of a batch are not finite.
 
     Args:
         vectors: states of all tokens. *Shape:* ``(sentence, token, width)``.
@@ -98,29 +98,29 @@ def check_finite(
     Raises:
         SentenceError: tokens' states are infinite or NaN; with the sentences, layer and state.
     """
-    # A sum is finite only if all numbers are, and takes a thirtieth of the time of asking each.
+    # A sum is finite only if all numbers are; it takes a thirtieth of the time of testing each.
     if vectors.sum().isfinite():
         return
     wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
     if not wrong.any():
         return
     where = "input" if state is ResidualPoint.PRE else f"layer {layer}, state '{state}'"
-    found = dict[int, str]()
+    messages = dict[int, str]()
     for row in wrong.any(1).nonzero().flatten().tolist():
         sentence, token = batch.items[row].sentence, int(wrong[row].nonzero()[0])
         known = filter(None, (sentence.origin, sentence.id))
         name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
-        found[sentence.index] = (
+        messages[sentence.index] = (
             f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
-            f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
+            f"{where}); expected numbers: check that the weights are whole, or try --dtype float32"
         )
-    raise NonFiniteStateError(found)
+    raise NonFiniteStateError(messages)
 
 
 def count_learned_sink(
     stack: AttentionStack, batch: Batch, attention: attention_hook.AttentionCall
 ) -> Counter[str]:
-    """Rows of ordinary tokens, and what is missing in them, in millionths of a row."""
+    """Count rows of ordinary tokens, and the attention missing in them in millionths of a row."""
     ordinary = batch.texts[stack.queries].ordinary
     missing = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]
     share = round(float(missing.clamp(min=0).sum()) * MILLION)
@@ -128,7 +128,7 @@ def count_learned_sink(
 
 
 def count_batch(batch: Batch) -> Counter[str]:
-    """What there is in a batch, by side."""
+    """Count the sentences, words, tokens and tags of a batch, by side."""
     counts: Counter[str] = Counter(sentences=len(batch.items))
     alone = Side.TARGET not in batch.texts
     unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)

@@ -1,4 +1,7 @@
-"""What heads write, on the sample: once to find which pairs are similar, and once to measure."""
+"""Measures of head outputs on the sample, in two passes.
+
+The first pass finds each head's similarity thresholds, the second computes the metrics.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +28,8 @@ from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
-PAIRS = 100_000  # of each head, from which thresholds are taken: about as many at most
-MAX_SIMILARITIES = 2**26  # similarities of all heads and views that are held for that
+PAIRS = 100_000  # most pairs of tokens of each head from which thresholds are computed
+MAX_SIMILARITIES = 2**26  # most similarities of all heads and views kept for thresholds
 
 Place = tuple[str, int, SinkView]  # stack, layer, view
 Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
@@ -34,7 +37,7 @@ Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
 
 @dataclass(frozen=True)
 class HeadOutputMeasures:
-    """Measures what heads write over batches; what to measure is fixed for a run."""
+    """The metrics of head outputs for a run."""
 
     model: Model
     architecture: Architecture
@@ -43,7 +46,7 @@ class HeadOutputMeasures:
     seed: int
 
     def step(self, items: Iterable[TokenizedSentence]) -> int:
-        """Of how many pairs of tokens one is taken to find the top shares."""
+        """Return the sampling step: one of how many pairs of tokens is used to find thresholds."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
         most = min(PAIRS, MAX_SIMILARITIES // (heads * len(self._views)))
         pairs = sum(item.length * (item.length - 1) // 2 for item in items)
@@ -58,17 +61,17 @@ class HeadOutputMeasures:
     def heads(
         self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Thresholds
     ) -> dict[SinkView, HeadOutputs]:
-        """What the heads of one layer write, in the views that are asked for."""
+        """Return the head outputs of one layer in all views that metrics need."""
         least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
         return {view: HeadOutputs(views[view], least[view]) for view in self._views}
 
 
 @dataclass(frozen=True, eq=False)
 class SimilarityThresholds:
-    """Finds from which similarity on a pair is among the top shares of its head.
+    """Finds, for each head, the similarity above which a pair of tokens belongs to the top shares.
 
     Attributes:
-        step: of how many pairs of tokens one is taken.
+        step: sampling step; every ``step``-th pair of tokens is used.
     """
 
     sampler: HeadOutputMeasures
@@ -76,7 +79,7 @@ class SimilarityThresholds:
     _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
 
     def observe(self, _: Batch) -> BatchObserver:
-        """Keep similarities of one batch."""
+        """Return a callback that keeps the similarities of one batch."""
 
         def attend(
             call: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
@@ -90,20 +93,20 @@ class SimilarityThresholds:
         return BatchObserver(PassResults, attend)
 
     def thresholds(self) -> Thresholds:
-        """What was found."""
+        """Return the thresholds of all batches."""
         return {place: thresholds(np.concatenate(parts, 1)) for place, parts in self._found.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class HeadOutputSums:
-    """Measures what heads write, now that it is known which pairs are similar."""
+    """Observer that computes the metrics of head outputs, given the similarity thresholds."""
 
     sampler: HeadOutputMeasures
     known: Thresholds
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
 
     def observe(self, batch: Batch) -> BatchObserver:
-        """The sums of one batch."""
+        """Return callbacks that compute the sums of one batch."""
         stacks = self.sampler.architecture.stacks
         metrics = self.sampler.metrics
         tables = {
@@ -132,7 +135,7 @@ class HeadOutputSums:
 
 
 class _HeadOutputTable:
-    """The measures of one stack over one batch, filled layer by layer."""
+    """Sums of the head-output metrics of one stack over one batch, filled by layer."""
 
     def __init__(
         self,
@@ -153,7 +156,7 @@ class _HeadOutputTable:
         self._known: dict[BatchMask, NDArray[np.float64]] = {}
 
     def add(self, layer: int, heads: Mapping[SinkView, HeadOutputs]) -> None:
-        """Measure one layer."""
+        """Add one layer."""
         if not self._metrics:
             return
         n_heads = heads[self._metrics[0].views[0]].layer.attention.shape[1]
@@ -163,9 +166,9 @@ class _HeadOutputTable:
         self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
 
     def _even(self, frame: BatchMask) -> NDArray[np.float64]:
-        """A layer with attention that looks everywhere alike; it has no values.
+        """Return a layer's sums under uniform attention, which has no values.
 
-        The same for all layers with one mask.
+        All layers with one mask share the sums.
         """
         if frame not in self._known:
             scopes = {view: ViewMask(frame, view) for view in SinkView}
@@ -179,10 +182,10 @@ class _HeadOutputTable:
     def _sums(
         self, heads: Mapping[SinkView, HeadOutputs], n_heads: int, layer: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of heads, and of the layer, whose heads some metrics put together in their own way.
+        """Return the sums of each head and of the layer; some metrics define their own layer value.
 
         Args:
-            layer: of the model; None for the control.
+            layer: index of the model's layer; None for uniform attention.
         """
         asked = [(metric, view) for metric in self._metrics for view in metric.views]
         ratios = [metric.measure(heads[view]) for metric, view in asked]
@@ -200,13 +203,13 @@ class _HeadOutputTable:
         return found, together
 
     def found(self) -> HeadTable:
-        """What survives."""
+        """Return the table of head outputs of this batch."""
         sums = (RatioSums(each) for each in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
 
 
 class _AnchorCounts:
-    """Ends of pairs of high similarity by token: one stack over one batch, layer by layer."""
+    """Counts of how often each token is an end of a pair of high similarity, filled by layer."""
 
     def __init__(self, sampler: HeadOutputMeasures, stack: AttentionStack, batch: Batch) -> None:
         self._sampler, self._batch, self._name = sampler, batch, stack.name
@@ -224,7 +227,7 @@ class _AnchorCounts:
         self.any = False
 
     def add(self, layer: int, heads: Mapping[SinkView, HeadOutputs]) -> None:
-        """Count one layer."""
+        """Add the counts of one layer."""
         for metric in self._sampler.anchors:
             for view in metric.views:
                 ends = metric.measure(heads[view])
@@ -243,7 +246,7 @@ class _AnchorCounts:
                         counts[:n_heads] = _by_token(each, tokens, len(self._ids))
 
     def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The tokens that count, mixed in each sentence for each head by itself.
+        """Return the counted tokens of each sentence, shuffled for each head separately.
 
         The order depends on the seed, the sentence, the layer and the head alone.
         """
@@ -255,7 +258,7 @@ class _AnchorCounts:
         return found
 
     def found(self) -> Anchors:
-        """What survives."""
+        """Return the counts by token of this batch."""
         names = self._sampler.model.token_strings
         known = {str(token): names[token] for token in self._ids.tolist()}
         return Anchors.of(self.columns, known, self._ids, self._counts)
@@ -264,7 +267,10 @@ class _AnchorCounts:
 def _by_token(
     ends: NDArray[np.floating], tokens: NDArray[np.int64], n_tokens: int
 ) -> NDArray[np.int64]:
-    """Ends added up by head and token; both ``(sentence, head, place)``."""
+    """Add up ends by head and token.
+
+    *Shape:* ``(sentence, head, place)`` of both arguments, ``(head, token)`` of the result.
+    """
     heads = np.arange(ends.shape[1])[None, :, None]
     cells = (heads * n_tokens + tokens).ravel()
     sums = np.bincount(cells, ends.ravel(), ends.shape[1] * n_tokens)

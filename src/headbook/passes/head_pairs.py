@@ -1,8 +1,8 @@
-"""Measures of every two heads of a stack, on the sample.
+"""Distances of every two heads of a stack, on the sample.
 
-The rows of all layers have to be there at once, so that batches are small. The work grows with the
-square of the number of heads. Where there are many, all pairs are compared by a matrix product, and
-only those that are most alike by the metric itself, in a second pass.
+The rows of all layers are needed at once, so that batches are small. The work grows with the square
+of the number of heads. With more than `MOST` heads, a matrix product compares all pairs, and only
+the most similar pairs are compared by the metric itself, in a second pass.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,10 +22,10 @@ from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadDistances, HellingerSums, PairColumn
 from headbook.text.batch import Batch
 
-CELLS = 2**24  # weights of all heads that are kept at a time, in each view
-MOST = 144  # heads of which every pair is compared
-NEAR = 6  # heads that are compared with each of more, in each view
-LEAST = 30  # rows that two heads must share to be chosen; fewer where there are not so many
+CELLS = 2**24  # most weights of all heads kept at a time, in each view
+MOST = 144  # most heads of which every pair is compared
+NEAR = 6  # most similar heads with which each head is compared if there are more, in each view
+LEAST = 30  # rows that two heads must share to be chosen, or as many as any two heads share
 
 Rows = tuple[torch.Tensor, torch.Tensor]  # weights ``(head, row, key)``; trusted ``(head, row)``
 Chosen = tuple[torch.Tensor, torch.Tensor]  # the heads of pairs, ``(pair,)`` each
@@ -33,10 +33,10 @@ Chosen = tuple[torch.Tensor, torch.Tensor]  # the heads of pairs, ``(pair,)`` ea
 
 @dataclass(frozen=True)
 class HeadPairDistances:
-    """Compares heads over batches; what to measure is fixed for a run.
+    """Observer that compares heads with the pair metrics of a run.
 
     Attributes:
-        chosen: by stack, the pairs that are compared; None before it is known which.
+        chosen: by stack, the pairs to compare in a second pass; None in the first pass.
     """
 
     model: Model
@@ -45,7 +45,7 @@ class HeadPairDistances:
     chosen: Mapping[str, Chosen] | None = None
 
     def tokens(self, longest: int) -> int:
-        """How many tokens a batch may hold.
+        """Return the largest number of tokens of a batch.
 
         Args:
             longest: most tokens of a sentence.
@@ -54,10 +54,10 @@ class HeadPairDistances:
         return max(1, CELLS // (most * longest))
 
     def nearest(self, found: Mapping[str, HeadDistances]) -> "HeadPairDistances | None":
-        """What is to be compared in a second pass; None where all has been.
+        """Return the observer of the second pass, or None if all pairs have been compared.
 
         Args:
-            found: by stack, what the first pass has found.
+            found: by stack, the distances of the first pass.
         """
         chosen = {
             name: _nearest(sums.alike) for name, sums in found.items() if sums.alike is not None
@@ -65,7 +65,7 @@ class HeadPairDistances:
         return replace(self, chosen=chosen) if chosen else None
 
     def observe(self, batch: Batch) -> BatchObserver:
-        """The sums of one batch."""
+        """Return callbacks that compare the heads of one batch."""
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
             name: _Collected(stack, batch, views)
@@ -107,20 +107,23 @@ class HeadPairDistances:
 
 
 def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
-    """Tables one above the other."""
+    """Stack tables along a new first dimension, as float64."""
     numbers: NDArray[np.float64] = torch.stack([*tables]).cpu().double().numpy()
     return numbers
 
 
 def _spread(values: torch.Tensor, pairs: Chosen, rows: Rows) -> torch.Tensor:
-    """Values of pairs in a table of all heads, 0 elsewhere. *Shape:* ``(head, head)``."""
+    """Return a symmetric table of all heads with the values of pairs, and 0 elsewhere.
+
+    *Shape:* ``(head, head)``.
+    """
     found = values.new_zeros(len(rows[0]), len(rows[0]))
     found[pairs[0], pairs[1]] = values
     return found + found.mT
 
 
 def _nearest(alike: HellingerSums) -> Chosen:
-    """The pairs of each head and the heads most like it, in any column; each once."""
+    """Return each pair of a head and one of its most similar heads in any column, once."""
     chosen = np.zeros(alike.total.shape[1:], bool)
     for apart, rows in zip(alike.apart, alike.rows, strict=True):
         others = np.where(rows >= max(1.0, min(LEAST, rows.max())), apart, np.nan)
@@ -134,7 +137,7 @@ def _nearest(alike: HellingerSums) -> Chosen:
 
 @dataclass(frozen=True, eq=False)
 class _Collected:
-    """The rows of one stack over one batch, filled layer by layer."""
+    """The attention rows of all heads of one stack over one batch, filled by layer."""
 
     stack: AttentionStack
     batch: Batch
@@ -143,21 +146,21 @@ class _Collected:
 
     @property
     def sentences(self) -> int:
-        """How many there are."""
+        """Number of sentences in the batch."""
         return len(self.batch.items)
 
     def add(self, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
-        """Keep the rows of the next layer."""
+        """Add the rows of the next layer."""
         layer = scopes.views(self.stack.name, attention)
         queries = self.batch.texts[self.stack.queries]
-        places = queries.ordinary  # of all that count in any layer
+        places = queries.ordinary  # a superset of the rows that count in any layer
         self._layers.append(
             {view: self._rows(_whole(layer[view], view), layer[view].trusted_rows, places)
              for view in self.views}
         )  # fmt: skip
 
     def _rows(self, weights: torch.Tensor, trusted: torch.Tensor, places: torch.Tensor) -> Rows:
-        """The rows at some places; a layer with fewer heads than others gets some without rows."""
+        """Return the rows at some positions, with empty heads if the layer has too few."""
         trusted = trusted.expand(weights.shape[:3])
         heads = [part.transpose(0, 1)[:, places] for part in (weights, trusted)]
         missing = self.stack.n_heads - weights.shape[1]
@@ -165,18 +168,18 @@ class _Collected:
         return padded[0], padded[1]
 
     def rows(self, view: SinkView) -> Rows:
-        """The rows of all heads, in the order of layers."""
+        """Return the rows of all heads in the order of layers, and release them."""
         weights, trusted = zip(*(layer.pop(view) for layer in self._layers), strict=True)
         return torch.cat(weights), torch.cat(trusted)
 
 
 def _whole(layer: LayerAttention, view: SinkView) -> torch.Tensor:
-    """Rows with all that they give: as they are, a learned sink stands for one more key."""
+    """Return rows that sum to 1: in the raw view, a learned sink is one more key."""
     if view is not SinkView.RAW or not layer.frame.stack.learned_sink:
         return layer.weights
     return torch.cat([layer.weights, layer.learned_mass.unsqueeze(-1)], -1)
 
 
 def n_heads(stack: AttentionStack) -> int:
-    """Heads of all layers that have attention."""
+    """Return the number of heads in all layers that have attention."""
     return len(stack.attention_layers) * stack.n_heads

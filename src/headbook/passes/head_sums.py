@@ -1,4 +1,4 @@
-"""Sums of head metrics over one batch, of all its sentences, of groups and of pairs."""
+"""Sums of head metrics over one batch: of all sentences, of groups, and of minimal pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from headbook.text.batch import NO_RELATION, NO_TAG, Batch
 
 
 class PositionAccumulator:
-    """The first positions of one stack's maps over one batch, filled layer by layer."""
+    """Sums of the first positions of one stack's attention maps over one batch, filled by layer."""
 
     def __init__(self, stack: AttentionStack, batch: Batch) -> None:
         side = kept_positions(stack)
@@ -48,9 +48,11 @@ class PositionAccumulator:
         self._sums.count[:rows, :columns] = self._there.sum(0).cpu().numpy()
 
     def add(self, layer: int, weights: torch.Tensor) -> None:
-        """Take in one layer, weights as the model computed them: ``(sentence, head, query, key)``.
+        """Add one layer's weights as the model computed them.
 
-        Rows of padding are left out: a model may put anything there.
+        *Shape:* ``(sentence, head, query, key)``.
+
+        Rows of padding are left out, because a model may put any number there.
         """
         rows, columns = self._there.shape[1:]
         corner = weights[:, :, :rows, :columns].double()
@@ -58,17 +60,19 @@ class PositionAccumulator:
         self._sums.total[layer, : len(found), :rows, :columns] = found.cpu().numpy()
 
     def sums(self) -> PositionSums:
-        """What survives."""
+        """Return the attention sums by position of this batch."""
         return self._sums
 
 
-MOST = 100_000  # words kept, a few thousand sentences
-MAX_BYTES = 1 << 25  # bytes that their strongest words may take
-BYTES = 2  # of a place in a sentence
+MOST = 100_000  # words kept, of a few thousand sentences
+MAX_BYTES = 1 << 25  # bytes for the strongest words of all heads
+BYTES = 2  # bytes of a word's position in its sentence
 
 
 class RelationHitsAccumulator:
-    """The strongest words of one stack in one batch, filled layer by layer.
+    """The word with the largest attention of every word and head of one stack, filled by layer.
+
+    Sentences without annotation and texts of more than `LONGEST` words are left out.
 
     Sentences without annotation take no part, nor do texts of more than `LONGEST` words.
     """
@@ -84,10 +88,10 @@ class RelationHitsAccumulator:
         self._asked: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None = None
 
     def add(self, layers: Mapping[int, slice], view: LayerAttention) -> None:
-        """Take in some layers, seen without the sink.
+        """Add the strongest words of some layers, with the sink masked.
 
         Args:
-            layers: the heads of each.
+            layers: the slice of heads of each layer.
         """
         if self._texts.n_words > LONGEST:
             return
@@ -95,11 +99,11 @@ class RelationHitsAccumulator:
         for layer, heads in layers.items():
             self._strongest[:, :, layer, : heads.stop - heads.start] = found[..., heads]
         if self._asked is None:
-            # The same for all layers; where some see less far than others, that of the first.
+            # Equal in all layers; if the layers' masks differ, the first layer's mask counts.
             self._asked = asked_of_words(view.scope).cpu().numpy().astype(np.uint8)
 
     def sums(self) -> StrongestWords:
-        """Return the words of this batch that are kept."""
+        """Return the strongest words of this batch that are kept."""
         texts, batch, scheme = self._texts, self._batch, self._texts.scheme
         there = (texts.tagged | texts.parsed).squeeze(1).cpu().numpy()
         if self._asked is None:
@@ -130,23 +134,24 @@ class RelationHitsAccumulator:
         ).smallest()
 
 
-WORD_METRICS = (ids.RELATION_ACCURACY, ids.SURFACE_RULE)  # whose tests need words one by one
-MOST_HEADS = 144  # that are measured together
-MOST_BYTES = 1 << 26  # of maps that wait for that
-RANKING_SAMPLE = 2000  # sentences among which quantiles of the ranking are found
-MASSIVE = 2  # sentences that are kept by their mass off the sink
-MOST_PAIRS = 1000  # pairs of sentences whose values are kept
+WORD_METRICS = (ids.RELATION_ACCURACY, ids.SURFACE_RULE)  # metrics whose tests need every word
+MOST_HEADS = 144  # heads that are measured together
+MOST_BYTES = 1 << 26  # bytes of maps that are kept until they are measured
+RANKING_SAMPLE = 2000  # sentences from which quantiles of the largest weight are computed
+MASSIVE = 2  # sentences kept per head with the most attention outside the sink
+MOST_PAIRS = 1000  # minimal pairs whose values are kept
 
 
 @dataclass
 class _PendingLayers:
-    """Layers with one mask, until they are measured together.
+    """Layers with one attention mask that are kept until they are measured together.
 
     Attributes:
-        pairs: those whose mass metrics ask for.
-        layers: the heads of each layer, side by side.
-        maps: theirs; before them, once, those of the control, which looks everywhere alike.
-        uniform: its sums for each selection of sentences, when they are there.
+        scopes: the view masks of these layers.
+        pairs: the kinds of query-key pairs whose attention mass metrics need.
+        maps: the maps of these layers; the first, until it is measured, is uniform attention.
+        layers: the slice of heads of each layer, side by side.
+        uniform: the sums under uniform attention for each subset of sentences, once computed.
     """
 
     scopes: Mapping[SinkView, ViewMask]
@@ -157,28 +162,29 @@ class _PendingLayers:
 
     @property
     def n_heads(self) -> int:
-        """Heads that wait."""
+        """Number of heads that are not yet measured."""
         return sum(maps.attention.shape[1] for maps in self.maps)
 
     @property
     def full(self) -> bool:
-        """Whether there is enough to measure."""
+        """Whether enough heads or bytes have been collected to measure."""
         size = sum(maps.attention.nbytes for maps in self.maps)
         return self.n_heads >= MOST_HEADS or size > MOST_BYTES
 
     def take(self, layer: int, maps: AttentionMaps) -> None:
-        """Let a layer wait."""
+        """Add a layer that is measured later."""
         first = self.n_heads
         self.layers[layer] = slice(first, first + maps.attention.shape[1])
         self.maps.append(maps)
 
 
 class _SentenceSubset:
-    """Some of a batch's sentences and their sums.
+    """Sums of a batch's sentences, of all or of a group.
 
     Attributes:
-        column, value: what they share; empty for all sentences.
-        where: their places in the batch; None for all.
+        column, value: metadata column and value of the group; empty for all sentences.
+        where: rows of the sentences in the batch; None for all.
+        heads, layers, uniform: sums of heads, of layers, and of uniform attention.
     """
 
     def __init__(
@@ -194,20 +200,20 @@ class _SentenceSubset:
     def sums(
         self, parts: BatchRatios, half: Ints, starts: Sequence[int] = ()
     ) -> tuple[Floats, Floats]:
-        """What `BatchRatios.sums` gives for these sentences."""
+        """Return the sums of `BatchRatios.sums` over the sentences of this subset."""
         if self.where is None:
             return parts.sums(half, starts)
         return parts.of_some(self.where).sums(half[self.where], starts)
 
     def group(self) -> GroupSums:
-        """What survives, halves added up."""
+        """Return the sums of this group, both halves of the sentences added up."""
         found = (self.heads, self.layers, self.uniform)
         kept = (RatioSums(sums.sum(1, keepdims=True)) for sums in found)
         return GroupSums(self.column, self.value, len(self.where or ()), *kept)
 
 
 class HeadAccumulator:
-    """The measures of one stack over one batch, filled layer by layer."""
+    """Sums of the head metrics of one stack over one batch, filled by layer."""
 
     def __init__(
         self,
@@ -245,7 +251,7 @@ class HeadAccumulator:
         return [value_of(item.sentence, column) for item in self._batch.items]
 
     def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
-        """Take in one layer; measure when enough have come together."""
+        """Add one layer, and measure all pending layers with this mask if there are enough."""
         self._corners.add(layer, attention.weights)
         found = scopes.get(self._stack.name, attention)
         if id(found) not in self._waiting:
@@ -257,14 +263,14 @@ class HeadAccumulator:
             self._measure(layers)
 
     def _begun(self, scopes: Mapping[SinkView, ViewMask]) -> _PendingLayers:
-        """A mask's layers, none yet."""
+        """Return an empty set of pending layers for a mask."""
         frame, scope = scopes[SinkView.RAW].frame, scopes[SinkView.NOSINK]
         asked = () if self._stack.crosses else self._metrics
         pairs = tuple(frame.cached(metric.pairs) for metric in asked if metric.pairs is not None)
         return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform_attention(scopes))])
 
     def _measure(self, waiting: _PendingLayers) -> None:
-        """All metrics in all their views, for the layers that wait."""
+        """Compute all metrics in all their views for the pending layers."""
         if not waiting.layers:
             return
         maps = ConcatenatedMaps(waiting.scopes[SinkView.NOSINK], waiting.maps, waiting.pairs)
@@ -285,7 +291,7 @@ class HeadAccumulator:
         waiting.maps.clear()
 
     def _add_up(self, waiting: _PendingLayers, parts: BatchRatios) -> None:
-        """Sums of every selection, and the values of members of pairs."""
+        """Add up the sums of every subset of sentences, and store the values of pair members."""
         first = not waiting.uniform
         starts = [heads.start for heads in waiting.layers.values()]
         starts = [*([0] if first else []), *starts, waiting.n_heads]
@@ -308,7 +314,7 @@ class HeadAccumulator:
                 self._values[:, layer, : heads.stop - heads.start] = values[:, heads]
 
     def _chances(self, scopes: Mapping[SinkView, ViewMask]) -> BatchRatios | None:
-        """What metrics compute for the control in their own way."""
+        """Return the ratios under uniform attention of metrics that define them, or None."""
         asked = [(m.chance, view) for m in self._metrics for view in m.views]
         ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
         if not ratios:
@@ -317,20 +323,20 @@ class HeadAccumulator:
 
     @property
     def _own(self) -> NDArray[np.bool_]:
-        """The measures that do so."""
+        """Boolean mask of the metrics that define their own value under uniform attention."""
         return np.array([m.chance is not None for m in self._metrics for _ in m.views])
 
     def _with_chance(
         self, sums: Floats, own: BatchRatios | None, selection: _SentenceSubset
     ) -> Floats:
-        """The control's sums, with those of metrics that have their own way."""
+        """Replace sums under uniform attention by those of metrics that define them."""
         if own is not None:
             _, found = selection.sums(own, self._batch.half)
             sums[..., np.repeat(self._own, self._n_labels)] = found[:, :, 0]
         return sums
 
     def sums(self, exemplars: int) -> HeadSums:
-        """What survives."""
+        """Return the head sums of this batch, with the given number of exemplars per head."""
         for waiting in self._waiting.values():
             self._measure(waiting)
         batch, scores = self._batch, self._strongest
@@ -356,7 +362,7 @@ class HeadAccumulator:
         )
 
     def _kept(self) -> PairMembers:
-        """The members of pairs in this batch."""
+        """Return the values of the members of minimal pairs in this batch."""
         pairs, names = self._of(PAIR), self._facets.members
         return PairMembers(
             MOST_PAIRS,
@@ -369,7 +375,7 @@ class HeadAccumulator:
 
 
 def uniform_attention(scopes: Mapping[SinkView, ViewMask]) -> attention_hook.AttentionCall:
-    """Attention that gives every key a query may see the same weight, for one head."""
+    """Return uniform attention for one head: the same weight for every visible key."""
     frame = scopes[SinkView.RAW].frame
     seen = frame.attention_mask.to(frame.dtype)
     weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(1)

@@ -1,14 +1,12 @@
-"""Before a run: whether the attention that is read is the model's own.
-
-And whether a device computes what the processor does.
+"""Checks before a run: the device computes as the processor, and attention is the model's own.
 
 Accelerators have computed wrong numbers without an error: torch before 2.9 on Apple's MPS does
 (TransformerLens, pull request 1271). A copy of the model on the processor reads the same texts,
-alone and in one padded batch, for a fault may concern masks alone.
+alone and in one padded batch, because a fault may concern masks alone.
 
-A few texts go through the model in one padded batch and each alone, both as a run reads them and
-by the model's own eager attention with ``output_attentions``. Where these differ the run changes
-its way, if another one is right, or stops in one line.
+A few texts go through the model in one padded batch and each alone, both as a run reads attention
+and by the model's own eager attention with ``output_attentions``. If these differ, the run reads
+attention in another way that agrees, or stops with one line.
 """
 
 import copy
@@ -29,10 +27,10 @@ from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
 PROCESSOR = torch.device("cpu")
-# Largest difference of last states that rounding explains, relative to their length. Sums are taken
-# in another order on each device, and every layer passes on what the one before has rounded.
+# Largest difference of last states that rounding explains, relative to their norm. Each device adds
+# up in another order, and rounding errors grow from layer to layer.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
-COARSE_TOLERANCE = 0.1  # half precision
+COARSE_TOLERANCE = 0.1  # the tolerance in half precision
 
 
 def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
@@ -53,7 +51,7 @@ def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
     pairs = zip(_states(model, items), _states(on_processor(model), items), strict=True)
     for own, known in pairs:
         error = float((own - known).norm() / known.norm())
-        if not error <= tolerance:  # nor where it is not a number
+        if not error <= tolerance:  # true for NaN, too
             raise ModelError(
                 f"device '{model.device}': it computes other numbers than the processor; states of "
                 f"the last layer differ by {error:.2g} of their length, and rounding to "
@@ -63,7 +61,7 @@ def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
 
 
 def on_processor(model: Model) -> Model:
-    """Return a copy of a model whose weights are on the processor, in the same number format."""
+    """Return a copy of a model with its weights on the processor, in the model's number format."""
     network = copy.deepcopy(model.network).to(PROCESSOR)
     return replace(model, network=network, device=PROCESSOR)
 
@@ -82,8 +80,8 @@ def _states(model: Model, items: Sequence[TokenizedSentence]) -> Iterator[torch.
             yield row[: len(item.tokens[side])]
 
 
-CLOSE = 1e-4  # of weights, in float32 and float64; many models take their softmax in float32
-COARSE = 0.05  # half precision
+CLOSE = 1e-4  # tolerance of weights in float32 and float64; many softmaxes run in float32
+COARSE = 0.05  # tolerance of weights in half precision
 
 Weights = dict[AttentionPlace, torch.Tensor]
 Seen = dict[AttentionPlace, attention_hook.AttentionCall]
@@ -92,14 +90,14 @@ Seen = dict[AttentionPlace, attention_hook.AttentionCall]
 def verify_attention(
     model: Model, architecture: Architecture, items: Sequence[TokenizedSentence]
 ) -> Architecture:
-    """The architecture with the way of reading that gives the model's own attention.
+    """Return the architecture with a way of reading that gives the model's own attention.
 
     Args:
         items: texts of different lengths, and among them several of one length.
 
     Raises:
-        ModelError: none does; with the layer, and what came. Or an accelerator computes other
-            numbers than the processor.
+        ModelError: no way of reading gives the model's own attention (with the layer and the
+            difference), or an accelerator computes other numbers than the processor.
     """
     check_accelerator(model, items)
     batches = [Batch.of([item], model.device) for item in items]
@@ -128,7 +126,7 @@ def verify_attention(
 
 
 def tolerance(model: Model) -> float:
-    """How far weights of attention may be apart."""
+    """Return the largest difference of attention weights that rounding explains."""
     wide = next(model.network.parameters()).dtype in {torch.float32, torch.float64}
     return CLOSE if wide else COARSE
 
@@ -136,10 +134,10 @@ def tolerance(model: Model) -> float:
 def differences_when_alone(
     architecture: Architecture, batch: Batch, seen: Seen, alone: Sequence[Seen]
 ) -> Iterator[tuple[AttentionPlace, float]]:
-    """Largest difference of the weights of a batch from those of its texts alone, by place.
+    """Yield the largest difference of weights in a batch from those of each text alone, by layer.
 
     Args:
-        alone: of each text of the batch, in its order.
+        alone: attention of each text of the batch alone, in the order of the batch.
     """
     for call, attention in seen.items():
         stack = architecture.stacks[call.stack]
@@ -158,7 +156,7 @@ def differences_when_alone(
 def read_attention(
     model: Model, architecture: Architecture, batch: Batch
 ) -> dict[AttentionPlace, attention_hook.AttentionCall]:
-    """All attention of a batch, as a run reads it."""
+    """Run the model and return all attention of a batch, as a run reads it."""
     attentions: dict[AttentionPlace, attention_hook.AttentionCall] = {}
     run_forward(model, architecture, batch, attentions.__setitem__)
     return attentions
@@ -166,19 +164,19 @@ def read_attention(
 
 @contextmanager
 def eager(model: Model, architecture: Architecture) -> Iterator[None]:
-    """Let the model compute its attention by itself, without the hook, inside the block."""
+    """Switch the model to its own eager attention inside the block."""
     by_hook = architecture.hooked and not architecture.products
     model.network.set_attn_implementation("eager")
     try:
         yield
     finally:
-        # By name: the parts of a model may each have an implementation of their own.
+        # Set by name, because parts of a model may each have an implementation of their own.
         if by_hook:
             model.network.set_attn_implementation(attention_hook.NAME)
 
 
 def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> Weights:
-    """What the model's own eager attention returns, for the layers where it returns something."""
+    """Return the model's own eager attention, for the layers where the model returns it."""
     with eager(model, architecture), torch.inference_mode():
         output = model.base_model(**model_inputs(batch), output_attentions=True)
     found: Weights = {}
@@ -191,7 +189,7 @@ def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> W
 
 
 def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
-    """Return what `read_attention` gives; report errors of the model's own code in one line."""
+    """Return the attention of `read_attention`, with errors of the model's code in one line."""
     with model_errors(model):
         attentions = read_attention(model, architecture, batch)
     for call, attention in attentions.items():
@@ -202,13 +200,13 @@ def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
 def _unlike(
     model: Model, architecture: Architecture, batches: Sequence[Batch], alone: Sequence[Seen]
 ) -> str:
-    """Why the hook does not serve, where the model itself returns other weights."""
+    """Return why the hook's attention is not the model's own; empty if they agree."""
     for batch, seen in zip(batches, alone, strict=True):
         with model_errors(model):
             returned = eager_attention(model, architecture, batch)
         for call, weights in returned.items():
             if weights.shape != seen[call].weights.shape:
-                continue  # what it returns is no map, and what it applies is one
+                continue  # the model returns no attention map, but applies one
             error = difference(seen[call].weights, weights)
             if not error <= tolerance(model):
                 return (
@@ -219,17 +217,17 @@ def _unlike(
 
 
 def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) -> set[str]:
-    """The stacks whose softmax has a sink of its own.
+    """Return the stacks whose softmax has a learned sink.
 
     Raises:
-        ModelError: rows are no shares, or they are not what the model applies to its values.
+        ModelError: rows do not sum to 1, or the model does not apply the weights to its values.
     """
     found, close = set(), tolerance(model)
     for call, attention in (pair for seen in alone for pair in seen.items()):
         if not attention.weights.isfinite().all():
             raise ModelError(
                 f"model '{model.name}': weights of attention in {_place(call)} are NaN; expected "
-                "numbers: see that the model's weights are whole, or try --dtype float32"
+                "numbers: check that the model's weights are whole, or try --dtype float32"
             )
         sums = attention.weights.double().sum(-1)
         worst = float(sums.flatten()[(sums - 1).abs().argmax()])
@@ -241,14 +239,14 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
             raise ModelError(_message(model, call, "are not what it applies to its values"))
         if abs(worst - 1) <= close:
             continue
-        if not (worst < 1 and mixed is not None):  # what is missing must bring nothing
+        if not (worst < 1 and mixed is not None):  # the missing mass must contribute nothing
             raise ModelError(_message(model, call, f"add up to {worst:.3g} in a row, not 1"))
         found.add(call.stack)
     return found
 
 
 def applied(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
-    """Weights times values; None where values are out of reach, or are not mixed key by key.
+    """Return weights times values; None if values are unknown or are not mixed key by key.
 
     *Shape:* that of the output.
     """
@@ -274,7 +272,7 @@ def _apart(
     items: Sequence[TokenizedSentence],
     alone: Sequence[Seen],
 ) -> str:
-    """Where weights in one batch are not those of each text alone; empty where they are."""
+    """Return how weights in one batch differ from those of each text alone; empty if they agree."""
     batch = Batch.of(items, model.device)
     place = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
     seen = _seen(model, architecture, batch)
@@ -295,6 +293,6 @@ def _place(call: AttentionPlace) -> str:
 
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Largest difference; infinite where a number is missing on one side."""
+    """Return the largest difference; infinite if a number is missing on one side."""
     found = (a.double() - b.double()).abs().nan_to_num(torch.inf)
     return float(found.max()) if found.numel() else 0.0

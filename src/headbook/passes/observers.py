@@ -1,4 +1,4 @@
-"""What watches a forward pass: any number of measures share one pass over a batch."""
+"""Observers of a forward pass, and the function that runs one pass over a batch for all of them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -17,36 +17,36 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import SentenceData
 from headbook.text.batch import Batch
 
-# Gets a call, what was seen of it, and the scopes of the batch, which all who watch share.
+# Takes the layer, its attention, and the view masks of the batch, which all observers share.
 Attend = Callable[[AttentionPlace, attention_hook.AttentionCall, ViewMasks], None]
 
 
 class PassResults(NamedTuple):
-    """What was found in one batch or more: sums, and what pages show."""
+    """Results of one or more batches: sums, and data of single sentences for pages."""
 
     corpus_sums: CorpusSums = CorpusSums()
     sentence_data_parts: tuple[SentenceData, ...] = ()
 
     @classmethod
     def merge(cls, parts: "Iterable[PassResults]") -> "PassResults":
-        """All of them, in their order; each is let go of when it is added."""
+        """Merge results in their order; each part is freed as soon as it is added."""
         sums = CorpusSums()
         found: list[SentenceData] = []
         for part in parts:
             sums += part.corpus_sums
             found += part.sentence_data_parts
-            del part  # its tables are as large as the sums, with many heads hundreds of megabytes
+            del part  # with many heads, the tables of a part take hundreds of megabytes
         return cls(sums, tuple(found))
 
 
 @dataclass(frozen=True)
 class BatchObserver:
-    """What one measure does while the model runs over a batch.
+    """The callbacks by which one measure observes the model's pass over a batch.
 
     Attributes:
-        found: what it has found when the pass is over.
-        attend, see: get each attention call and each state; None where it needs none.
-        within: a block around the pass, if any.
+        found: returns the results after the pass.
+        attend, see: called with each attention call and each state; None if not needed.
+        within: a context manager around the pass, if any.
     """
 
     found: Callable[[], PassResults]
@@ -56,16 +56,16 @@ class BatchObserver:
 
 
 class PassObserver(Protocol):
-    """Somebody who watches passes over batches."""
+    """An observer of passes over batches."""
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """Begin with a batch; None where nothing in it is wanted."""
+        """Return the callbacks for a batch, or None if nothing in the batch is needed."""
 
 
 def run_pass(
     model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[PassObserver]
 ) -> PassResults:
-    """Run the model over a batch once, for all of them."""
+    """Run the model over a batch once for all observers, and return their merged results."""
     watches = [watch for watcher in watchers if (watch := watcher.observe(batch)) is not None]
     attending = [watch.attend for watch in watches if watch.attend is not None]
     seeing = [watch.see for watch in watches if watch.see is not None]

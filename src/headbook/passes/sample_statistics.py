@@ -1,7 +1,7 @@
 """Statistics of sampled sentences, and attention by vocabulary token.
 
-The sentences are those with the smallest hashes of their content, so that the sample needs no seed
-and two samples merge into the sample of both.
+The sample has the sentences with the smallest hashes of their content, so that no seed is needed
+and two samples merge into the sample of both corpora.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,21 +37,21 @@ from headbook.study.word_samples import PairCells
 from headbook.text.batch import Batch, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
-MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
-MOST_BYTES = 8_000_000  # of the sums of a stack
-CELL = 3 * np.dtype(np.float64).itemsize  # bytes of those of a head and an item
+MOST_PAIRS = 4_000_000  # most pairs of positions that are searched for tokens
+MOST_BYTES = 8_000_000  # most bytes of the sums of a stack
+CELL = 3 * np.dtype(np.float64).itemsize  # bytes of the sums of a head and an item
 TEXTS = DISTINCT * np.dtype(np.uint64).itemsize  # bytes of the hashes of a layer and an item
-KEYS = 1 << 31  # beyond every vocabulary
+KEYS = 1 << 31  # larger than every vocabulary
 
 
 @dataclass(frozen=True, eq=False)
 class TrackedTokens:
-    """What is summed in one stack.
+    """Tokens and pairs of tokens (items) whose attention is summed in one stack.
 
     Attributes:
-        query, key: entries, `ANY` in the place of all; in order. *Shape:* ``(item,)``.
-        floor: sentences below which an item is left out.
-        sentences: indices of those that are looked at.
+        query, key: vocabulary ids of each item in ascending order, or `ANY`. *Shape:* ``(item,)``.
+        floor: number of sentences below which an item is left out.
+        sentences: indices of the sentences that are counted.
     """
 
     query: Ints
@@ -60,7 +60,7 @@ class TrackedTokens:
     sentences: frozenset[int]
 
     def place(self, codes: Ints) -> Ints:
-        """Where items stand, -1 for those that are left out. The shape of ``codes``."""
+        """Return the position of each item, -1 if it is left out. *Shape:* that of ``codes``."""
         own = _code(self.query, self.key)
         found = np.searchsorted(own, codes).clip(0, max(len(own) - 1, 0))
         there = own[found] == codes if len(own) else np.zeros(codes.shape, bool)
@@ -68,9 +68,10 @@ class TrackedTokens:
 
 
 def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -> TrackedTokens:
-    """Tokens and pairs of tokens of a sample; those of most sentences where not all have room.
+    """Return the tokens and pairs of tokens of a sample that fit into memory, most frequent first.
 
-    Only of the sentences with the smallest hashes, where these have too many pairs of positions.
+    If the sample has too many pairs of positions, only the sentences with the smallest hashes are
+    counted.
     """
     chosen: set[int] = set()
     codes, pairs = [np.zeros(0, np.int64)], 0
@@ -90,12 +91,12 @@ def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -
 
 
 def _code(query: "Ints | int", key: "Ints | int") -> Ints:
-    """One number for a query and a key; in the order of queries, then keys."""
+    """Encode a query and a key as one number that sorts by query, then by key."""
     return np.asarray((query - ANY) * KEYS + key - ANY)
 
 
 def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedText) -> Ints:
-    """A sentence's items off the sink, by their codes."""
+    """Return the codes of a sentence's items outside the sink."""
     here, there = (~tokens.special.astype(bool) for tokens in (queries, keys))
     if stack.causal:
         here[:1], there[:1] = False, False
@@ -112,14 +113,14 @@ def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedTex
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Where the parts of a map belong: to the items of each sentence.
+    """The cells of an attention map, grouped by sentence and item.
 
     Attributes:
-        cells: places in a flattened table that belong to any. *Shape:* ``(cell,)``.
-        group: number of the sentence's item that each belongs to; the same shape.
-        item: of each group. *Shape:* ``(group,)``.
-        size: cells of each group; the same shape.
-        sentence: of each group; the same shape.
+        cells: positions of the grouped cells in a flattened table. *Shape:* ``(cell,)``.
+        group: group of each cell. *Shape:* ``(cell,)``.
+        item: item of each group. *Shape:* ``(group,)``.
+        size: number of cells of each group. *Shape:* ``(group,)``.
+        sentence: row of each group's sentence in the batch. *Shape:* ``(group,)``.
     """
 
     cells: torch.Tensor
@@ -133,8 +134,8 @@ class _Groups:
         """Group cells by sentence and item.
 
         Args:
-            there: cells that count. *Shape:* ``(sentence, ...)``, boolean.
-            place: the item of each cell, -1 without one; the same shape.
+            there: mask of the cells that count. *Shape:* ``(sentence, ...)``, boolean.
+            place: item of each cell, -1 without one. *Shape:* that of ``there``.
         """
         counted = there.cpu().numpy() & (place >= 0)
         cells = np.flatnonzero(counted)
@@ -151,11 +152,11 @@ class _Groups:
         )
 
     def add(self, weights: torch.Tensor, into: torch.Tensor) -> None:
-        """Add weights, their squares by group, and their products with the group's size.
+        """Add the weights of each group, their squares, and their products with the group's size.
 
         Args:
-            weights: *Shape:* ``(sentence, head, ...)``.
-            into: *Shape:* ``(3, head, item)``.
+            weights: attention by cell. *Shape:* ``(sentence, head, ...)``.
+            into: the sums. *Shape:* ``(3, head, item)``.
         """
         flat = weights.transpose(0, 1).flatten(1)[:, self.cells].double()
         sums = flat.new_zeros(len(flat), len(self.item)).index_add_(1, self.group, flat)
@@ -164,11 +165,11 @@ class _Groups:
 
 
 class AffinityAccumulator:
-    """The sums of one stack over one batch, filled layer by layer.
+    """Sums of attention by vocabulary token of one stack over one batch, filled by layer.
 
     Args:
-        items: what is summed.
-        names: how vocabulary entries are printed.
+        items: tokens and pairs of tokens to sum.
+        names: printed form of vocabulary tokens.
     """
 
     def __init__(
@@ -185,10 +186,12 @@ class AffinityAccumulator:
         self._made: dict[int, tuple[tuple[_Groups, _Groups, _Groups], NDArray[np.uint64]]] = {}
 
     def add(self, layer: int, weights: torch.Tensor, scope: ViewMask) -> None:
-        """Take in one layer, weights as the model computed them: ``(sentence, head, query, key)``.
+        """Add one layer's weights as the model computed them.
+
+        *Shape:* ``(sentence, head, query, key)``.
 
         Args:
-            scope: of the view without the sink.
+            scope: mask of the view without the sink.
         """
         if not self._looked.any():
             return
@@ -230,12 +233,12 @@ class AffinityAccumulator:
     def _spread(
         groups: tuple[_Groups, _Groups, _Groups], weights: torch.Tensor, into: torch.Tensor
     ) -> None:
-        """What queries give in all, what keys get in all, and what each pair has."""
+        """Add the sums over each query, over each key, and over each pair of query and key."""
         for group, part in zip(groups, (weights.sum(-1), weights.sum(-2), weights), strict=True):
             group.add(part, into)
 
     def _groups(self, scope: ViewMask) -> tuple[_Groups, _Groups, _Groups]:
-        """Those of queries, of keys and of pairs."""
+        """Return the groups of queries, of keys, and of pairs."""
         looked = torch.as_tensor(self._looked, device=scope.visible.device)
         visible = scope.visible & looked[:, None, None]
         queries = self._batch.texts[self._stack.queries].ids.cpu().numpy().astype(np.int64)
@@ -248,7 +251,7 @@ class AffinityAccumulator:
         )
 
     def sums(self) -> Affinities:
-        """What survives."""
+        """Return the attention by vocabulary token of this batch."""
         items = self._items
         entries = np.unique(np.concatenate([items.query, items.key]))
         entries = entries[entries != ANY]
@@ -271,11 +274,11 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class SampleStatistics:
-    """Takes statistics of batches; what to measure is fixed for a run.
+    """Observer that computes the statistics of sampled metrics for a run.
 
     Attributes:
-        size: how many sentences the sample has.
-        items: by stack, the tokens and pairs of tokens that are summed; empty for none.
+        size: number of sentences in the sample.
+        items: by stack, the tokens and pairs of tokens to sum; empty for none.
     """
 
     model: Model
@@ -285,7 +288,7 @@ class SampleStatistics:
     items: Mapping[str, TrackedTokens] = field(default_factory=dict)
 
     def observe(self, batch: Batch) -> BatchObserver:
-        """The statistics of one batch."""
+        """Return callbacks that compute the statistics of one batch."""
         stacks = {
             name: _Statistics(stack, self.metrics, batch)
             for name, stack in self.architecture.stacks.items()
@@ -325,7 +328,7 @@ class SampleStatistics:
 
 
 class _Cells(NamedTuple):
-    """Parts of `PairCells` of one layer and one batch."""
+    """The arrays of `PairCells` for one layer and one batch."""
 
     mass: NDArray[np.float64]
     pairs: NDArray[np.float64]
@@ -333,7 +336,7 @@ class _Cells(NamedTuple):
 
 
 class _Statistics:
-    """The statistics of one stack over one batch, filled layer by layer."""
+    """The statistics of one stack over one batch, filled by layer."""
 
     def __init__(
         self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch
@@ -406,7 +409,10 @@ class _Statistics:
 
     @property
     def whole(self) -> Floats:
-        """*Shape:* ``(sentence, layer, head + 2, statistic)``; 0 in layers without attention."""
+        """Statistics of all layers; 0 in layers without attention.
+
+        *Shape:* ``(sentence, layer, head + 2, statistic)``.
+        """
         empty = np.zeros_like(next(iter(self._filled.values())))
         return np.stack([self._filled.get(i, empty) for i in range(self._stack.n_layers)], 1)
 
@@ -414,7 +420,10 @@ class _Statistics:
         return [metric.measure(views[view]).cpu().numpy() for metric, view in self._asked]
 
     def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
-        """What there is to say of the sentences. *Shape:* ``(sentence, statistic)`` each."""
+        """Return the statistics of the sentences themselves, for each metric and view.
+
+        *Shape:* ``(sentence, statistic)`` each.
+        """
         return [
             np.zeros((self._sentences, 0))
             if metric.sentence_statistics is None
@@ -423,7 +432,10 @@ class _Statistics:
         ]
 
     def _table(self, heads: Floats, even: Floats, about: Floats) -> Floats:
-        """One metric's statistics, one below the other, as wide as the widest."""
+        """Return the statistics of heads, of uniform attention and of sentences in one table.
+
+        *Shape:* ``(sentence, head + 2, statistic)``, as wide as the widest of the three.
+        """
         n_heads = self._stack.n_heads
         width = max(heads.shape[-1], about.shape[-1])
         table = np.zeros((self._sentences, n_heads + 2, width), heads.dtype)

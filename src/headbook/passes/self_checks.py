@@ -1,6 +1,6 @@
-"""During a run: identities that must hold, with their largest errors.
+"""Checks during a run: identities that must hold, with their largest errors.
 
-Ranks under a coarser product.
+The ranks of a coarse product with the vocabulary are compared with exact ranks, too.
 """
 
 from collections import defaultdict
@@ -27,11 +27,11 @@ from headbook.text.batch import Batch
 
 
 def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
-    """What the softmax gives to its learned sink, from its logit where the module has one.
+    """Return the attention to a stack's learned sink, from the sink's logit if the module has one.
 
-    A weight is exp(score) over the sum of all exponentials: the row's strongest key tells that sum.
-    Where there is no logit by that name it is what a row lacks; another check shows that this
-    brings nothing.
+    A weight is exp(score) over the sum of all exponentials, so that the row's strongest key gives
+    the sum. Without a logit named ``sinks``, the share is the mass that a row lacks; `nothing_lost`
+    checks that this mass contributes nothing.
 
     Returns:
         *Shape:* ``(sentence, head, query)``.
@@ -58,18 +58,18 @@ ROWS = "rows of attention sum to 1"
 WITH_SINK = "rows of attention + share of the learned sink = 1"
 APPLIED = "weights times values = what heads give, the learned sink nothing"
 OWN = "attention = the model's own, each text alone"
-ALONE = 4  # sentences run without the hook
-Found = Iterator[tuple[str, str, float]]  # what should hold, in which stack, largest difference
+ALONE = 4  # sentences that are run without the hook
+Found = Iterator[tuple[str, str, float]]  # identity, stack, largest difference
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Largest difference, relative to the largest value of ``b``."""
+    """Return the largest difference, relative to the largest value of ``b``."""
     scale = b.abs().max().clamp_min(torch.finfo(b.dtype).tiny)
     return float((a - b).abs().max() / scale)
 
 
 def largest_error(errors: Iterable[float]) -> float:
-    """The largest; NaN, which `max` would pass over, where there is one."""
+    """Return the largest error; NaN, which `max` would ignore, if there is one."""
     return float(torch.tensor([*errors], dtype=torch.float64).max())
 
 
@@ -78,7 +78,7 @@ def check_row_sums(
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
-    """What a query gives is all that there is, the share of a learned sink included."""
+    """Check that the weights of a query, with the share of a learned sink, sum to 1."""
     for name, stack in architecture.stacks.items():
         valid = batch.texts[stack.queries].valid
         sums = [
@@ -98,7 +98,7 @@ def nothing_lost(
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
-    """What rows lack goes to a sink that brings nothing."""
+    """Check that a learned sink contributes nothing: weights times values give the head outputs."""
     for name, stack in architecture.stacks.items():
         if stack.learned_sink:
             valid = batch.texts[stack.queries].valid
@@ -120,7 +120,7 @@ def as_returned(
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
-    """What was read in a batch against what the model returns for some of its texts alone."""
+    """Compare the attention of a batch with the model's own for some of its texts alone."""
     few = range(min(ALONE, len(batch.items)))
     alone = [
         eager_attention(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few
@@ -128,11 +128,11 @@ def as_returned(
     errors: dict[str, list[float]] = defaultdict(list)
     for call, seen in attention.items():
         stack = architecture.stacks[call.stack]
-        for i, theirs in enumerate(each.get(call) for each in alone):
-            if theirs is not None and theirs.ndim == seen.weights.ndim:
+        for i, returned in enumerate(each.get(call) for each in alone):
+            if returned is not None and returned.ndim == seen.weights.ndim:
                 n, m = (int(batch.texts[s].valid[i].sum()) for s in (stack.queries, stack.keys))
-                mine = seen.weights[i, :, :n, :m]
-                errors[call.stack].append(difference(mine, theirs[0, :, :n, :m]))
+                read = seen.weights[i, :, :n, :m]
+                errors[call.stack].append(difference(read, returned[0, :, :n, :m]))
     for name, error in errors.items():
         yield OWN, name, largest_error(error)
 
@@ -142,10 +142,10 @@ def check_causal_mask(
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Found:
-    """In causal stacks nothing goes to what comes later."""
+    """Check that queries of causal stacks give no attention to later keys."""
     for name, stack in architecture.stacks.items():
         if stack.causal:
-            # Rows of padding may see no key at all, and then look everywhere alike.
+            # Rows of padding may see no key at all; their attention is then uniform.
             valid = batch.texts[stack.queries].valid
             maps = [a.weights.triu(1) for c, a in attention.items() if c.stack == name]
             later = largest_error(float(each.movedim(1, -1)[valid].max()) for each in maps)
@@ -155,7 +155,10 @@ def check_causal_mask(
 def roundings(
     model: Model, architecture: Architecture, batch: Batch, embeddings: Mapping[Side, Embedding]
 ) -> tuple[Rounding, ...]:
-    """Ranks of every state of a batch, both ways; nothing where the product is exact."""
+    """Compare ranks of all states of a batch under the coarse and the exact product.
+
+    Empty if the model's product with the vocabulary is exact.
+    """
     coarse = {
         side: embedding.vocabulary
         for side, embedding in embeddings.items()
@@ -180,7 +183,10 @@ def roundings(
 def _compared(
     vocabulary: VocabularyEmbeddings, vectors: torch.Tensor, batch: Batch, side: Side
 ) -> Iterator[Rounding]:
-    """One state of all tokens, ``(sentence, token, width)``, in every space."""
+    """Yield the difference in ranks of one state of all tokens, for every embedding space.
+
+    *Shape* of ``vectors``: ``(sentence, token, width)``.
+    """
     texts = batch.texts[side]
     states, exact = vectors.to(texts.share.dtype)[None], replace(vocabulary, coarse=None)
     for space in vocabulary.spaces:
@@ -197,7 +203,7 @@ def _compared(
 
 
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
-COARSE = 0.05  # half precision
+COARSE = 0.05  # tolerance in half precision
 PARTS = "other tokens' part + own part + biases = state after attention"
 LOOSE = {ROWS, WITH_SINK, APPLIED, OWN, PARTS}
 
@@ -236,7 +242,7 @@ def self_checks(
             _bare(model, architecture, batch),
         ),
     ]
-    # Many models in float64 still take their softmax, or a norm, in float32.
+    # Many models in float64 still compute their softmax, or a norm, in float32.
     single = max(tolerance, ROUNDING[torch.float32])
     return tuple(
         Check(name, stack, error, single if name in LOOSE else tolerance)
@@ -245,7 +251,7 @@ def self_checks(
 
 
 class _Record:
-    """What the modules around each attention block took and gave in one pass."""
+    """Inputs and outputs of the modules around each attention block in one pass."""
 
     def __init__(self, architecture: Architecture) -> None:
         self.sites = architecture.ends.sites
@@ -256,29 +262,29 @@ class _Record:
         self._handles: list[Any] = []
 
     def layers(self, stack: str) -> tuple[torch.nn.Module, ...]:
-        """The layers in which a stack's attention stands."""
+        """Return the layers that contain a stack's attention."""
         return self._layers["decoder" if stack == "cross" else stack]
 
     def of(self, stack: str, layer: int, path: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """What a module inside a layer took and gave; the layer itself for an empty path."""
+        """Return input and output of a module inside a layer; of the layer for an empty path."""
         layers = self.layers(stack)
-        # A module that several layers share was called once for each.
+        # A module that several layers share was called once for each layer.
         earlier = layers[:layer].count(layers[layer])
         return self._calls[layers[layer].get_submodule(path)][earlier]
 
     def projected(self, place: tuple[str, int]) -> torch.Tensor:
-        """What the output projection gave."""
+        """Return the output of a layer's output projection."""
         module = self.projections[place].module
         places = [p for p, each in self.projections.items() if each.module is module]
         return self._calls[module][places.index(place)][1]
 
     def residual(self, stack: str, layer: int) -> torch.Tensor:
-        """What the block's output is added to."""
+        """Return the residual stream to which the block's output is added."""
         site = self.sites[stack, layer]
         return self.of(stack, layer, site.residual)[int(bool(site.residual) and not site.enters)]
 
     def mid(self, stack: str, layer: int) -> torch.Tensor:
-        """The state after attention, as the sum that it is."""
+        """Return the state after attention, computed as residual stream plus block output."""
         site, residual = self.sites[stack, layer], self.residual(stack, layer)
         block = self.of(stack, layer, site.block)[1]
         return site.total(residual, block.reshape(residual.shape))
@@ -297,7 +303,7 @@ class _Record:
         taken, given = first_states((args, kwargs)), first_states(output)
         assert taken is not None
         assert given is not None
-        # Some models add to them in place.
+        # Clones, because some models change these tensors in place.
         self._calls[module].append((taken.clone(), given.clone()))
 
     def __exit__(self, *_: object) -> None:
@@ -313,7 +319,7 @@ def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
 def _blocks(
     record: _Record, attention: Mapping[AttentionPlace, attention_hook.AttentionCall]
 ) -> Found:
-    """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
+    """Check that head outputs, each through its slice of W_O, sum to the projection's output."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), projection in record.projections.items():
         call = attention[AttentionPlace(stack, layer)]
@@ -327,7 +333,7 @@ def _blocks(
 
 
 def _mids(record: _Record) -> Found:
-    """Block output plus residual, put through the model's own next step."""
+    """Check that the model's next step maps the state after attention to the model's next state."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), site in record.sites.items():
         mid = record.mid(stack, layer)
@@ -350,7 +356,7 @@ def _parts(
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
     architecture: Architecture,
 ) -> Found:
-    """What tokens bring and what they keep add up to the state after attention, norm included."""
+    """Check that other tokens' part, own part and biases sum to the state after attention."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), block in attention_blocks(architecture).items():
         site, call = record.sites[stack, layer], attention[AttentionPlace(stack, layer)]
@@ -368,7 +374,7 @@ def _starts(
     embeddings: Mapping[Side, Embedding],
     entered: Mapping[str, torch.Tensor],
 ) -> Found:
-    """A token's original encoding at its own position is what enters layer 0."""
+    """Check that the input of layer 0 is each token's original encoding at its position."""
     for name, stack in architecture.stacks.items():
         vocabulary = embeddings[stack.queries].vocabulary
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
@@ -379,7 +385,7 @@ def _starts(
 
 
 def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Found:
-    """The last layer's output through norm and head gives what the model itself says."""
+    """Check that the last layer's output through norm and head gives the model's logits."""
     if isinstance(lens, LogitLens):
         one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
         states, own = lens.final_states(one)[0], lens.model_logits(one)[0]
@@ -388,9 +394,9 @@ def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Found:
 
 
 def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
-    """The same pass with the model's own attention.
+    """Return the error of the final output against a pass with the model's own attention.
 
-    Each sentence alone: without padding both passes must agree to the last bit.
+    Each sentence is run alone: without padding both passes must agree to the last bit.
     """
     alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
     seen = [run_forward(model, architecture, each, lambda *_: None)[0] for each in alone]

@@ -1,8 +1,9 @@
-"""Maps, exemplars, queries and keys of the sentences that pages show, and maps for comparisons.
+"""Maps, exemplars, queries and keys of the sentences with pages, and maps for comparisons.
 
-What the model adds to scaled products is not guessed: it is the difference between them and what
-its own softmax was given, whatever the model does with masks, position biases or soft caps. Where
-the weights do not come out again, nothing is kept.
+The numbers that a model adds to scaled products of queries and keys are not assumed: they are the
+difference between these products and the input of the model's own softmax, whatever the model does
+with masks, position biases or soft caps. If the stored numbers do not reproduce the weights, no
+queries and keys are stored.
 """
 
 from collections import defaultdict
@@ -46,15 +47,15 @@ from headbook.study.sentence_data import (
 from headbook.text.batch import Batch, text_hash
 from headbook.text.tokens import TokenizedSentence
 
-HALF = 2  # bytes of a weight
+HALF = 2  # bytes of a stored weight
 
 
 class MapSampler:
-    """Keeps whole maps of chosen sentences, over all batches of a pass.
+    """Collector of whole attention maps of a sample of sentences, over all batches of a pass.
 
     Args:
-        items: the sentences that may be chosen; those with the smallest hashes are, as many as
-            there is room for.
+        items: candidate sentences; those with the smallest hashes are kept, within
+            `MAX_SAMPLE_BYTES`.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class MapSampler:
 
     @property
     def indices(self) -> frozenset[int]:
-        """Places of the chosen sentences in the input."""
+        """Indices of the sampled sentences in the input."""
         return frozenset(self._keys)
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """Keep what a batch has of them."""
+        """Store the maps of a batch's sampled sentences, or return None if the batch has none."""
         rows = {
             row: item for row, item in enumerate(batch.items) if item.sentence.index in self._keys
         }
@@ -100,7 +101,7 @@ class MapSampler:
         return BatchObserver(PassResults, attend) if rows else None
 
     def sample(self) -> MapSample:
-        """What was kept."""
+        """Return the stored maps of all sampled sentences."""
         by_key = {key: index for index, key in self._keys.items()}
         return MapSample({key: self._sentence(by_key[key]) for key in sorted(by_key)})
 
@@ -119,16 +120,16 @@ class MapSampler:
         return stack.n_layers, stack.n_heads, len(queries), len(keys)
 
 
-TOLERANCE = 1e-5  # of a weight that is computed again
-ROUNDING = 1e-5  # of a score, as a share of the largest; a smaller difference is not kept
+TOLERANCE = 1e-5  # largest difference of a weight recomputed from queries and keys
+ROUNDING = 1e-5  # smallest added score that is stored, as a share of the largest product
 SOFTMAX = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
 class SoftmaxInput(TorchFunctionMode):
-    """Remembers what the last softmax inside the block was given.
+    """A torch function mode that keeps the input of the last softmax inside the block.
 
     Attributes:
-        last: the scores that it was given; None before the first.
+        last: the input scores; None before the first softmax.
     """
 
     last: torch.Tensor | None = None
@@ -136,14 +137,14 @@ class SoftmaxInput(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
     ) -> Any:
-        """Look at a call and let it happen."""
+        """Keep the input if the call is a softmax, and run the call."""
         if func in SOFTMAX:
             self.last = args[0] if args else (kwargs or {})["input"]
         return func(*args, **(kwargs or {}))
 
 
 def fits_in_memory(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
-    """Whether the queries and keys of a sentence may be kept."""
+    """Check whether the queries and keys of a sentence are small enough to be stored."""
     return bytes_needed(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
 
 
@@ -156,10 +157,11 @@ def layer_queries_and_keys(
     *,
     wanted: Collection[int],
 ) -> Iterator[tuple[Place, QueriesAndKeys]]:
-    """Queries and keys of one layer, of those sentences of a batch that are wanted.
+    """Yield queries and keys of one layer for the requested sentences of a batch.
 
     Args:
-        given: what the softmax of this layer was given; ``(sentence, head, query, key)``.
+        given: input of the layer's softmax. *Shape:* ``(sentence, head, query, key)``.
+        wanted: indices of the requested sentences.
     """
     query, key, weights = attention.query, attention.key, attention.weights
     if query is None or key is None or given is None or given.shape != weights.shape:
@@ -192,15 +194,15 @@ def _traced(
     weights: torch.Tensor,
     hidden: torch.Tensor,
 ) -> QueriesAndKeys | None:
-    """One sentence of a batch; None where weights do not come out again."""
+    """Return queries and keys of one sentence, or None if they do not reproduce the weights."""
     groups = query.shape[0] // key.shape[0]
     products = query.double() @ key.double().repeat_interleave(groups, 0).mT * scaling
     added = (scores - products).masked_fill(hidden, 0).float()
     if added.abs().max() <= ROUNDING * max(1.0, float(products.abs().max())):
         added = added[:0]
-    again = products + added.double() if len(added) else products
-    error = (again.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
-    if not error <= TOLERANCE:  # nor where it is not a number
+    recomputed = products + added.double() if len(added) else products
+    error = (recomputed.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
+    if not error <= TOLERANCE:  # true for NaN, too
         return None
     return QueriesAndKeys(
         queries=query.numpy().copy(),
@@ -214,7 +216,7 @@ def _traced(
 def stacks_without_queries_keys(
     architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
 ) -> Iterator[NotAvailable]:
-    """The stacks whose weights do not follow from queries and keys, though they are known."""
+    """Yield the stacks whose queries and keys are known but do not reproduce the weights."""
     kept = {place[:2] for place in sentence_data.queries_and_keys}
     asked = [sentence_data.sentences[index] for index in sorted(wanted)]
     for name, stack in architecture.stacks.items() if architecture.hooked else ():
@@ -236,18 +238,18 @@ def stacks_without_queries_keys(
             )  # fmt: skip
 
 
-FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write
+FIRST = (Ranking.STRONGEST, 1)  # the exemplars whose similarities of head outputs are stored
 
 
 class SentencePass:
-    """Keeps texts and attention maps of batches.
+    """Observer that stores texts and attention maps of the sentences with pages.
 
     Args:
-        paged: indices of the sentences that pages show; others are passed over.
-        listed: indices of the sentences with a page of their own; all their maps are kept.
-        choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
-        alike: whether to keep for which tokens of its first exemplar a head writes the same.
-        traced: indices of the sentences whose queries and keys are kept.
+        paged: indices of the sentences that pages show; other sentences are skipped.
+        listed: indices of the sentences with a page of their own; all their maps are stored.
+        choices: the exemplars; of a sentence without a page, only maps of these heads are stored.
+        alike: whether to store similarities of head outputs for each head's first exemplar.
+        traced: indices of the sentences whose queries and keys are stored.
     """
 
     def __init__(
@@ -267,7 +269,7 @@ class SentencePass:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """What pages show of a batch's attention."""
+        """Return callbacks that store a batch's maps, or None if no sentence has a page."""
         items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
         if not items:
             return None
@@ -275,16 +277,16 @@ class SentencePass:
         return BatchObserver(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
 
     def kept(self, place: AttentionPlace, index: int) -> Sequence[ExemplarChoice]:
-        """The exemplars that heads of one layer have in a sentence."""
+        """Return the exemplars that heads of one layer have in a sentence."""
         return self._choices.get((place.stack, place.layer, index), ())
 
 
 class _SentenceMaps:
-    """What pages show of one batch, filled layer by layer.
+    """The texts, maps and exemplars of one batch, filled by layer.
 
     Attributes:
-        traced: whether queries and keys of a sentence are kept.
-        softmax: tells what the model's softmax was given.
+        traced: whether queries and keys of a sentence are stored.
+        softmax: keeps the input of the model's softmax.
     """
 
     def __init__(
@@ -303,7 +305,7 @@ class _SentenceMaps:
     def attend(
         self, place: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
     ) -> None:
-        """Take in one layer."""
+        """Store the maps, exemplars, queries and keys of one layer."""
         stack = self._stacks[place.stack]
         views = scopes.views(place.stack, attention)
         if self.traced:
@@ -319,7 +321,7 @@ class _SentenceMaps:
         for row, item in self._items.items():
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
             cells = steps[row, :, :n_queries, :n_keys]
-            # Behind a gate there is no one length for all queries.
+            # With a gate, the norm of a value depends on the query, so that none is stored.
             norms = views[SinkView.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
             self._keep_maps(place, item.sentence.index, cells, lengths)
@@ -328,7 +330,7 @@ class _SentenceMaps:
     def _keep_maps(
         self, place: AttentionPlace, index: int, cells: NDArray[np.uint8], lengths: Floats | None
     ) -> None:
-        """All heads of a listed sentence."""
+        """Store the maps and value norms of all heads for a listed sentence."""
         if (place.stack, index) not in self._maps:
             return
         maps = self._maps[place.stack, index]
@@ -346,10 +348,10 @@ class _SentenceMaps:
         lengths: Floats | None,
         outputs: HeadOutputs,
     ) -> None:
-        """The heads of a layer that chose a sentence."""
+        """Store the map of every head of a layer for which a sentence is an exemplar."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
         first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
-        by_head: dict[int, Exemplar] = {}  # however many rankings chose one, its arrays are shared
+        by_head: dict[int, Exemplar] = {}  # a head's rankings share the arrays of one exemplar
         for choice in choices:
             head = choice.head.head
             if head not in by_head:
@@ -365,7 +367,7 @@ class _SentenceMaps:
             )
 
     def _mark_ends(self, place: AttentionPlace, outputs: HeadOutputs) -> None:
-        """Keep where the sentences of listed passages may end, by one layer."""
+        """Store which tokens of listed passages one layer marks as sentence ends."""
         stack = self._stacks[place.stack]
         joined = outputs.frame.queries.joined.squeeze(1).tolist()
         if not any(joined):
@@ -378,7 +380,7 @@ class _SentenceMaps:
                 self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
 
     def _empty_maps(self) -> dict[tuple[str, int], NDArray[np.uint8]]:
-        """Room for all heads of the listed sentences."""
+        """Return empty maps of all heads for the listed sentences."""
         return {
             (name, item.sentence.index): np.zeros(
                 (
@@ -395,7 +397,7 @@ class _SentenceMaps:
         }
 
     def found(self) -> PassResults:
-        """All that is kept."""
+        """Return the stored data of this batch."""
         listed = self._sentence_pass.listed
         sentence_data = SentenceData(
             sentences={
@@ -412,7 +414,7 @@ class _SentenceMaps:
 
 
 def _exemplar(choice: ExemplarChoice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
-    """Find the strongest pair of one head in one sentence."""
+    """Return the exemplar of a head with its strongest query and key outside the sink."""
     query, key = divmod(int(nosink.argmax()), nosink.shape[1])
     return Exemplar(
         head=choice.head,

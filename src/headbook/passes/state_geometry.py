@@ -1,7 +1,7 @@
-"""The shape of the states: one pass over a sample of sentences, whose states are kept to its end.
+"""The pass for the geometry of states: it keeps the states of a sample of sentences to its end.
 
-The sentences are those with the smallest hashes of their content, as many as have `TOKENS` tokens
-together; equal sentences count once. All that is measured needs tokens of all of them at once.
+The sample has the sentences with the smallest hashes of their content, up to `TOKENS` tokens
+together; equal sentences count once. Every metric needs the tokens of all sentences at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,16 +25,16 @@ from headbook.study.state_geometry import GeometrySums, StateColumn, to_ratio_su
 from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
 
-TOKENS = 4096  # of the sample, at most
-CELLS = 2**28  # numbers of states that are kept at a time; wide models take fewer tokens
+TOKENS = 4096  # most tokens of the sample
+CELLS = 2**28  # most numbers of states kept at a time; samples of wide models have fewer tokens
 
 
 @dataclass(frozen=True)
 class StateGeometry:
-    """Measures the states of a sample; what to measure is fixed for a run.
+    """The metrics of states for a run, and how a sample's states become sums.
 
     Attributes:
-        seed: of random tokens, where a metric is compared with them.
+        seed: seed of the random tokens with which some metrics compare.
     """
 
     model: Model
@@ -45,11 +45,11 @@ class StateGeometry:
 
     @property
     def stacks(self) -> list[AttentionStack]:
-        """The stacks that have states of their own."""
+        """Stacks that have states of their own."""
         return [self.architecture.stacks[name] for name in self.architecture.layers]
 
     def within(self, items: Iterable[TokenizedSentence]) -> list[TokenizedSentence]:
-        """The sentences that are taken, of those of a sample."""
+        """Return the sentences of a sample whose states are kept."""
         distinct = {token_hash(item): item for item in items}
         items = [item for _, item in sorted(distinct.items())]
         sizes = [sum(map(len, item.tokens.values())) for item in items]
@@ -62,12 +62,12 @@ class StateGeometry:
         ]
 
     def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
-        """Begin with a sample."""
+        """Return an empty collector for a sample."""
         stacks = {stack.name: _States(stack) for stack in self.stacks}
         return StateCollector(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
 
     def sums(self, found: "Mapping[str, _States]") -> CorpusSums:
-        """The sums of the whole sample."""
+        """Return the geometry sums of the whole sample."""
         return CorpusSums(
             geometry={name: self._sums(states) for name, states in found.items() if states.tokens}
         )
@@ -96,7 +96,7 @@ class StateGeometry:
         )
 
     def _products(self, sample: TokenSample, vectors: Sequence[NDArray[np.floating]]) -> Floats:
-        """How alike every two states are, added up over minibatches; see `GeometrySums`."""
+        """Return similarities of every two states, summed over minibatches; see `GeometrySums`."""
         n_states = len(vectors) if self.pairs else 0
         products = np.zeros((n_states, n_states))
         for metric in self.pairs:
@@ -109,10 +109,10 @@ class StateGeometry:
 
 @dataclass(frozen=True, eq=False)
 class StateCollector:
-    """The states of a sample, kept batch by batch.
+    """Observer that keeps the states of a sample, batch by batch.
 
     Attributes:
-        wanted: indices of the sentences that are taken.
+        wanted: indices of the sentences whose states are kept.
         stacks: the states of each stack.
     """
 
@@ -121,7 +121,7 @@ class StateCollector:
     stacks: "Mapping[str, _States]"
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """Keep the states of one batch."""
+        """Return a callback that keeps the states of a batch; None if no sentence is sampled."""
         rows = np.isin(batch.index, [*self.wanted])
         if not rows.any():
             return None
@@ -135,12 +135,12 @@ class StateCollector:
         return BatchObserver(PassResults, see=see)
 
     def sums(self) -> CorpusSums:
-        """What the states of all batches say."""
+        """Return the geometry sums of all collected states."""
         return self.geometry.sums(self.stacks)
 
 
 class _States:
-    """The states of one stack, filled batch by batch."""
+    """The collected states of one stack."""
 
     def __init__(self, stack: AttentionStack) -> None:
         self._stack = stack
@@ -150,11 +150,11 @@ class _States:
 
     @property
     def tokens(self) -> int:
-        """How many there are so far."""
+        """Number of tokens collected so far."""
         return sum(map(len, self._kinds))
 
     def begin(self, batch: Batch, rows: NDArray[np.bool_]) -> None:
-        """Take in the tokens of some sentences of a batch."""
+        """Add the tokens of some sentences of a batch."""
         texts = batch.texts[self._stack.queries]
         wanted = torch.from_numpy(rows).to(texts.ids.device)
         self._texts, self._counting = texts, ordinary(texts, self._stack) & wanted[:, None]
@@ -164,12 +164,12 @@ class _States:
         self._kinds.append(kinds[self._counting].cpu().numpy())
 
     def add(self, state: int, vectors: torch.Tensor) -> None:
-        """Take in their vectors in one state."""
+        """Add the vectors of the current batch's tokens in one state."""
         vectors = vectors[self._counting].to(self._texts.share.dtype)
         self._vectors[state].append(vectors.cpu().numpy())
 
     def whole(self, seed: int) -> tuple[TokenSample, list[NDArray[np.floating]]]:
-        """The sample, its sentences in the order of their hashes, and its vectors by state."""
+        """Return the sample, sorted by hashes of sentences, and its vectors by state."""
         keys = np.concatenate(self._keys)
         order = np.argsort(keys, kind="stable")
         sentence = np.unique(keys[order], return_inverse=True)[1]
@@ -180,7 +180,11 @@ class _States:
 
 
 def ordinary(texts: PaddedTexts, stack: AttentionStack) -> torch.Tensor:
-    """Tokens that stand for text; not the first of a causal stack, a sink whose states are huge.
+    """Return the mask of text tokens without the first token of causal stacks.
+
+    The first token of a causal stack is an attention sink whose states are huge.
+
+    *Shape:* ``(sentence, token)``, boolean.
 
     *Shape:* ``(sentence, token)``, boolean.
     """

@@ -1,4 +1,4 @@
-"""The paths of tokens: states of the sentences that pages show, against the vocabulary."""
+"""Trajectories of tokens: states of the sentences with pages, compared with the vocabulary."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
 from headbook.text.batch import Batch
 
-GATHERED = 1 << 23  # numbers of states held before they are measured
-# Metrics that keep entries, too.
+GATHERED = 1 << 23  # most numbers of states kept before they are measured
+# Metrics that store vocabulary tokens beside their values.
 NEAREST_ID, LENS_ID = metric_ids.NEAREST_TOKENS, metric_ids.LOGIT_LENS
-# Those that need many neighbours.
+# Metrics that need more neighbours than pages show.
 OVERLAPS = {metric_ids.NEIGHBOUR_OVERLAP, metric_ids.NEIGHBOUR_OVERLAP_RANDOM}
 Gathered = tuple[int, ResidualPoint, torch.Tensor]  # layer, kind and vectors
 
 
 @dataclass(frozen=True)
 class TokenTracker:
-    """Follows tokens through the layers; what to keep is fixed for a run.
+    """Observer that follows tokens through the layers.
 
     Attributes:
-        listed: sentences whose tokens are kept one by one.
+        listed: sentences whose tokens are stored one by one.
         sampled: sentences over which vocabulary metrics are averaged.
         embeddings: original encodings by side.
-        lens: the language-model head, where there is one.
+        lens: the language-model head, or None.
     """
 
     model: Model
@@ -50,7 +50,7 @@ class TokenTracker:
     lens: LogitLens | None = None
 
     def observe(self, batch: Batch) -> BatchObserver | None:
-        """Token values of listed sentences; sums of vocabulary metrics by stack."""
+        """Return callbacks that store token values of listed sentences, and sums by stack."""
         if not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
         stacks = {name: _StackStates(self, batch, name) for name in self.architecture.stacks}
@@ -71,7 +71,7 @@ class TokenTracker:
         return BatchObserver(found, see=see)
 
     def lens_context(self, stack: str, batch: Batch) -> LensContext | None:
-        """Where a stack's states lead, by a pass of its own; None where nobody asks."""
+        """Run the model to its final states if a metric needs them; otherwise return None."""
         asked = any(Need.HEAD in metric.needs for metric in self.metrics)
         if not asked or self.lens is None or self.lens.stack != stack:
             return None
@@ -79,7 +79,7 @@ class TokenTracker:
 
 
 class _StackStates:
-    """The states of one stack over one batch, measured when enough have come together."""
+    """The states of one stack over one batch, measured in groups."""
 
     def __init__(self, tracker: TokenTracker, batch: Batch, name: str) -> None:
         stack = tracker.architecture.stacks[name]
@@ -104,7 +104,7 @@ class _StackStates:
         self._input = torch.empty(0)
 
     def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        """Take in a state."""
+        """Add a state."""
         vectors = vectors.to(self._texts.share.dtype)
         if state is ResidualPoint.PRE:
             self._input = vectors
@@ -114,7 +114,7 @@ class _StackStates:
             self.flush()
 
     def flush(self) -> None:
-        """Measure what has been gathered."""
+        """Measure the states collected so far."""
         for kinds in dict.fromkeys(metric.states for metric in self._metrics):
             states = [state for state in self._states if state[1] in kinds]
             if states:
@@ -122,7 +122,7 @@ class _StackStates:
         self._states.clear()
 
     def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[Gathered]) -> None:
-        """Metrics that are taken at the same kinds of states."""
+        """Compute metrics that need states of one kind."""
         view = TokenStates(
             torch.stack([vectors for _, _, vectors in states]),
             self._input,
@@ -162,10 +162,10 @@ class _StackStates:
     def _keep_nearest(
         self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[Gathered]
     ) -> None:
-        """The first entries themselves, of `NEIGHBOURS` at most.
+        """Store the first vocabulary tokens of each state, at most `NEIGHBOURS`.
 
         Args:
-            ids, scores: entries, best first, and what they are ranked by. *Shape:*
+            ids, scores: vocabulary tokens, best first, and their scores. *Shape:*
                 ``(state, sentence, token, k)``.
         """
         kept_tokens, wide = self._kept_tokens, min(NEIGHBOURS, ids.shape[-1])
@@ -182,12 +182,14 @@ class _StackStates:
 
 @dataclass(frozen=True)
 class KeptTokens:
-    """The tokens of a batch that are kept one by one; all arrays ``(shown token,)``.
+    """Tokens of a batch that are stored one by one. *Shape:* ``(stored token,)`` of all arrays.
 
     Attributes:
-        stack: the stack they are followed through.
-        rows: place of the sentence in the batch.
-        sentences: number of the sentence, from 1.
+        stack: the stack through which the tokens are followed.
+        rows: row of each token's sentence in the batch.
+        positions: position of each token in its sentence.
+        sentences: number of each token's sentence, from 1.
+        pieces: the tokens as printed.
     """
 
     stack: AttentionStack
@@ -198,7 +200,7 @@ class KeptTokens:
 
     @classmethod
     def of(cls, batch: Batch, stack: AttentionStack, listed: Collection[int]) -> "KeptTokens":
-        """The tokens of the listed sentences of a batch."""
+        """Return the tokens of the listed sentences of a batch."""
         side = stack.queries
         kept_tokens = np.isin(batch.index, [*listed])
         valid = batch.texts[side].valid.cpu().numpy() & kept_tokens[:, None]
@@ -211,10 +213,10 @@ class KeptTokens:
     def frame(
         self, states: Sequence[tuple[int, ResidualPoint]], per_state: int = 1
     ) -> pd.DataFrame:
-        """The columns that tell states of tokens apart, each row ``per_state`` times.
+        """Return the columns that identify states of tokens, each row ``per_state`` times.
 
         Args:
-            states: layer and kind of each.
+            states: layer and kind of each state.
         """
         n_states, n_tokens = len(states), len(self.positions)
         columns = {
