@@ -402,12 +402,8 @@ def head_types(results: StackResults) -> Types:
 def _types(results: StackResults) -> Types:
     stack = results.stack
     heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
-    return {head: _of(results, head) for head in heads}
-
-
-def _of(results: StackResults, place: Place) -> HeadType | None:
-    shares = shares_of(results, place)
-    return None if math.isnan(shares.sink.value) else head_type(shares)
+    shares = {head: shares_of(results, head) for head in heads}
+    return {h: None if math.isnan(s.sink.value) else head_type(s) for h, s in shares.items()}
 
 
 @dataclass(frozen=True)

@@ -67,15 +67,15 @@ class StackResults(CachedByFunction):
         there = {column.metric for column in self._columns}
         known = all_metrics().values()
         found = [m for m in known if isinstance(m, HeadMetric) and m.id in there]
-        return {m.id: replace(m, labels=self._labels(m)) if m.named else m for m in found}
+        labels = {
+            m.id: tuple(dict.fromkeys(c.label for c in self._columns if c.metric == m.id))
+            for m in found
+        }
+        return {m.id: replace(m, labels=labels[m.id]) if m.named else m for m in found}
 
     def labels(self, metric: str) -> tuple[str, ...]:
         """The labels of a head metric, those of the corpus included; none where it is not there."""
         return self.by_id[metric].labels if metric in self.by_id else ()
-
-    def _labels(self, metric: HeadMetric) -> tuple[str, ...]:
-        """Those that have columns, in their order."""
-        return tuple(dict.fromkeys(c.label for c in self._columns if c.metric == metric.id))
 
     def view(self, metric: HeadMetric, label: str | None = None) -> SinkView:
         """The view that pages show first: the stack's own, where the metric has it.

@@ -24,7 +24,6 @@ from headbook.report.head_types import (
     HeadType,
     OffSinkType,
     Place,
-    Share,
     head_types,
     share_of_head,
     sink_share,
@@ -250,7 +249,10 @@ def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> 
                     column=HeadKey(METRIC, SinkView.RENORM, "own_sentence"))  # fmt: skip
     elif found.rest is OffSinkType.MIXED and found.shares.largest:
         first, *others = found.shares.largest[:2]
-        listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
+        listed = " and ".join(
+            f"{PART_NAMES[part]} {percent(parts[part].value)}{_uniform(parts[part].even)}"
+            for part in (first, *others)
+        )
         value = share_of_head(results, METRIC, SinkView.RENORM, first, place)
         if math.isnan(value.value):  # across two texts, words are what punctuation leaves
             value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
@@ -259,11 +261,6 @@ def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> 
                     f"{it} mixes shares; furthest above uniform attention: {listed}.",
                     value, parts[first].even,
                     column=HeadKey(METRIC, SinkView.RENORM, first))  # fmt: skip
-
-
-def _beside_even(part: str, found: Share) -> str:
-    """A part's name with its share and the share under uniform attention."""
-    return f"{PART_NAMES[part]} {percent(found.value)}{_uniform(found.even)}"
 
 
 def sink_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:

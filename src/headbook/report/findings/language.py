@@ -251,6 +251,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
     head = HeadName(results.stack.name, *map(int, tests.head[at]))
     ends, rule = ends_of(tests.labels[at]), rule_phrase(tests.rule[at])
     number = int(tests.claimed.sum())
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
     yield Finding(
         (
             sentence_start(
@@ -266,11 +267,5 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
         ),
         int(tests.accuracy.sentences[at]),
         Source.SAMPLE,
-        _sampled(results),
+        len(words.index) if words else 0,
     )
-
-
-def _sampled(results: StackResults) -> int:
-    """Return the number of sentences of a stack in which relations were tested."""
-    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    return len(words.index) if words else 0

@@ -63,14 +63,10 @@ def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
     for question, (argument, rules) in QUESTIONS.items():
         findings = tuple(finding for rule in rules for finding in rule(results, types))
         if findings:
-            yield Discussion(question, argument + _unmeasured(results, rules), findings)
-
-
-def _unmeasured(results: StackResults, rules: Sequence[Rule]) -> str:
-    """What is missing where no head was replaced."""
-    if _removed in rules and results.study.corpus_sums.ablation is None:
-        return " Only ablation would show whether this holds here; it is not measured."
-    return ""
+            note = ""
+            if _removed in rules and results.study.corpus_sums.ablation is None:
+                note = " Only ablation would show whether this holds here; it is not measured."
+            yield Discussion(question, argument + note, findings)
 
 
 def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
