@@ -227,7 +227,10 @@ def check_same_run(first: FilmStep, other: FilmStep) -> None:
     if mine.keys() != theirs.keys() or not all(
         StackPair(stack, theirs[name]).same_shape for name, stack in mine.items()
     ):
-        sizes = [", ".join(_size(stack) for stack in stacks.values()) for stacks in (mine, theirs)]
+        sizes = [
+            ", ".join(f"{s.n_layers} × {s.n_heads} heads ({s.name})" for s in stacks.values())
+            for stacks in (mine, theirs)
+        ]
         raise StudyError(
             f"{first.name} has {sizes[0]}, {other.name} {sizes[1]}; expected checkpoints of one "
             "model"
@@ -237,10 +240,6 @@ def check_same_run(first: FilmStep, other: FilmStep) -> None:
             f"{first.name} and {other.name} have different tokenizers; expected checkpoints of one "
             "model"
         )
-
-
-def _size(stack: AttentionStack) -> str:
-    return f"{stack.n_layers} × {stack.n_heads} heads ({stack.name})"
 
 
 def _stack(of: StackResults) -> StackFrame:

@@ -290,7 +290,9 @@ class SharedSentence:
 def listed_sentences(sides: StudyPair, stacks: Sequence[PairedStack]) -> tuple[SharedSentence, ...]:
     """The sentences that both studies list or keep the maps of, in the first one's order."""
     both_list = {pair[0].index: pair for pair in _both_list(sides)}
-    both_map = {pair[0].index: pair for pair in _both_map(sides)}
+    both_map = {
+        one.index: (_stored(sides.a, one), _stored(sides.b, other)) for one, other in sides.mapped()
+    }
     found = []
     for index, pair in sorted({**both_map, **both_list}.items()):
         maps, coarse = maps_of(sides, pair)
@@ -313,12 +315,6 @@ def _read(sentence: StoredSentence) -> tuple[str, ...]:
     """The texts of a sentence, but none that a model wrote; its number where there is no text."""
     texts = tuple(text.text for text in sentence.texts.values() if not text.generated)
     return texts if any(texts) else (str(sentence.number),)
-
-
-def _both_map(sides: StudyPair) -> Iterator[Stored]:
-    """What both keep the maps of."""
-    for one, other in sides.mapped():
-        yield _stored(sides.a, one), _stored(sides.b, other)
 
 
 def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
