@@ -410,7 +410,8 @@ def main() -> None:
     except (CheckError, PartialResultError) as error:
         _leave(str(error), CHECKED)
     except TyperException as error:
-        _leave(f"{_message(error).rstrip('.')}; see --help", WRONG)
+        full = getattr(error, "format_message", None)  # with the option that the error concerns
+        _leave(f"{str(full() if full else error).rstrip('.')}; see --help", WRONG)
     except (typer.Abort, KeyboardInterrupt):
         _leave(STOPPED, WRONG)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
@@ -433,12 +434,6 @@ def _leave_with(error: Exception | SystemExit) -> None:
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exc()
     _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
-
-
-def _message(error: TyperException) -> str:
-    """What Typer says of a wrong use, with the option it concerns."""
-    full = getattr(error, "format_message", None)
-    return str(full() if full else error)
 
 
 def _leave(text: str, code: int) -> NoReturn:
