@@ -1,1 +1,1 @@
-"""What the numbers of a study say, and how it is written."""
+"""Results of a study, the claims and findings computed from them, and their wording."""

@@ -1,4 +1,4 @@
-"""What the list of heads says of each: its type, what it attends to, its best relation."""
+"""The facts that the list of heads shows: type, most attended kind of key, and best relation."""
 
 import math
 from collections.abc import Iterator
@@ -34,17 +34,17 @@ KEY_KINDS = {
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
 }
-LEAST = 0.01  # beyond uniform attention; less is not worth a name
+LEAST = 0.01  # smallest share above uniform attention for which a kind of key is named
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A word about a head, with the number behind it.
+    """A word about a head, with the number behind the word.
 
     Attributes:
-        word: what readers filter by; empty where nothing is known.
-        behind: what stands beside it.
-        size: the number that puts heads with the same word in order, None without one.
+        word: the word that readers filter by; empty if nothing is known.
+        behind: numbers printed beside the word.
+        size: number by which heads with the same word are sorted; None without one.
     """
 
     word: str = ""
@@ -54,16 +54,16 @@ class Fact:
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """A head in the list.
+    """The facts about a head in the list of heads.
 
     Attributes:
-        head: its stack, layer and number.
-        name, href: the head and its page.
-        label: its type.
-        attends_to: the kind of key that receives most beyond uniform attention.
-        relation: the one it serves best, with the best surface rule beside it.
-        beats: whether the relation is claimed: above that rule family-wise, and more than a
-            preference for a class of words.
+        head: stack, layer and number of the head.
+        name, href: name of the head and address of its page.
+        label: type of the head.
+        attends_to: the kind of key whose attention is furthest above uniform attention.
+        relation: the relation that the head finds best, with the best surface rule beside it.
+        beats: whether the relation is claimed: the head beats that rule family-wise, and does more
+            than prefer a class of words.
     """
 
     head: HeadName
@@ -76,7 +76,7 @@ class HeadFacts:
 
 
 def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    """Every head of a stack, layer by layer."""
+    """Return the facts about every head of a stack, layer by layer."""
     return results.cached(_facts)
 
 
@@ -104,7 +104,10 @@ def _of(
 
 
 def _attends_to(results: StackResults, place: Place) -> Fact:
-    """Among all keys; the first token and separators are not counted as special once more."""
+    """Return the kind of key whose share is furthest above uniform attention, among all keys.
+
+    The first token and separators are not counted as special tokens once more.
+    """
     own, gain = {}, {}
     for kind in KEY_KINDS:
         given = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
@@ -135,7 +138,7 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
 
 
 def _relations(results: StackResults) -> HeadRelations | None:
-    """None where the study did not keep what the comparison needs."""
+    """Return the best relation of every head; None if the study lacks the strongest words."""
     words = words_of(results)
     if not words:
         return None

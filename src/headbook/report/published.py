@@ -1,10 +1,11 @@
 """Figures that papers print about GPT-2 and BERT, and how a study computes each.
 
-Where something is missing, the value is NaN; where no interval is defined, its ends are.
+A figure is NaN if a number is missing, and the ends of its interval are NaN if no interval is
+defined.
 
-None is a target that a study must meet: texts, annotation and details of definitions differ, and
-each group says how. Heads and layers count from 0. `docs/published-results.md` has the figures as
-well, with commands, and those that no study computes.
+No figure is a target that a study must meet: texts, annotation and details of definitions differ,
+and each group says how. Heads and layers count from 0. `docs/published-results.md` has the figures
+as well, with commands, and the figures that no study computes.
 """
 
 import math
@@ -28,29 +29,29 @@ from headbook.study.sentence_data import HeadName
 
 
 def alone(value: float, numbers: Estimates) -> Estimate:
-    """A value without an interval, and how many sentences are behind it."""
+    """Return a value without an interval, with the number of sentences behind it."""
     return Estimate(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
 
 
 class Quantity(ABC):
-    """What can be computed from the results of a stack."""
+    """A quantity that can be computed from the results of a stack."""
 
     @property
     @abstractmethod
     def columns(self) -> tuple[HeadKey, ...]:
-        """Which numbers of heads it is computed from."""
+        """Columns of head numbers from which the quantity is computed."""
 
     @property
     @abstractmethod
     def how(self) -> str:
-        """What of them it takes, in words."""
+        """Description of the computation, as printed on the page."""
 
     @abstractmethod
     def compute(self, results: StackResults) -> Estimate:
-        """The value, given that all columns are there."""
+        """Return the value, given that all columns have values."""
 
     def number(self, results: StackResults) -> Estimate:
-        """The value; NaN where a column is missing."""
+        """Return the value; NaN if a column is missing."""
         return (
             self.compute(results)
             if all(results.has_value(*c) for c in self.columns)
@@ -59,49 +60,49 @@ class Quantity(ABC):
 
     @property
     def share(self) -> bool:
-        """Whether values are parts of a whole."""
+        """Whether values are shares, printed in per cent."""
         return is_share(all_metrics()[self.columns[0].metric])
 
     def written(self, value: float) -> str:
-        """A value the way its metric wants."""
+        """Return a value as text, with the unit of its metric."""
         metric = all_metrics()[self.columns[0].metric]
         return with_unit(number(value, share=self.share), metric.unit)
 
 
 class Count(Quantity):
-    """What is counted."""
+    """A quantity that is a number of heads or labels."""
 
     def written(self, value: float) -> str:
-        """A whole number."""
+        """Return a whole number as text."""
         return number(value) if math.isnan(value) else f"{value:.0f}"
 
 
 @dataclass(frozen=True)
 class OfColumn(Quantity):
-    """What is computed from one column."""
+    """A quantity computed from one column."""
 
     column: HeadKey
 
     @property
     def columns(self) -> tuple[HeadKey, ...]:
-        """The one column."""
+        """The column from which the quantity is computed."""
         return (self.column,)
 
 
 @dataclass(frozen=True)
 class AtHead(OfColumn):
-    """The number of one head, with its interval over sentences; counted from 0."""
+    """The number of one head, with its interval over sentences; layer and head count from 0."""
 
     layer: int
     head: int
 
     @property
     def how(self) -> str:
-        """The head's name."""
+        """Name of the head."""
         return f"L{self.layer}·H{self.head}"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The head's number; NaN where the stack has no such head."""
+        """Return the head's number; NaN if the stack has no such head."""
         heads = results.heads(*self.column)
         there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
         return heads.at(self.layer, self.head) if there else NO_ESTIMATE
@@ -109,22 +110,22 @@ class AtHead(OfColumn):
 
 @dataclass(frozen=True)
 class MeanOver(OfColumn):
-    """The mean over the heads of some layers, or of all; every head counts the same.
+    """The mean over the heads of some layers, or of all layers; every head has the same weight.
 
-    Its interval is the mean of theirs: at least as wide as it need be, since no mean varies more
-    than its parts do on average.
+    The interval of the mean is the mean of the heads' intervals, which is wide enough, since no
+    mean varies more than its parts do on average.
     """
 
     layers: tuple[int, ...] = ()
 
     @property
     def how(self) -> str:
-        """Which heads."""
+        """Layers whose heads are averaged, in words."""
         where = f"layers {self.layers[0]}–{self.layers[-1]}" if self.layers else "all layers"
         return f"mean over the heads of {where}"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The mean; NaN where the stack lacks a layer."""
+        """Return the mean; NaN if the stack lacks one of the layers."""
         heads = results.heads(*self.column)
         if self.layers and max(self.layers) >= len(heads.value):
             return NO_ESTIMATE
@@ -138,53 +139,53 @@ class MeanOver(OfColumn):
 
 @dataclass(frozen=True)
 class Largest(OfColumn):
-    """The largest number of any head, with that head's own interval."""
+    """The largest number of any head, with that head's interval."""
 
     how = "largest of all heads"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The number of that head."""
+        """Return the largest number of any head."""
         heads = results.heads(*self.column)
         return heads.at(*divmod(int(np.nanargmax(heads.value)), heads.value.shape[1]))
 
 
 @dataclass(frozen=True)
 class SpreadOver(OfColumn):
-    """The standard deviation over all heads, their number as divisor."""
+    """The standard deviation over all heads, with the number of heads as divisor."""
 
     how = "standard deviation over all heads"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The deviation, without an interval."""
+        """Return the standard deviation, without an interval."""
         heads = results.heads(*self.column)
         return alone(float(np.nanstd(heads.value)), heads)
 
 
 @dataclass(frozen=True)
 class HeadsAbove(OfColumn, Count):
-    """How many heads lie above a threshold."""
+    """The number of heads above a threshold."""
 
     least: float
 
     @property
     def how(self) -> str:
-        """Which heads."""
+        """Description of the heads that are counted."""
         return f"number of heads above {OfColumn.written(self, self.least)}"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The number of heads, without an interval."""
+        """Return the number of heads, without an interval."""
         heads = results.heads(*self.column)
         return alone(float((heads.value > self.least).sum()), heads)
 
 
 @dataclass(frozen=True)
 class AtOffset(OfColumn):
-    """The share that the best fixed offset finds of the column's relation, on the sample."""
+    """The accuracy of the best fixed offset for the column's relation, on the sample."""
 
     how = "best fixed offset, −5 to +5"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The share, without an interval; NaN where the study kept no relations."""
+        """Return the accuracy, without an interval; NaN if the study kept no relations."""
         sums = results.study.corpus_sums.heads[results.stack.name]
         words = sums.strongest_words
         if words is None:
@@ -198,7 +199,7 @@ class AtOffset(OfColumn):
 class Correlation(Quantity):
     """Pearson's correlation of two numbers over the heads that have both.
 
-    No interval and no p: heads of one model are not independent.
+    There is no interval and no p, because heads of one model are not independent.
     """
 
     how = "Pearson correlation over all heads"
@@ -207,11 +208,11 @@ class Correlation(Quantity):
 
     @property
     def columns(self) -> tuple[HeadKey, ...]:
-        """Both."""
+        """The two correlated columns."""
         return self.one, self.other
 
     def compute(self, results: StackResults) -> Estimate:
-        """The correlation; NaN where one of the two does not vary."""
+        """Return the correlation; NaN if one of the two numbers does not vary."""
         numbers = [results.heads(*column) for column in self.columns]
         one, other = (each.value.ravel() for each in numbers)
         both = ~np.isnan(one + other)
@@ -220,13 +221,13 @@ class Correlation(Quantity):
         return alone(float(np.corrcoef(one[both], other[both])[0, 1]), numbers[0])
 
     def written(self, value: float) -> str:
-        """Two decimals, without a unit."""
+        """Return a correlation as text with two decimals, without a unit."""
         return number(value)
 
 
 @dataclass(frozen=True)
 class TagsAbove(Count):
-    """For how many parts of speech some head lies above so many times the mean of all heads."""
+    """The number of parts of speech for which some head lies above a multiple of the mean head."""
 
     metric: str
     view: SinkView
@@ -234,16 +235,16 @@ class TagsAbove(Count):
 
     @property
     def columns(self) -> tuple[HeadKey, ...]:
-        """Every part of speech."""
+        """The columns of all parts of speech."""
         return tuple(HeadKey(self.metric, self.view, tag) for tag in UPOS)
 
     @property
     def how(self) -> str:
-        """What is counted."""
+        """Description of the tags that are counted."""
         return f"number of tags for which some head is above {self.times:g} times the mean head"
 
     def number(self, results: StackResults) -> Estimate:
-        """The number of tags among those that the texts have."""
+        """Return the number of tags among the tags of the texts; NaN if the texts have none."""
         return (
             self.compute(results)
             if any(results.has_value(*c) for c in self.columns)
@@ -251,7 +252,7 @@ class TagsAbove(Count):
         )
 
     def compute(self, results: StackResults) -> Estimate:
-        """The number of tags, without an interval."""
+        """Return the number of tags, without an interval."""
         estimates = [
             results.heads(*column) for column in self.columns if results.has_value(*column)
         ]
@@ -265,10 +266,11 @@ class PublishedFigure:
     """A figure of a paper.
 
     Attributes:
-        what, value: what it says, and the value as it was printed.
+        what: description of the figure.
+        value: value as the paper prints it.
         where: place in the paper.
-        quantity: what is computed for it here.
-        differs: what differs for this figure alone; empty where nothing does.
+        quantity: quantity that a study computes for the figure.
+        differs: difference that concerns this figure alone; empty if there is none.
     """
 
     what: str
@@ -283,10 +285,11 @@ class PaperFigures:
     """Figures of one paper about one model.
 
     Attributes:
-        title, source: of the group; the paper, with its identifier.
+        title: heading of the group.
+        source: the paper, with its identifier.
         names: names of the model on the hub.
-        differs: what differs between the paper and this site.
-        figures: the rows.
+        differs: differences between the paper and this site.
+        figures: the figures, a row each.
     """
 
     title: str
@@ -307,7 +310,7 @@ class AblationQuantity(Quantity):
     """A quantity computed from heads whose output was replaced by its mean."""
 
     share = False
-    columns: ClassVar[tuple[HeadKey, ...]] = ()  # it is made of no metric
+    columns: ClassVar[tuple[HeadKey, ...]] = ()  # no metric is involved
 
     def written(self, value: float) -> str:
         """Return a value as a plain number."""
@@ -316,7 +319,7 @@ class AblationQuantity(Quantity):
 
 @dataclass(frozen=True)
 class AtReplaced(AblationQuantity):
-    """A number of one head, on the logit of the true token; counted from 0."""
+    """A number of one ablated head, on the logit of the true token; layer and head count from 0."""
 
     metric: str
     layer: int
@@ -325,7 +328,7 @@ class AtReplaced(AblationQuantity):
 
     @property
     def how(self) -> str:
-        """Return in words which number of which head this is."""
+        """Name of the number and of the head."""
         name = head_name(HeadName("self", self.layer, self.head))
         return f"{IN_WORDS[self.metric]}, {name} replaced by its mean"
 
@@ -342,14 +345,14 @@ class AtReplaced(AblationQuantity):
 
 @dataclass(frozen=True)
 class RankReplaced(Count, AblationQuantity):
-    """The rank of a head by how much the true token's logit falls without it."""
+    """The rank of a head by how much the true token's logit falls without the head."""
 
     layer: int
     head: int
 
     @property
     def how(self) -> str:
-        """Return in words which head is ranked, and by what."""
+        """Name of the ranked head and of the number that ranks it."""
         name = head_name(HeadName("self", self.layer, self.head))
         return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
 
@@ -369,21 +372,21 @@ class RemovableShare(AblationQuantity):
     """The share of heads that can be removed together for at most 1 % of the loss.
 
     Attributes:
-        order: in which heads are removed, as in ``pruning.csv``.
+        order: order in which heads are removed, as in ``pruning.csv``.
     """
 
     order: str
 
     @property
     def how(self) -> str:
-        """Return in words in which order heads are removed, and up to which limit."""
+        """Order of removal and limit, in words."""
         return (
             f"share of heads that can be removed, {self.order.replace('_', ' ')} in ascending "
             "order, before the loss may rise by more than 1\u00a0%"
         )
 
     def written(self, value: float) -> str:
-        """Return a share in per cent."""
+        """Return a share in per cent as text."""
         return number(value) if math.isnan(value) else percent(value)
 
     def compute(self, results: StackResults) -> Estimate:
@@ -398,7 +401,7 @@ class RemovableShare(AblationQuantity):
 
 
 def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
-    """Return a metric's rows on the logit of the true token, heads replaced by their mean."""
+    """Return a metric's rows on the logit of the true token, with heads replaced by their mean."""
     table = results.study.importance
     return table[
         (table["stack"] == results.stack.name)

@@ -1,4 +1,4 @@
-"""Whether a head does more in a relation than prefer a class of words.
+"""Counts of words that heads and rules find in relations, and preferences for word classes.
 
 A head that always attends to nouns finds the head of many words, and one that always attends to
 punctuation finds the punctuation of many clauses. So the class of the strongest word is compared
@@ -23,15 +23,15 @@ OTHERS = 30  # other words of the querying words' part of speech that a comparis
 
 
 class ClassPreference(NamedTuple):
-    """How much more often a head prefers the right class of words in a relation than outside.
+    """How much more often a head's strongest word is of the right class in a relation than outside.
 
     Attributes:
         share: share of the querying words whose strongest word is of the right answer's part of
             speech. *Shape:* ``(label,)``.
-        elsewhere: the same share of other words of the querying words' parts of speech, outside
-            the relation; NaN without any. *Shape:* ``(label,)``.
+        elsewhere: that share among other words of the querying words' parts of speech, outside the
+            relation; NaN without any. *Shape:* ``(label,)``.
         difference: ``share`` minus ``elsewhere``. *Shape:* ``(label,)``.
-        others: number of those other words. *Shape:* ``(label,)``.
+        others: number of other words behind ``elsewhere``. *Shape:* ``(label,)``.
     """
 
     share: Floats
@@ -41,7 +41,7 @@ class ClassPreference(NamedTuple):
 
     @classmethod
     def of(cls, parts: "Sequence[LabelPreference]") -> "ClassPreference":
-        """Return the comparisons of several labels side by side."""
+        """Return the preferences of several labels side by side."""
         sums = np.stack([p.sums.sums for p in parts], -1) if parts else RatioSums.zero(0).sums
         return cls(
             np.array([part.share for part in parts]),
@@ -52,23 +52,25 @@ class ClassPreference(NamedTuple):
 
     @property
     def comparable(self) -> NDArray[np.bool_]:
-        """Whether there are enough other words. *Shape:* ``(label,)``."""
+        """Whether there are enough other words to compare with. *Shape:* ``(label,)``."""
         return self.others >= OTHERS
 
     @property
     def clear(self) -> NDArray[np.bool_]:
-        """Whether the difference lies above 0. *Shape:* ``(label,)``."""
+        """Whether the interval of the difference lies above 0. *Shape:* ``(label,)``."""
         with np.errstate(invalid="ignore"):
             found: NDArray[np.bool_] = self.comparable & (self.difference.low > 0)
         return found
 
 
 class LabelPreference(NamedTuple):
-    """One head and one label; see `ClassPreference`.
+    """The class preference of one head for one label.
 
     Attributes:
-        sums: of the difference. What a sentence adds is its influence on the difference, times the
-            number of cases, so that sentences without a case add what their other words do.
+        share, elsewhere, others: see `ClassPreference`.
+        sums: sums of the difference. The numerator of a sentence is its influence on the
+            difference, times the number of cases, so that sentences without a case count by their
+            other words.
     """
 
     share: float
@@ -87,7 +89,7 @@ def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -
 
     Args:
         found: sentences of the reporting half.
-        label: place among the scheme's labels.
+        label: index among the scheme's labels.
         head: layer and number.
     """
     cases, tag = found.cases(label), found.tag.astype(np.int64)
@@ -128,13 +130,13 @@ METRIC, VIEW = ids.RELATION_ACCURACY, SinkView.NOSINK
 
 
 class RelationCounts(NamedTuple):
-    """What heads and rules find of one label, sentence by sentence.
+    """Words of one label that heads and rules find, counted by sentence.
 
     Attributes:
-        label: its place.
-        cases: the words.
-        sentences: places of the sentences that have any, ascending. *Shape:* ``(sentence,)``.
-        words: number of cases in each. *Shape:* ``(sentence,)``.
+        label: index of the label.
+        cases: the querying words of the label and their right answers.
+        sentences: rows of the sentences that have cases, ascending. *Shape:* ``(sentence,)``.
+        words: number of cases in each sentence. *Shape:* ``(sentence,)``.
         heads: number of cases that each head finds. *Shape:* ``(sentence, layer, head)``.
         rules: number of cases that each rule finds. *Shape:* ``(sentence, rule)``.
     """
@@ -148,7 +150,7 @@ class RelationCounts(NamedTuple):
 
 
 def count_relation(found: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
-    """Return what heads and rules find of one label.
+    """Count the words of one label that heads and rules find.
 
     Args:
         named: the word that each rule names, see `StrongestWords.named`.
@@ -167,7 +169,7 @@ def count_relation(found: StrongestWords, named: NDArray[np.int32], label: int) 
 
 
 def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] | None:
-    """Return the strongest words of a stack, and which heads there are; None without relations.
+    """Return the strongest words of a stack and the mask of its heads; None without relations.
 
     *Shape* of the second: ``(layer, head)``.
     """
@@ -179,17 +181,22 @@ def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] 
 
 
 def effective_sentences(words: NDArray[np.generic]) -> Floats:
-    """As many sentences with the same number of words would tell as much; 0 without any.
+    """Return the effective number of sentences (Kish), given the words of each; 0 without words.
+
+    As many sentences with equal numbers of words would give an estimate of the same variance.
 
     Args:
-        words: in each sentence. *Shape:* ``(sentence, ...)``.
+        words: number of words in each sentence. *Shape:* ``(sentence, ...)``.
     """
     words = words.astype(np.float64)
     return np.nan_to_num(divide(words.sum(0) ** 2, (words**2).sum(0)))
 
 
 def best_rule(counts: NDArray[np.generic]) -> int:
-    """Return the place of the rule that finds most; of equals the simplest.
+    """Return the index of the rule that finds most words; of equal rules the simplest.
+
+    Offsets come first, the nearest before the others, so that a direction and its mirror image,
+    whose counts are mirrored, get the same answer.
 
     Offsets come first, of these the nearest, so that a direction and its mirror image, whose counts
     are the same the other way round, get the same answer.
@@ -203,7 +210,9 @@ def best_rule(counts: NDArray[np.generic]) -> int:
 
 
 def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
-    """Return the offset that finds most words of each label, and the share that it finds.
+    """Return the offset that finds most words of each label, and its accuracy, over all sentences.
+
+    Labels are as in `headbook.schema.AnnotationScheme.labels`.
 
     Over all sentences, labels as in `headbook.schema.AnnotationScheme.labels`.
 
@@ -221,11 +230,11 @@ def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
 
 
 def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> RatioSums:
-    """Return ratios of sums over the sentences of one half.
+    """Return ratios of sums over the sentences of one split.
 
     Args:
-        n: what is counted. *Shape:* ``(sentence, …)``.
-        words: of how many; broadcast to the shape of ``n``.
+        n: numerators. *Shape:* ``(sentence, …)``.
+        words: denominators, broadcast to the shape of ``n``.
     """
     d = np.broadcast_to(words, n.shape).astype(np.float64)
     return RatioSums.of(n.astype(np.float64), d, d, np.full(len(n), HELD_OUT))
@@ -244,11 +253,11 @@ def _estimates(
 def held_out_estimates(
     n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
 ) -> Estimates:
-    """Return ratios of sums over the sentences of the reporting half, with intervals.
+    """Return ratios of sums over the sentences of the held-out split, with intervals.
 
     Args:
-        n: what is counted. *Shape:* ``(sentence, …)``.
-        words: of how many; broadcast to the shape of ``n``.
+        n: numerators. *Shape:* ``(sentence, …)``.
+        words: denominators, broadcast to the shape of ``n``.
         limits: least and largest possible ratio.
     """
     return Estimates.of(ratios_of(n, words), limits)

@@ -1,4 +1,4 @@
-"""Numbers of a study by name: what pages and findings look up."""
+"""Numbers of a study by metric, view and label, as pages and findings look them up."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,10 +29,10 @@ from headbook.study.study import Study
 
 @dataclass(frozen=True, eq=False)
 class StackResults(CachedByFunction):
-    """Everything measured in one stack.
+    """All numbers measured in one stack.
 
     Attributes:
-        baseline: what the model is compared with, where the numbers are of that.
+        baseline: the baseline run whose numbers these are; None for the model itself.
     """
 
     study: Study
@@ -44,7 +44,7 @@ class StackResults(CachedByFunction):
 
     @cached_property
     def baselines(self) -> dict[Baseline, tuple["StackResults", ...]]:
-        """The same of what the model is compared with; several where there are several seeds."""
+        """Results of every baseline; a tuple with one entry for each seed."""
         found: dict[Baseline, list[StackResults]] = {}
         for baseline_run in self.study.baselines:
             numbers = StackResults(self.study, self.stack, baseline_run)
@@ -58,12 +58,12 @@ class StackResults(CachedByFunction):
 
     @property
     def metrics(self) -> list[HeadMetric]:
-        """The head metrics that this stack has, in the order of lists."""
+        """Head metrics that this stack has, in the order of lists."""
         return [*self.by_id.values()]
 
     @cached_property
     def by_id(self) -> Mapping[str, HeadMetric]:
-        """The same by their ids."""
+        """Head metrics that this stack has, by id."""
         there = {column.metric for column in self._columns}
         known = all_metrics().values()
         found = [m for m in known if isinstance(m, HeadMetric) and m.id in there]
@@ -74,14 +74,15 @@ class StackResults(CachedByFunction):
         return {m.id: replace(m, labels=labels[m.id]) if m.named else m for m in found}
 
     def labels(self, metric: str) -> tuple[str, ...]:
-        """The labels of a head metric, those of the corpus included; none where it is not there."""
+        """Return the labels of a head metric, including those of the corpus; empty if missing."""
         return self.by_id[metric].labels if metric in self.by_id else ()
 
     def view(self, metric: HeadMetric, label: str | None = None) -> SinkView:
-        """The view that pages show first: the stack's own, where the metric has it.
+        """Return the view that pages show first: the stack's default view if the metric has it.
 
         Args:
-            label: what is shown of it; the sink itself is there in the raw view alone.
+            label: label to show; if the default view lacks it, as for the sink, the raw view is
+                returned.
         """
         view = self.stack.default_view
         view = view if view in metric.views else metric.views[0]
@@ -89,6 +90,8 @@ class StackResults(CachedByFunction):
 
     def drawn(self, metric: HeadMetric) -> tuple[SinkView, str] | None:
         """Return the view and label that the site's figures of a metric show, or None without any.
+
+        Only for this choice are files of the metric in ``figures/``.
 
         Only for this choice do files of the metric stand in ``figures/``.
         """
@@ -99,7 +102,7 @@ class StackResults(CachedByFunction):
         return self.view(metric, label), label
 
     def drawable(self, metric: HeadMetric) -> list[str]:
-        """Return the labels that a metric has numbers for in any view."""
+        """Return the labels for which a metric has numbers in any view."""
         return [
             x for x in metric.listed if any(self.has_value(metric.id, v, x) for v in metric.views)
         ]
@@ -107,7 +110,10 @@ class StackResults(CachedByFunction):
     def baseline_band(
         self, baseline: Baseline, metric: str, view: SinkView, label: str = ""
     ) -> Estimates:
-        """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
+        """Return a baseline's number for each layer, all heads together. *Shape:* ``(layer,)``.
+
+        With several seeds: the mean over seeds, with the smallest and the largest value as ends.
+        With one seed: its number and interval.
 
         The mean over seeds, with the smallest and the largest as ends; the interval of the only
         one.
@@ -121,38 +127,41 @@ class StackResults(CachedByFunction):
         return estimates[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
 
     def sample_note(self, sentences: int, before: str) -> str:
-        """How many sentences a figure rests on, after some words; nothing where it is all of them.
+        """Return a note on the number of sentences behind a figure; empty if it is all sentences.
 
-        All of them stand behind every caption as it is.
+        Captions state the number of all sentences anyway.
+
+        Args:
+            before: words before the number.
         """
         every = sentences == self.study.manifest.counts["sentences"]
         return "" if every else f"{before} {count_text(sentences, 'sentence')}"
 
     def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
-        """A number for each head. *Shape:* ``(layer, head)``."""
+        """Return a number for each head. *Shape:* ``(layer, head)``."""
         return self._numbers("heads", HeadKey(metric, view, label))
 
     def layers(self, metric: str, view: SinkView, label: str = "") -> Estimates:
-        """A number for each layer, heads together. *Shape:* ``(layer,)``."""
+        """Return a number for each layer, all heads together. *Shape:* ``(layer,)``."""
         return self._numbers("layers", HeadKey(metric, view, label))
 
     def uniform(self, metric: str, view: SinkView, label: str = "") -> Estimates:
-        """The same measure on uniform attention. *Shape:* ``(layer,)``."""
+        """Return a metric under uniform attention. *Shape:* ``(layer,)``."""
         return self._numbers("uniform", HeadKey(metric, view, label))
 
     def split(
         self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"
     ) -> Estimates:
-        """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
+        """Return a number on one split, of ``of``: ``heads``, ``layers`` or ``uniform``."""
         ratios: RatioSums = getattr(self._table, of)
         position = self._columns[HeadKey(metric, view, label)]
         known = all_metrics()[metric]
         return Estimates.of(ratios[..., position].split(number), known.limits, known.spread(label))
 
     def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
-        """Whether there is a value at all."""
+        """Check whether any head has a value."""
         column = HeadKey(metric, view, label)
-        if column not in self._there:  # pages ask for the same again and again
+        if column not in self._there:  # cached, since pages ask for a column many times
             self._there[column] = column in self._columns and not bool(
                 np.isnan(self.heads(metric, view, label).value).all()
             )
@@ -161,7 +170,7 @@ class StackResults(CachedByFunction):
     def tokens(
         self, metric: str, state: ResidualPoint, space: EmbeddingSpace | None, label: str
     ) -> Estimates | None:
-        """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
+        """Return an average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
         column = TokenKey(metric, state, space, label)
         corpus_sums = self.study.corpus_sums
         for table in (corpus_sums.tokens, corpus_sums.vocabulary, corpus_sums.flows):
@@ -189,7 +198,7 @@ class StackResults(CachedByFunction):
 
 
 def heads_by_value(values: Floats) -> list[tuple[int, int]]:
-    """Layer and head of each value that is there, the highest first.
+    """Return layer and head of each known value, the highest value first.
 
     Args:
         values: *Shape:* ``(layer, head)``.
@@ -200,10 +209,10 @@ def heads_by_value(values: Floats) -> list[tuple[int, int]]:
 
 
 def study_of(results: Mapping[str, StackResults]) -> Study:
-    """The study that the results of all stacks are of."""
+    """Return the study behind the results of all stacks."""
     return next(iter(results.values())).study
 
 
 def stack_results(study: Study) -> dict[str, StackResults]:
-    """The results of every stack, in the order of pages."""
+    """Return the results of every stack, in the order of pages."""
     return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

@@ -1,9 +1,9 @@
-"""Sentences computed from numbers, each printed only where its interval supports it.
+"""Findings: sentences computed from numbers, each printed only if its interval supports it.
 
-What stands out among many, heads or runs of layers, is chosen on one half of the sentences and
-reported on the other, so that its number is not the luck of the choice. Every claim is set against
-a control: uniform attention, a head that picks at random, a tree that knows no words, or the
-model's twin without training.
+An extreme head or run of layers is selected on one half of the sentences and reported on the other,
+so that its number is not inflated by the selection. Every claim is compared with a baseline:
+uniform attention, random choice, a tree without attention, or the same architecture with random
+weights.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
 
-MOST = 12  # findings of a stack
+MOST = 12  # most findings of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
 GENERAL: Rules = (
     distance_trend,
@@ -62,10 +62,10 @@ SPECIAL: Rules = (
 
 
 def findings_of(results: StackResults, tests: "RelationTests | None" = None) -> list[Finding]:
-    """What is worth saying about a stack, the most general first; at most `MOST` sentences.
+    """Return the findings of a stack, the most general first, at most `MOST`.
 
     Args:
-        tests: which heads find relations; without it nothing is said of them.
+        tests: the tests of relations; None for no findings on relations.
     """
     found = chain(
         (finding for rule in GENERAL for finding in rule(results)),

@@ -1,7 +1,4 @@
-"""Findings on where heads attend.
-
-Distance, sink, positions, repetition, and what random weights show too.
-"""
+"""Findings on attention itself: distance, sink, positions, repetition, and random weights."""
 
 from collections.abc import Iterator, Sequence
 
@@ -40,16 +37,16 @@ from headbook.report.roles import sink_words
 from headbook.report.wording import count_text, interval_text, is_share, number, number_word, signed
 from headbook.schema import Baseline, SinkView
 
-NAMED = 4  # metrics that the sentence names
+NAMED = 4  # most metrics that a sentence names
 
 
 def untrained_mean(
     results: StackResults, run: Sequence[int], metric: HeadMetric, view: SinkView
 ) -> Estimate | None:
-    """The mean over a run of layers with random weights.
+    """Return the mean of a metric over a run of layers with random weights; None without any.
 
-    With several seeds the mean over them with the smallest and the largest as ends, with one its
-    interval; None without any.
+    With several seeds: the mean over seeds, with the smallest and the largest value as ends. With
+    one seed: its mean and interval.
     """
     baseline_runs = results.baselines.get(Baseline.UNTRAINED, ())
     estimates = [
@@ -62,19 +59,19 @@ def untrained_mean(
 
 
 def with_ends(value: Estimate, metric: HeadMetric) -> str:
-    """A number with random weights, with its ends."""
+    """Return a number of random weights as text, with its ends."""
     share = is_share(metric)
     return f"{number(value.value, share=share)} {interval_text(value.low, value.high, share=share)}"
 
 
 def seeds(results: StackResults) -> str:
-    """How many models with random weights there are, and what the ends of their numbers are."""
+    """Return the number of models with random weights and the meaning of the brackets."""
     amount = len(results.baselines[Baseline.UNTRAINED])
     return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
 
 
 def like_untrained(results: StackResults) -> Iterator[Finding]:
-    """Metrics in which no layer lies outside the band of the same model with random weights."""
+    """Yield the metrics in which no layer differs clearly from random weights."""
     if Baseline.UNTRAINED not in results.baselines:
         return
     alike: list[HeadMetric] = []
@@ -107,7 +104,7 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
 
 
 def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
-    """In which layers the model's interval lies outside a band; None without layers."""
+    """Return in which layers the model's interval lies outside a band; None without layers."""
     known = ~np.isnan(model.low + band.low + band.high)
     return ((model.low > band.high) | (model.high < band.low))[known] if known.any() else None
 
@@ -121,8 +118,8 @@ def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
         yield " (random sequences)"
 
 
-POSITIONAL = 0.9  # Voita et al. 2019, section 5.1
-REPEATED = 0.4  # what courses on TransformerLens take
+POSITIONAL = 0.9  # threshold of Voita et al. 2019, section 5.1
+REPEATED = 0.4  # threshold that courses on TransformerLens use
 ON_RANDOM = {
     ids.INDUCTION_SCORE: ("the token after the earlier occurrence", "induction"),
     ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
@@ -132,7 +129,7 @@ OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
 def distance_trend(results: StackResults) -> Iterator[Finding]:
-    """Which layers attend farthest, which nearest, and whether random weights do the same."""
+    """Yield the layers with the longest and shortest distances, compared with random weights."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
     found = layer_runs(results, name, view) if results.has_value(name, view) else None
     if found is None:
@@ -160,7 +157,7 @@ def distance_trend(results: StackResults) -> Iterator[Finding]:
 def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
-    """What the same layers show with random weights."""
+    """Yield a sentence on the distances of these layers with random weights."""
     known, view = metric(ids.ATTENTION_DISTANCE), results.stack.default_view
     near, far = (untrained_mean(results, run, known, view) for run in (low, high))
     if near is None or far is None:
@@ -173,7 +170,7 @@ def _untrained_trend(
 
 
 def sink_layers(results: StackResults) -> Iterator[Finding]:
-    """Which layers attend most to the sink, and how much of the output comes from there."""
+    """Yield the layers that attend most to the sink, and how much of their output comes from it."""
     name, view = ids.SINK_SHARE, SinkView.RAW
     found = layer_runs(results, name, view) if results.has_value(name, view) else None
     if found is None:
@@ -203,7 +200,7 @@ def sink_layers(results: StackResults) -> Iterator[Finding]:
 
 
 def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
-    """What the sink contributes, where that is another share than the attention it receives."""
+    """Return a sentence on the sink's share of the output, if it differs from its attention."""
     name = ids.SINK_NORM_SHARE
     if not results.has_value(name, SinkView.RAW):
         return ()
@@ -216,7 +213,7 @@ def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -
 
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
-    """Heads whose strongest key stands at one offset, whatever stands there."""
+    """Yield a finding on heads whose strongest key stands at one offset."""
     name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
     heads: list[tuple[ChosenHead, str]] = []
     chance = 0.0
@@ -243,7 +240,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
 
 
 def neighbour_heads(results: StackResults) -> Iterator[Finding]:
-    """Heads that attend to the token before or after."""
+    """Yield findings on the heads that attend most to the previous and to the next token."""
     name, view = ids.ATTENTION_TO, results.stack.default_view
     for label in ("previous", "next"):
         best = choose_head(results, name, view, label)
@@ -267,7 +264,7 @@ def neighbour_heads(results: StackResults) -> Iterator[Finding]:
 
 
 def variability(results: StackResults) -> Iterator[Finding]:
-    """The heads that position and content decide most."""
+    """Yield a finding on the heads with the lowest and the highest attention variability."""
     name, view = ids.VARIABILITY, results.stack.default_view
     most = choose_head(results, name, view)
     least = choose_head(results, name, view, lowest=True)
@@ -291,7 +288,7 @@ def variability(results: StackResults) -> Iterator[Finding]:
 
 
 def repeated_tokens(results: StackResults) -> Iterator[Finding]:
-    """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
+    """Yield findings on heads that attend to earlier occurrences in repeated random tokens."""
     for name, (where, kind) in ON_RANDOM.items():
         heads = [(best, "") for best in heads_above(results, name, SinkView.RAW, "", REPEATED)]
         if heads:

@@ -1,7 +1,4 @@
-"""What findings are made of.
-
-Sentences with links, choices on one half of the sentences, runs of layers.
-"""
+"""The parts of findings: sentences with links, selection on one split, and runs of layers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,12 +27,12 @@ from headbook.report.wording import (
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
-MOST_SMALL = 10  # counts in words
-NAMED = 2  # heads that a sentence names: more intervals nobody reads
+MOST_SMALL = 10  # largest count that is written as a word
+NAMED = 2  # most heads that a sentence names, so that few intervals are in it
 
 
 class Link(NamedTuple):
-    """Words that lead somewhere; the address is relative to the site's root."""
+    """Words with a link; the address is relative to the site's root."""
 
     text: str
     href: str
@@ -50,9 +47,9 @@ class Finding:
 
     Attributes:
         parts: words and links in order.
-        sentences: number of sentences behind it.
-        source: what these are sentences of.
-        size: how many sentences the sample had, where they are of a sample.
+        sentences: number of sentences behind the finding.
+        source: where these sentences come from: all sentences, a sample, or random sequences.
+        size: number of sentences in the sample, if the source is a sample.
     """
 
     parts: Parts
@@ -62,12 +59,12 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The sentence without its links."""
+        """The finding without its links."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
     @property
     def behind(self) -> str:
-        """What it rests on, in words."""
+        """The number of sentences behind the finding, in words."""
         if self.source is Source.RANDOM:
             return count_text(self.sentences, "random sequence")
         if self.source is Source.SAMPLE:
@@ -76,10 +73,12 @@ class Finding:
 
 
 class ChosenHead(NamedTuple):
-    """A head that was chosen on one half of the sentences, and its number on the other.
+    """A head that was selected on one half of the sentences, and its number on the other half.
 
     Attributes:
-        tied: note on heads that the choosing half does not tell apart; empty without one.
+        head: the selected head.
+        value: number of the head on the held-out split.
+        tied: note on heads with the same value on the selection split; empty without any.
     """
 
     head: HeadName
@@ -88,32 +87,32 @@ class ChosenHead(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Layer and head."""
+        """Layer and number of the head."""
         return self.head.layer, self.head.head
 
 
 def finding(results: StackResults, metric: str, parts: Parts, sentences: int) -> Finding:
-    """A sentence about a metric, with what the metric is taken on."""
+    """Return a finding about a metric, with the metric's source."""
     known = all_metrics()[metric]
     source = known.source if isinstance(known, HeadMetric) else Source.ALL
     return Finding(parts, sentences, source, sample_size(results))
 
 
 def sample_size(results: StackResults) -> int:
-    """How many sentences the sample had; no more than there are."""
+    """Return the number of sentences in the sample."""
     manifest = results.study.manifest
     return min(int(manifest.options["sample_sentences"]), manifest.counts["sentences"])
 
 
 def metric(name: str) -> HeadMetric:
-    """A metric of heads by name."""
+    """Return a head metric by id."""
     found = all_metrics()[name]
     assert isinstance(found, HeadMetric)
     return found
 
 
 def estimate_with_unit(value: Estimate, name: str) -> str:
-    """A number with its interval and unit."""
+    """Return a number as text, with its interval and unit."""
     known: Metric = all_metrics()[name]
     share = is_share(known)
     unit = f" {known.unit}" if known.unit else ""
@@ -122,24 +121,24 @@ def estimate_with_unit(value: Estimate, name: str) -> str:
 
 
 def metric_link(name: str, text: str) -> Link:
-    """A metric's page."""
+    """Return a link to a metric's page."""
     return Link(text, f"metrics/{name}.html")
 
 
 def head_link(head: HeadName) -> Link:
-    """A head's page."""
+    """Return a link to a head's page."""
     return Link(head_name(head), head_page(head))
 
 
 def sentence_start(results: StackResults, text: str) -> str:
-    """The beginning of a sentence; it names the stack where a model has several."""
+    """Return the beginning of a sentence; it names the stack if the model has several."""
     if results.stack.name == "self":
         return text
     return f"In {STACKS[results.stack.name]}, {text[0].lower()}{text[1:]}"
 
 
 def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
-    """A link as the beginning of a sentence; behind the stack where a model has several."""
+    """Return a link as the beginning of a sentence, after the stack if the model has several."""
     if results.stack.name == "self":
         return (link,)
     text = f"{link.text[0].lower()}{link.text[1:]}"
@@ -147,17 +146,17 @@ def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
 
 
 def heads_of_kind(amount: int, kind: str) -> str:
-    """How many heads of a kind there are, to begin a sentence: ``Two positional heads``."""
+    """Return a number of heads as the beginning of a sentence: ``Two positional heads``."""
     if amount <= MOST_SMALL:
         return f"{number_word(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
     return f"{kind.capitalize()} heads ({amount:,})"
 
 
 def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | None:
-    """Layer and head of the highest value behind which there are enough observations.
+    """Return layer and head of the highest value with enough observations, or None.
 
     Args:
-        lowest: that of the lowest one instead.
+        lowest: whether to return the lowest value instead.
     """
     value = numbers.trusted
     if np.isnan(value).all():
@@ -170,7 +169,7 @@ def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | No
 def choose_head(
     results: StackResults, name: str, view: SinkView, label: str = "", *, lowest: bool = False
 ) -> ChosenHead | None:
-    """The head with the highest value, or the lowest; None without enough observations."""
+    """Select the head with the highest or lowest value; None without enough observations."""
     if not results.has_value(name, view, label):
         return None
     written = partial(number, share=is_share(all_metrics()[name]))
@@ -189,14 +188,14 @@ def choose_head(
 def uniform_estimate(
     results: StackResults, name: str, view: SinkView, label: str, layer: int
 ) -> Estimate:
-    """Uniform attention on the half of the sentences that is reported."""
+    """Return a metric under uniform attention in one layer, on the held-out split."""
     return results.split(HELD_OUT, name, view, label, of="uniform").at(layer)
 
 
 def heads_above(
     results: StackResults, name: str, view: SinkView, label: str, least: float
 ) -> Iterator[ChosenHead]:
-    """Heads with at least so much on one half, and whose interval is above it on the other."""
+    """Yield heads above ``least`` on one split whose interval on the other is above it, too."""
     if not results.has_value(name, view, label):
         return
     first, other = (results.split(half, name, view, label) for half in (SELECTION, HELD_OUT))
@@ -209,7 +208,7 @@ def heads_above(
 
 
 def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
-    """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
+    """Return the highest few heads, with remarks and numbers, as an unfinished sentence."""
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
     parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
     for best, remark in ranked[:NAMED]:
@@ -218,7 +217,7 @@ def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
     return (parts[0], *parts[2:], *([f", {number_word(more)} more"] if more > 0 else []))
 
 
-PARTS = 4  # a run is this part of all layers
+PARTS = 4  # a run has one of this many parts of all layers
 
 
 class Runs(NamedTuple):
@@ -229,7 +228,9 @@ class Runs(NamedTuple):
 
 
 def layer_runs(results: StackResults, name: str, view: SinkView, label: str = "") -> Runs | None:
-    """Both runs, chosen on one half of the sentences; None where they would overlap.
+    """Return the lowest and the highest run of layers on the selection split; None if they overlap.
+
+    A run has a quarter of the layers that have attention, at least one layer.
 
     A run is a quarter of the layers that have attention, at least one.
     """
@@ -245,10 +246,10 @@ def layer_runs(results: StackResults, name: str, view: SinkView, label: str = ""
 
 
 def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
-    """The mean over layers of a number.
+    """Return the mean of a number over layers.
 
-    Its interval is the mean of theirs: at least as wide as it need be, whatever the layers have in
-    common, since no mean varies more than its parts do on average.
+    The interval of the mean is the mean of the layers' intervals, which is wide enough however
+    layers are correlated, since no mean varies more than its parts do on average.
     """
     value, low, high = (float(number[[*run]].mean()) for number in numbers[:3])
     sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
@@ -258,19 +259,19 @@ def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
 def held_out_run_mean(
     results: StackResults, run: Sequence[int], name: str, view: SinkView
 ) -> Estimate:
-    """That mean on the half of the sentences that is reported."""
+    """Return the mean of a metric over a run of layers, on the held-out split."""
     return run_mean(results.split(HELD_OUT, name, view, of="layers"), run)
 
 
 def uniform_run_mean(
     results: StackResults, run: Sequence[int], name: str, view: SinkView
 ) -> Estimate:
-    """The same for uniform attention."""
+    """Return the mean over a run of layers under uniform attention, on the held-out split."""
     return run_mean(results.split(HELD_OUT, name, view, of="uniform"), run)
 
 
 def run_text(run: Sequence[int]) -> str:
-    """A run in words: ``layer 3``, ``layers 9–11``."""
+    """Return a run of layers in words: ``layer 3``, ``layers 9–11``."""
     if len(run) == 1:
         return f"layer {run[0]}"
     if run[-1] - run[0] == len(run) - 1:

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
 
-SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
+SENTENCES = 10  # least sentences with a part of speech, in each half, for a finding
 
 
 def parts_of_speech(results: StackResults) -> Iterator[Finding]:
-    """The head that prefers one part of speech most, where enough sentences have it."""
+    """Yield a finding on the head with the strongest preference for one part of speech."""
     view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
     best = choose_head(results, name, view, tag) if tag else None
@@ -73,7 +73,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
 
 
 def _favourite(results: StackResults, name: str, view: SinkView) -> str:
-    """The tag with the highest value of any head on the first half; empty without any."""
+    """Return the tag with the highest value of any head on the selection split, or ""."""
     top: dict[str, float] = {}
     for tag in results.labels(name):
         if results.has_value(name, view, tag):
@@ -86,7 +86,7 @@ def _favourite(results: StackResults, name: str, view: SinkView) -> str:
 
 
 def dependencies(results: StackResults) -> Iterator[Finding]:
-    """The head most aligned with dependencies, and how much of that is adjacency."""
+    """Yield a finding on the head most aligned with dependencies, and its share on neighbours."""
     view, name, label = results.stack.default_view, ids.DEPENDENCY_ALIGNMENT, "either"
     best = choose_head(results, name, view, label)
     if best is None:
@@ -108,7 +108,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
 
 
 def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
-    """How much attention of a head neighbouring tokens receive."""
+    """Return a sentence on the attention of a head to neighbouring tokens."""
     near = [
         results.split(HELD_OUT, ids.ATTENTION_TO, view, place).at(*best.place).value
         for place in ("previous", "next")
@@ -121,7 +121,7 @@ def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
 
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
-    """The head most aligned with dependencies above a surface baseline, if any is."""
+    """Yield a finding on the head most aligned with dependencies above a surface baseline."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
     best = choose_head(results, name, view, "surface")
     if best is None or np.isnan(best.value.low):
@@ -147,7 +147,14 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
 
 
 class _Trees(NamedTuple):
-    """A measure of trees: its name, the labels of heads and baseline, and their names in words."""
+    """A metric of induced trees and its words in a finding.
+
+    Attributes:
+        metric: id of the metric.
+        label, baseline: labels of heads and of the baseline.
+        trees, beaten: names of the trees and of the baseline in a sentence.
+        score: name of the score.
+    """
 
     metric: str
     label: str
@@ -158,7 +165,7 @@ class _Trees(NamedTuple):
 
 
 def phrase_trees(results: StackResults) -> Iterator[Finding]:
-    """The head whose attention induces the best phrases, against trees that branch right."""
+    """Yield a finding on the head with the best phrase trees, against right-branching trees."""
     yield from _trees(
         results,
         _Trees(
@@ -168,7 +175,7 @@ def phrase_trees(results: StackResults) -> Iterator[Finding]:
 
 
 def dependency_trees(results: StackResults) -> Iterator[Finding]:
-    """The head whose attention induces the best trees, against linking neighbours."""
+    """Yield a finding on the head with the best dependency trees, against linking neighbours."""
     yield from _trees(
         results,
         _Trees(
@@ -211,7 +218,7 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
 
 
 def _all_below(results: StackResults, of: _Trees) -> bool:
-    """Whether the interval of every head lies below that of the baseline."""
+    """Check whether the interval of every head lies below the interval of the baseline."""
     heads, base = (
         results.heads(of.metric, SinkView.NOSINK, label) for label in (of.label, of.baseline)
     )
@@ -220,7 +227,7 @@ def _all_below(results: StackResults, of: _Trees) -> bool:
 
 
 def rare_words(results: StackResults) -> Iterator[Finding]:
-    """The head that attends most to the rarest word."""
+    """Yield a finding on the head that attends most to the rarest word."""
     name, view = ids.RARE_WORD_FOCUS, SinkView.NOSINK
     best = choose_head(results, name, view)
     if best is None:
@@ -241,7 +248,9 @@ def _rarest(best: ChosenHead, chance: Estimate, name: str) -> Parts:
 
 
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
-    """Yield in how many relations a head beats the best surface rule, and one of them.
+    """Yield a finding on the number of relations in which a head beats the best surface rule.
+
+    One relation is named, the one with the largest margin on the selection split.
 
     The one with the largest margin on the choice half.
     """

@@ -1,7 +1,7 @@
 """Questions about sinks and positions: arguments of the literature, and a study's numbers.
 
-Each sentence follows from numbers by rule, names how many heads it speaks of, and is left out
-where its numbers are missing.
+Each sentence follows from numbers by rule, states how many heads it covers, and is left out if its
+numbers are missing.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ KEYS = {
     "separator": "separators",
     "special": "other special tokens",
 }
-NAMED = 4  # heads that a sentence names
+NAMED = 4  # most heads that a sentence names
 POSITIONAL = (
     OffSinkType.PREVIOUS,
     OffSinkType.NEXT,
@@ -51,7 +51,7 @@ POSITIONAL = (
 
 @dataclass(frozen=True)
 class Discussion:
-    """A question, the argument of the literature, and what the numbers say to it."""
+    """A question, the argument of the literature, and the findings that bear on it."""
 
     question: str
     argument: str
@@ -59,7 +59,7 @@ class Discussion:
 
 
 def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
-    """The questions that a stack's numbers say something to."""
+    """Yield the questions for which a stack has findings."""
     for question, (argument, rules) in QUESTIONS.items():
         findings = tuple(finding for rule in rules for finding in rule(results, types))
         if findings:
@@ -70,7 +70,7 @@ def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
 
 
 def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
-    """How many heads are sink heads, and in which layer most."""
+    """Yield the number of sink heads, and the layer with most of them."""
     known, sinks = _known(types), _sinks(types)
     if not known:
         return
@@ -88,7 +88,7 @@ def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Shares by layer: how much fixed keys explain, all heads together."""
+    """Yield the share of attention that fixed keys explain, in the extreme layers."""
     if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
         return
     layers = results.layers(PATTERN, SinkView.RAW, "vertical")
@@ -107,7 +107,7 @@ def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Which of the sink's keys receive most in sink heads."""
+    """Yield which kinds of sink key receive most attention in sink heads."""
     kinds = Counter(kind for sink in _sinks(types) if (kind := _key(results, sink)))
     if kinds:
         listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
@@ -119,7 +119,7 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _key(results: StackResults, place: Place) -> str:
-    """The kind of sink key that receives most from a head; empty where it is not known."""
+    """Return the kind of sink key that receives most from a head; empty if none is known."""
     own = {k: share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, k, place).value for k in KEYS}
     own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
     own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
@@ -128,7 +128,7 @@ def _key(results: StackResults, place: Place) -> str:
 
 
 def _given(results: StackResults, types: Types) -> Iterator[Finding]:
-    """How much sink heads give to the sink, beside all others."""
+    """Yield the attention of sink heads to the sink, compared with all other heads."""
     if not results.has_value(ids.SINK_SHARE, SinkView.RAW):
         return
     given, sinks = results.heads(ids.SINK_SHARE, SinkView.RAW), _sinks(types)
@@ -147,7 +147,7 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
-    """How much of the output of sink heads comes from the sink."""
+    """Yield the sink's share of the output of sink heads."""
     if not all(
         results.has_value(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     ):
@@ -169,7 +169,7 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Which heads are positional, and of which type."""
+    """Yield the number of positional heads, by type."""
     positional, known = _positional(types), _measured(types)
     if not known:
         return
@@ -182,7 +182,7 @@ def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
-    """The largest weights of positional heads, and their attention to the sink."""
+    """Yield the largest weights of positional heads, and their attention to the sink."""
     positional = _positional(types)
     others = [cell for cell in _known(types) if cell not in positional]
     for metric, what in (
@@ -206,12 +206,12 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
 
 
 def _removed(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Verdicts on positional heads that were replaced."""
+    """Yield verdicts on positional heads whose output was replaced."""
     yield from without(results, _positional(types), "positional head")
 
 
 def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterator[Finding]:
-    """Verdicts on some heads of a stack that were replaced one at a time, where any was."""
+    """Yield verdicts on some heads of a stack that were replaced one at a time, if any was."""
     ablation = results.study.corpus_sums.ablation
     if ablation is None:
         return
@@ -264,7 +264,7 @@ def _sinks(types: Types) -> list[Place]:
 
 
 def _positional(types: Types) -> list[Place]:
-    """Heads of one offset or a window whose name does not begin with the sink."""
+    """Return the heads of one offset or a window whose type does not begin with the sink."""
     return [p for p, kind in types.items() if kind and not kind.sink and kind.rest in POSITIONAL]
 
 
@@ -273,7 +273,7 @@ def _sentences(results: StackResults) -> int:
 
 
 def _named(results: StackResults, places: Sequence[Place]) -> Parts:
-    """Heads by name, the first few."""
+    """Return the first few heads as links, and the number of the others."""
     parts: Parts = []
     for cell in places[:NAMED]:
         head = HeadName(results.stack.name, *cell)
@@ -288,7 +288,7 @@ def _values(numbers: Estimates, places: Sequence[Place]) -> list[float]:
 
 
 def _mean(values: Sequence[float]) -> str:
-    """A mean over heads with the least and the most."""
+    """Return a mean over heads as text, with the smallest and the largest value."""
     mean, ends = (
         percent(float(np.mean(values))),
         f"{in_hundred(min(values))} to {percent(max(values))}",

@@ -1,4 +1,4 @@
-"""Findings on token states, head outputs and geometry."""
+"""Findings on token states, head outputs and the geometry of states."""
 
 from collections.abc import Iterator
 
@@ -29,9 +29,10 @@ ANCHOR_COLUMNS = tuple(
 
 
 def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]]:
-    """How many anchors heads of each layer have, by `ANCHOR_COLUMNS`; empty where none are known.
+    """Return, by layer and for each of `ANCHOR_COLUMNS`, the number of different anchor tokens.
 
-    Beside it the same for shuffled tokens, and the number of heads that have an anchor.
+    Beside this number are the number for shuffled tokens and the number of heads with an anchor.
+    Empty if no anchors were counted.
     """
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
@@ -47,15 +48,15 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
 
 
 def distinct(best: TopAnchor, layer: int) -> int:
-    """How many different anchors the heads of a layer have."""
+    """Return the number of different anchor tokens of the heads of a layer."""
     return len({*best.token[layer].tolist()} - {-1})
 
 
-DOMINANT = 1 / 4  # part of the anisotropy that one dimension alone must give to be named
+DOMINANT = 1 / 4  # share of the anisotropy from which on a single dimension is named
 
 
 def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
-    """One sentence a metric; none where its numbers are missing in the input or the last layer."""
+    """Yield one sentence for each geometry metric; none if its numbers are missing."""
     yield from _anisotropy(sums)
     yield from _outlier(sums)
     yield from _alike(sums)
@@ -88,7 +89,7 @@ def _outlier(sums: GeometrySums) -> Iterator[str]:
     rest = sums.of(ids.ANISOTROPY, "without_outliers").value
     if np.isnan([whole, largest, rest]).any():
         return
-    # Where the whole may be nothing, a part of it says nothing.
+    # If the mean cosine may be 0, the share of one dimension means nothing.
     sure = sums.above(ids.ANISOTROPY, "raw")
     parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
     state = int(parts.argmax())
@@ -112,7 +113,7 @@ def _alike(sums: GeometrySums) -> Iterator[str]:
         (ids.INTRA_SENTENCE_SIMILARITY, "Intra-sentence similarity"),
     ):
         found = sums.of(name, "adjusted").value
-        # Without an interval above 0, nothing is more similar.
+        # Only an interval above 0 supports that tokens are more similar than the baseline.
         if sums.above(name, "adjusted")[[0, -1]].all():
             yield (
                 f"{what} above the anisotropy baseline: {number(found[0])} at the input, "
@@ -171,7 +172,7 @@ SEGMENTATION_METRIC = ids.SEGMENTATION
 
 
 def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
-    """The layer whose heads together find ends best, and its F1."""
+    """Return the layer whose heads together find sentence ends best, with its F1."""
     numbers = results.layers(SEGMENTATION_METRIC, SinkView.RAW, f"f1:{rule}")
     layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
     return layer, numbers.at(layer)
@@ -183,11 +184,11 @@ DISTANCE, REPETITION = ids.HIGH_PAIR_DISTANCE, ids.REPETITION_LIFT
 PREFERENCE, SEGMENTS = ids.SAME_SENTENCE_PREFERENCE, ids.SEGMENTATION
 ENDS = ids.SEPARATOR_ATTENTION
 TOP = "top 1 %"
-CLOSE = 0.7  # correlation over heads from which on two things go together
+CLOSE = 0.7  # correlation over heads from which on two numbers are called related
 
 
 def summary(results: StackResults) -> Iterator[str]:
-    """One sentence a subject, where the study has its numbers."""
+    """Yield one sentence on each subject for which the study has numbers."""
     yield from _drift(results)
     yield from _rows(results)
     yield from _anchors(results)
@@ -308,7 +309,7 @@ def _segments(results: StackResults) -> Iterator[str]:
 
 
 def drift_from_input(results: StackResults) -> Iterator[Finding]:
-    """How far tokens travel from their input."""
+    """Yield a finding on how far the cosine to the input embedding changes over the layers."""
     numbers = results.tokens(ids.COSINE_TO_INPUT, ResidualPoint.POST, None, "all")
     if numbers is None or len(numbers.value) < 2:
         return
@@ -330,12 +331,15 @@ def drift_from_input(results: StackResults) -> Iterator[Finding]:
 
 
 def _cosine(value: float) -> str:
-    """A cosine beside 0 in three digits: 0 is not an end of its range, and ``> −0.01`` no value."""
+    """Return a cosine as text, with three digits near 0.
+
+    0 is not an end of the range of cosines, so that ``> −0.01`` would not be a value.
+    """
     return number(value) if abs(value) >= 0.005 else f"{value + 0.0:.3f}".replace("-", "−")
 
 
 def own_word(results: StackResults) -> Iterator[Finding]:
-    """Until which layer tokens are nearest to their own vocabulary token."""
+    """Yield a finding on the layer up to which tokens are nearest to their own vocabulary token."""
     for space in EmbeddingSpace:
         numbers = results.tokens(ids.VOCABULARY_RANK, ResidualPoint.POST, space, "all")
         if numbers is None:
@@ -361,7 +365,7 @@ def own_word(results: StackResults) -> Iterator[Finding]:
 
 
 def _end(layers: list[int]) -> int:
-    """The end of the run of layers that begins with the first."""
+    """Return the end of the run of consecutive layers that begins with the first."""
     end = layers[0]
     for layer in layers:
         if layer > end + 1:

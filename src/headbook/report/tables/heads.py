@@ -1,9 +1,8 @@
-"""Rows on heads and layers.
-
-Types, evidence, quantiles, and those chosen on one half of the sentences; what a row is.
+"""Rows of the table of tests on heads and layers: types, evidence, quantiles, extremes, trees.
 
 Findings and lists of pages name the head with the highest number of many. Such a head is chosen on
-the choice half; its number on the held-out half is not inflated by the choice. The table has both.
+the selection split, so that its number on the held-out split is not inflated by the choice. The
+table has both numbers.
 """
 
 import math
@@ -50,7 +49,7 @@ def row(
     difference: Estimate = NO_ESTIMATE,
     p: float = math.nan,
 ) -> Row:
-    """Return a row of the table, by column.
+    """Return a row of the table of tests, by column.
 
     Args:
         column: metric, view and label.
@@ -79,7 +78,7 @@ def without_interval(value: float, sentences: int, events: float) -> Estimate:
     return Estimate(value, math.nan, math.nan, sentences, events)
 
 
-TYPE, MEDIAN = "type", "median of all heads"
+TYPE, MEDIAN = "type", "median of all heads"  # claims
 QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
 
 
@@ -94,7 +93,7 @@ def types(results: StackResults) -> Iterator[Row]:
 
 
 def evidence(results: StackResults) -> Iterator[Row]:
-    """Yield the claims on what every head does, but for relations, which have rows of their own."""
+    """Yield the claims on every head's role; relations have rows of their own."""
     for head in heads_of(results.stack):
         for claim in role_of(results, head, None).claims:
             if claim.column is not None:
@@ -107,7 +106,7 @@ def evidence(results: StackResults) -> Iterator[Row]:
 
 
 def quantiles(results: StackResults) -> Iterator[Row]:
-    """Yield quantiles over sentences of every head's largest weight, by which exemplars rank."""
+    """Yield quantiles over sentences of every head's largest weight, which exemplars represent."""
     for head in heads_of(results.stack):
         sample = results.study.corpus_sums.heads[head.stack].sample
         scores = rank_by_weight(sample, head).score
@@ -139,12 +138,14 @@ TREES = {
     ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
     ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
 }
-MOST_PIECES = 5  # heads
+MOST_PIECES = 5  # heads that are reported
 Cell = tuple[int, int]
 
 
 def extreme_heads(results: StackResults) -> Iterator[Row]:
-    """Yield the head with the highest value of every metric, view and label, by both halves.
+    """Yield the head with the highest value of every metric, view and label, on both splits.
+
+    For each metric's first label, also yield the head with the lowest value.
 
     Of each metric's first label, yield the head with the lowest value, too.
     """
@@ -160,7 +161,7 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
 
 
 def _columns(results: StackResults) -> Iterator[HeadKey]:
-    """Yield every number that differs between heads."""
+    """Yield every column whose numbers differ between heads."""
     for metric in results.metrics:
         _, joint, without = TREES.get(metric.id, ("", "", ()))
         for view in metric.views:
@@ -172,7 +173,7 @@ def _columns(results: StackResults) -> Iterator[HeadKey]:
 
 
 def _of_head(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
-    """Return the row of a head on one half, beside trees without attention or uniform attention."""
+    """Return a head's row on one split; the baseline is a trivial tree or uniform attention."""
     baseline = UNIFORM
     even = results.split(half, *column, of="uniform").at(cell[0]).value
     if column.metric in TREES:
@@ -209,7 +210,7 @@ def _beside(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]
 
 
 def heads_beyond(results: StackResults) -> Iterator[Row]:
-    """Yield the heads whose value is clearly beyond a conventional threshold on both halves."""
+    """Yield the heads whose value is clearly beyond a conventional threshold on both splits."""
     view, metric = results.stack.default_view, ids.POSITIONAL_ARGMAX
     asked = [(HeadKey(metric, view, x), POSITIONAL) for x in results.labels(metric)]
     asked += [(HeadKey(name, SinkView.RAW, ""), REPEATED) for name in ON_RANDOM]
@@ -219,7 +220,7 @@ def heads_beyond(results: StackResults) -> Iterator[Row]:
 
 
 def layer_run_rows(results: StackResults) -> Iterator[Row]:
-    """Yield the layers that attend most and least to the sink, and farthest and nearest."""
+    """Yield the runs of layers with extreme attention to the sink and attention distance."""
     asked = (
         (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),

@@ -1,4 +1,4 @@
-"""Rows on the tests of relations and surface rules, and what pages print beside them."""
+"""Rows of the table of tests on relations and surface rules."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from headbook.report.tables.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
 
 RelationRow = dict[str, Any]
 
-# What rows are about.
+# Claims of rows.
 RELATION = "relation"  # a head against the best surface rule for a relation
 WHERE_WRONG = "relation_where_rule_wrong"  # its accuracy on the words that the rule misses
 PREFERENCE = "class_preference"  # its preference for the right class, in the relation and outside
@@ -27,12 +27,12 @@ CHOICE, HELD_OUT_WORDS = "choice", "held_out"
 
 
 def relation_rows(results: StackResults) -> Iterator[RelationRow]:
-    """Yield all numbers of the tests of a stack, one row for each comparison.
+    """Yield all numbers of a stack's relation tests, one row for each comparison.
 
     Columns: ``claim``, ``stack``, ``layer``, ``head``, ``metric``, ``view``, ``label``, ``split``
     (``choice`` or ``held_out``), ``value``, ``low``, ``high``, ``baseline`` (the name of the rule
-    or of what else is compared), ``baseline_value``, ``difference``, ``difference_low``,
-    ``difference_high``, ``p`` (family-wise; NaN if nothing was tested), ``n_sentences`` and
+    or of another baseline), ``baseline_value``, ``difference``, ``difference_low``,
+    ``difference_high``, ``p`` (family-wise; NaN without a test), ``n_sentences`` and
     ``n_observations``.
     """
     tests = results.cached(tests_of_stack)
@@ -130,7 +130,7 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
 
 
 def beside_relations(results: StackResults) -> Iterator[Row]:
-    """Yield the best head of every tested relation beside uniform attention and on far words.
+    """Yield the best head of every tested relation under uniform attention and on distant words.
 
     The best surface rule has a row without a head, too: pages of heads that were not tested for a
     relation print it.

@@ -1,7 +1,7 @@
 """The table of claims: its columns, and each claim of pages with value, baseline and p.
 
-Numbers of all sentences are in the tables of heads and layers, too. Numbers of the held-out half,
-on which a chosen head or layer is reported, are in the table of claims alone.
+Numbers of all sentences are in the tables of heads and layers, too. Numbers of the held-out split,
+on which a selected head or layer is reported, are in this table alone.
 
 To add claims, write a function that yields rows (`headbook.report.tables.heads.row`) and enter it
 in `OF_STACK` or `OF_STUDY`.
@@ -51,7 +51,7 @@ WHOLE = ("layer", "head", "n_sentences")
 
 
 def tests_table(study: Study) -> pd.DataFrame:
-    """Return each claim on a study, with its numbers."""
+    """Return the table of tests of a study; columns as in ``tests.csv``."""
     rows = [
         row for each in stack_results(study).values() for make in OF_STACK for row in make(each)
     ]
