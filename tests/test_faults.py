@@ -194,7 +194,8 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
 ) -> None:
     """As on a GPU that is full at a quarter of the tokens that were asked for."""
     file = write(tmp_path / "texts.txt", lines[:300])
-    whole = collect(file, model=model, **OPTIONS)
+    options = OPTIONS | {"sample_sentences": 150}  # more than 512 tokens
+    whole = collect(file, model=model, **options)
     inputs, sizes = forward.model_inputs, list[int]()
 
     def small(batch: Any) -> dict[str, torch.Tensor]:
@@ -205,9 +206,9 @@ def test_less_memory_gives_smaller_batches_and_the_same_numbers(
         return given
 
     monkeypatch.setattr(forward, "model_inputs", small)
-    split = collect(file, model=model, **OPTIONS)
+    split = collect(file, model=model, **options)
     ending = "at most 512 tokens in a batch, not 2,048, as memory ran out."
-    parts = ("corpus/000000", "sentences")
+    parts = ("corpus/000000", "sample", "sentences")
     assert split.manifest.fallbacks == tuple(f"model, {part}: {ending}" for part in parts)
     np.testing.assert_allclose(split.heads["value"], whole.heads["value"], atol=1e-12)
 

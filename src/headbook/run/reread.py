@@ -55,8 +55,12 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
     flow = flow_tracker(run, {item.sentence.index for item in items}, ())
     observers = (sample_statistics(run, items), pairs, geometry, thresholds, flow)
     run.progress.stage("sample", count_tokens(items))
-    # Distances between all heads need smaller batches than the option allows, or bear larger ones.
-    of_pairs = pairs.tokens(max(item.length for item in items)) if pairs else budget
+    # Distances between heads have a budget of their own, unless memory ran out with it.
+    of_pairs = budget
+    if pairs:
+        of_pairs = pairs.tokens(max(item.length for item in items))
+        if budget < run.config.batch_tokens:
+            of_pairs = min(of_pairs, budget)
     batches = run.sentences.batches(items, of_pairs)
     sums = observe(run, batches, [each for each in observers if each is not None]).corpus_sums
     sums += geometry.sums() if geometry else CorpusSums()
