@@ -1,8 +1,9 @@
 """Alignment of target and source tokens by cross-attention, and its table.
 
-Over the sentences with a page, from their stored maps. Special tokens neither look nor are looked
-at, as in the views without the sink. A row belongs to the token that the decoder reads there, not
-to the one that it writes next: the "shifted" alignment of Chen et al. (2020), arXiv:2004.14837.
+Alignments are computed over the sentences with a page, from their stored maps. Special tokens are
+neither queries nor keys, as in the views without the sink. A row belongs to the token that the
+decoder reads, not to the next token: the "shifted" alignment of Chen et al. (2020),
+arXiv:2004.14837.
 """
 
 import math
@@ -34,9 +35,10 @@ class Links(NamedTuple):
 
     Attributes:
         targets, sources: positions of the tokens that count. *Shape:* ``(target,)``, ``(source,)``.
-        best: place in ``sources``, the first of equals; `NO_SOURCE` where all weights round to 0.
+        best: index in ``sources``, the first of equals; `NO_SOURCE` if all weights round to 0.
             *Shape:* ``(layer, head, target)``.
-        weight: its attention before any view, in steps of 1/255; the same shape.
+        weight: attention to that source in the raw view, in steps of 1/255. *Shape:*
+            ``(layer, head, target)``.
     """
 
     targets: Ints
@@ -46,7 +48,12 @@ class Links(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """Links of words, as pairs of source and target word counted from 0."""
+    """Gold links of words, as pairs of source and target word counted from 0.
+
+    Attributes:
+        sure: links marked as sure.
+        possible: all links, sure or possible.
+    """
 
     sure: frozenset[tuple[int, int]]
     possible: frozenset[tuple[int, int]]
@@ -54,19 +61,20 @@ class Gold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Alignments:
-    """How the heads of a stack align, over the sentences with a page.
+    """Alignment numbers of the heads of a stack, over the sentences with a page.
 
     Attributes:
-        sentences: how many have a target and a source token that count.
-        copied: share of target tokens whose strongest source has the same letters but for case and
-            accents. *Shape:* ``(layer, head)``; so all that follow but those of an even choice.
-        diagonal: share whose strongest source stands at the same part of its text.
-        monotone: Kendall's tau-b of a sentence's target places and their strongest sources, mean
-            over sentences; those with fewer than two links, or with one source alone, have none.
-        even_copied, even_diagonal: the same if every source token were chosen equally often.
-            *Shape:* ``()``.
-        error: alignment error rate (Och & Ney 2003) against gold alignments of words;
-            ``precision`` and ``recall`` beside it. None without gold alignments.
+        sentences: number of sentences with a target and a source token that count.
+        copied: share of target tokens whose strongest source has the same letters except for case
+            and accents. *Shape:* ``(layer, head)``, as of all numbers but the two below.
+        diagonal: share of target tokens whose strongest source has the same relative position.
+        monotone: Kendall's tau-b between target positions and their strongest sources, mean over
+            sentences; sentences with fewer than two links, or with one source, are left out.
+        even_copied, even_diagonal: ``copied`` and ``diagonal`` if every source token were equally
+            likely. *Shape:* ``()``.
+        error: alignment error rate (Och & Ney 2003) against gold alignments of words; None without
+            gold alignments.
+        precision, recall: precision and recall against gold alignments; None without any.
     """
 
     sentences: int
@@ -81,7 +89,7 @@ class Alignments:
 
 
 def links(results: StackResults, sentence: StoredSentence) -> Links | None:
-    """The links of a sentence; None without its maps, or without tokens that count."""
+    """Return the links of a sentence; None without its maps, or without tokens that count."""
     stack = results.stack
     maps = results.study.sentence_data.maps.get((stack.name, sentence.index))
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
@@ -94,7 +102,7 @@ def links(results: StackResults, sentence: StoredSentence) -> Links | None:
 
 
 def alignments(results: StackResults) -> Alignments | None:
-    """Everything of one stack; None where no sentence has links."""
+    """Return the alignment numbers of one stack; None if no sentence has links."""
     texts = results.stack.queries, results.stack.keys
     pairs = [*_linked(results)]
     if not pairs:
@@ -132,13 +140,13 @@ Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
 
 
 def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Estimates:
-    """Ratios of sums over sentences, which are the clusters of the intervals."""
+    """Return ratios of sums over sentences, with intervals clustered by sentence."""
     n, d = (np.stack(each) for each in zip(*parts, strict=True))
     return Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), limits)
 
 
 def _counts(made: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:
-    """What `Alignments` says of a head, for one sentence."""
+    """Return a sentence's part in the first five numbers of `Alignments`."""
     there = made.best != NO_SOURCE
     among = there.sum(-1).astype(float)
     same = same_form(made, target, source)
@@ -157,9 +165,9 @@ def _counts(made: Links, target: StoredText, source: StoredText) -> tuple[Part, 
 
 
 def same_form(made: Links, target: StoredText, source: StoredText) -> NDArray[np.bool_]:
-    """Which tokens have the same letters but for case and accents. *Shape:* ``(target, source)``.
+    """Return the mask of pairs with the same letters except for case and accents.
 
-    Tokens that are nothing but accents are like no other.
+    *Shape:* ``(target, source)``. Tokens that are nothing but accents match no token.
     """
     one = np.array([folded(target.pieces[i]) for i in made.targets])[:, None]
     other = np.array([folded(source.pieces[i]) for i in made.sources])
@@ -168,27 +176,27 @@ def same_form(made: Links, target: StoredText, source: StoredText) -> NDArray[np
 
 
 def folded(text: str) -> str:
-    """Letters without case and accents, as the search of pages has them."""
+    """Return letters without case and accents, as the search of pages folds them."""
     decomposed = unicodedata.normalize("NFD", text.strip())
     return "".join(c for c in decomposed if not unicodedata.category(c).startswith("M")).lower()
 
 
 def on_diagonal(targets: int, sources: int) -> Ints:
-    """For each target token the source token that stands at the same part of its text.
+    """Return, for each target token, the source token at the same relative position.
 
-    That is the one which holds the middle of the token, both texts being equally long.
+    With both texts scaled to one length, that source token covers the middle of the target token.
     """
     return ((2 * np.arange(targets) + 1) * sources // (2 * targets)).astype(np.int64)
 
 
 def kendall(best: Ints) -> Floats:
-    """Kendall's tau-b of target places and the source places that are chosen, by head.
+    """Compute Kendall's tau-b between target positions and chosen source positions, by head.
 
     Args:
-        best: *Shape:* ``(head, target)``; `NO_SOURCE` takes no part.
+        best: source of each target; `NO_SOURCE` is left out. *Shape:* ``(head, target)``.
 
     Returns:
-        *Shape:* ``(head,)``; NaN with fewer than two places, or where all are the same.
+        *Shape:* ``(head,)``; NaN with fewer than two links, or if all sources are equal.
     """
     there = best != NO_SOURCE
     first, later = np.triu_indices(best.shape[-1], 1)
@@ -199,10 +207,10 @@ def kendall(best: Ints) -> Floats:
 
 
 def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
-    """Gold links of a sentence's words; None where it has none that can be read.
+    """Return the gold links of a sentence's words; None if there are none that can be used.
 
-    Words are what white space parts, as in files of such alignments. Nor has a sentence any whose
-    target the model wrote, or one with a link to a word that is not there.
+    Words are separated by white space, as in files of gold alignments. Sentences whose target the
+    model generated, or with a link to a missing word, have no gold links.
     """
     parts = sentence.metadata.get(GOLD, "").split()
     matches = [PAIR.fullmatch(part) for part in parts]
@@ -220,9 +228,11 @@ def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
 def _alignment_counts(
     made: Links, gold: Gold, target: StoredText, source: StoredText
 ) -> tuple[Part, Part, Part]:
-    """Error, precision and recall of each head in one sentence. *Shape:* ``(layer, head)`` each.
+    """Return error, precision and recall of each head in one sentence.
 
-    A head links two words where any token of one has its strongest source in the other.
+    *Shape:* ``(layer, head)`` each.
+
+    A head links two words if any token of one word has its strongest source in the other.
     """
     to, of = _words(target)[made.targets], _words(source)[made.sources]
     shape = made.best.shape[:2]
@@ -240,7 +250,7 @@ def _alignment_counts(
 
 
 def _words(text: StoredText) -> Ints:
-    """The word of each token, counted from 0 as white space parts them; `NO_WORD` without one."""
+    """Return the word of each token, counted from 0 by white space; `NO_WORD` without one."""
     starts = [word.start() for word in re.finditer(r"\S+", text.text)]
     spans = np.array(text.spans, np.int64).reshape(-1, 2)
     words = np.searchsorted(starts, spans[:, 0], side="right") - 1
@@ -248,7 +258,7 @@ def _words(text: StoredText) -> Ints:
 
 
 def f1(precision: float, recall: float) -> float:
-    """Harmonic mean; NaN where either is missing, 0 where both are 0."""
+    """Return the harmonic mean; NaN if either number is missing, 0 if both are 0."""
     if math.isnan(precision) or math.isnan(recall):
         return math.nan
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -271,7 +281,7 @@ ALIGNMENTS: Table[Study] = Table(
 
 
 def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
-    """A row for each measure of each head that crosses; no rows where none does, or no sentences.
+    """Return a row for each measure of each cross-attention head; empty without any.
 
     Returns:
         Columns as in ``alignments.csv``; without gold alignments only the measures that need none.

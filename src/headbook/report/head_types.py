@@ -1,22 +1,22 @@
-"""The type of a head by shares of its attention, and how types are lettered and coloured.
+"""The type of a head by shares of its attention, and the letters and colours of types.
 
-Shares of attention decide, not fits, so that a reader can check the name by eye. Wherever a share
+Shares of attention decide, not fits, so that a reader can check the type by eye. Wherever a share
 decides, it is corrected for chance (`Share.corrected`): 0 for uniform attention at any length, so
 that short sentences, in which every token is near, make no local window.
 
 1. *Sink*: the share of all attention on the sink. From `SOME_SINK` on the sink is one of the two
    parts; from `SINK` on the name begins with it.
 2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
-   left out), is the first that holds: near-uniform, normalised entropy of at least `EVEN` and none
-   of the shares below reaches `HALF` (0.7 within three tokens still has an entropy of 0.84 in a
-   sentence of 20 tokens); key-driven, a fit of one weight per key leaves at most `KEYS_LEFT`; at
-   least `HALF` at one offset (previous-token, next-token, self, offset k), on other occurrences of
-   the token where there are any, or within three tokens either way; in texts of several sentences,
+   left out), is the first type that holds: near-uniform, normalised entropy of at least `EVENNESS`
+   and none of the shares below reaches `HALF` (0.7 within three tokens still has an entropy of 0.84
+   in a sentence of 20 tokens); key-driven, a fit of one weight per key leaves at most `KEYS_LEFT`;
+   at least `HALF` at one offset (previous-token, next-token, self, offset k), on other occurrences
+   of the token if there are any, or within three tokens either way; in texts of several sentences,
    odds of at least `ODDS` for the query's own. Else the head is mixed, and its two largest positive
    shares are named.
 
-The thresholds are conventions: a head within `MARGIN` of one is near the border of the type on the
-other side.
+The thresholds are conventions: a head within `MARGIN` of a threshold is near the border of the type
+on the other side.
 
 Shares are taken among ordinary keys: the sink is masked and rows are renormalised. Among all keys
 each share of a head that gives most of its attention to the sink is small, and so is its ratio to
@@ -38,10 +38,8 @@ from headbook.report.wording import percent, signed
 from headbook.schema import SinkView
 
 METRIC = ids.TYPE_SHARES
-MIN_OFF_UNIFORM = (
-    0.05  # least 1 - u: closer to 1, uniform attention leaves a share no room to differ
-)
-ROUNDING = 1e-9  # by which sums that should reach a threshold may miss it
+MIN_OFF_UNIFORM = 0.05  # least 1 - uniform share; with less, shares could hardly exceed it
+ROUNDING = 1e-9  # tolerance of sums that should reach a threshold
 Place = tuple[int, int]  # layer and head
 Key = TypeVar("Key", int, str)
 
@@ -84,7 +82,7 @@ class TypeShares:
             that see one.
         own_sentence: share outside the sink on the query's own sentence, in texts of several.
         entropy: normalised entropy outside the sink.
-        column: what one weight per key leaves unexplained outside the sink.
+        column: part of the attention outside the sink that one weight per key does not fit.
         keys: share of sentences in which the key of largest weight is of a class, by class.
         left_out: share of queries with more than 90 % of their attention on the sink.
     """
@@ -191,12 +189,12 @@ def share_of_head(
 
 
 SINK, SOME_SINK, HALF, EVENNESS, KEYS_LEFT, ODDS = 0.5, 0.25, 0.5, 0.8, 0.15, 2.0
-MARGIN = 0.1  # of a threshold
+MARGIN = 0.1  # share of a threshold within which a head is near the border
 NOT_MEASURED = "not measured"
 
 
 class OffSinkType(StrEnum):
-    """What a head does outside the sink."""
+    """Types of a head by its attention outside the sink."""
 
     PREVIOUS = "previous-token"
     NEXT = "next-token"
@@ -209,12 +207,12 @@ class OffSinkType(StrEnum):
     OWN = "own-sentence"
     MIXED = "mixed"
     NOT_MEASURED = NOT_MEASURED
-    """The study lacks the shares, or the entropy that near-uniform heads have."""
+    """The study lacks the shares, or the entropy, that decide the type."""
     NONE = ""
     """All rows give more than 90 % to the sink."""
 
 
-UNNAMED = {OffSinkType.NOT_MEASURED, OffSinkType.NONE}  # no types that lists group by
+UNNAMED = {OffSinkType.NOT_MEASURED, OffSinkType.NONE}  # types by which lists do not group
 AT_ONE_OFFSET = {
     "previous": OffSinkType.PREVIOUS,
     "next": OffSinkType.NEXT,
@@ -246,11 +244,12 @@ class HeadType:
     """The type of one head.
 
     Attributes:
-        shares: the numbers behind it.
-        sink: whether the name begins with the sink; ``some_sink``: whether it names it at all.
-        rest: what it is outside the sink.
-        offset: of `OffSinkType.OFFSET`, key minus query; 0 else.
-        border: what it would be beyond a threshold that it is close to.
+        shares: the numbers that decide the type.
+        sink: whether the name begins with the sink.
+        some_sink: whether the name mentions the sink.
+        rest: type outside the sink.
+        offset: key minus query of `OffSinkType.OFFSET`; 0 for other types.
+        border: types beyond the thresholds that the head is close to.
     """
 
     shares: TypeShares
@@ -262,7 +261,7 @@ class HeadType:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """One or two kinds, by which pages colour it: ``sink``, rests, and parts of a mixed one."""
+        """Names of one or two parts that give the type its colours: the sink, a type, or shares."""
         sink = ("sink",) if self.some_sink else ()
         if self.rest is OffSinkType.NONE:
             return sink or (NOT_MEASURED,)
@@ -274,12 +273,12 @@ class HeadType:
 
     @property
     def name(self) -> str:
-        """As readers meet it, shares of the sink beside."""
+        """Name of the type, with the share of the sink."""
         return self._named(f"sink ({percent(self.shares.sink.value)})")
 
     @property
     def short(self) -> str:
-        """The same without shares."""
+        """Name of the type without shares."""
         return self._named("sink")
 
     def _named(self, sink: str) -> str:
@@ -303,7 +302,7 @@ class HeadType:
 
     @property
     def detail(self) -> str:
-        """What its name says beyond the family: a share, an offset, a second part."""
+        """Parts of the name beyond the family: a share, an offset, a second part."""
         if self.sink:
             rest = "" if self.rest in {OffSinkType.MIXED, OffSinkType.NONE} else f" + {self._rest}"
             return f"{percent(self.shares.sink.value)}{rest}"
@@ -316,12 +315,12 @@ class HeadType:
 
     @property
     def near(self) -> str:
-        """What it borders on, in words; empty where it is clear."""
+        """A remark on the types that the head is close to; empty if there are none."""
         return f"near the border of {' and of '.join(self.border)}" if self.border else ""
 
     @property
     def _rest(self) -> str:
-        """The name of the rest."""
+        """Name of the type outside the sink."""
         if self.rest is OffSinkType.OFFSET:
             return f"offset {signed(self.offset)}"
         if self.rest is OffSinkType.KEYS and self.shares.keys:
@@ -331,14 +330,18 @@ class HeadType:
 
 
 class _Tests:
-    """Tests against thresholds, one of which may be turned round; notes which are close."""
+    """Comparisons with thresholds that collect the close ones.
+
+    Args:
+        turned: name of a comparison whose result is inverted; empty for none.
+    """
 
     def __init__(self, turned: str = "") -> None:
         self._turned = turned
         self.close: list[str] = []
 
     def __call__(self, name: str, value: float, limit: float, *, most: bool = False) -> bool:
-        """Whether a value is at least, or at most, a limit; a missing one never is."""
+        """Check whether a value is at least, or at most, a limit; False if the value is missing."""
         if math.isnan(value):
             return False
         if abs(value - limit) <= MARGIN * limit + ROUNDING:
@@ -348,7 +351,7 @@ class _Tests:
 
 
 def head_type(shares: TypeShares) -> HeadType:
-    """The type that the rule gives, and what it is near the border of."""
+    """Return the type that the rule gives, with the types that the head is close to."""
     tests = _Tests()
     found = _decide(shares, tests)
     others = [_decide(shares, _Tests(name)).short for name in tests.close]
@@ -364,14 +367,14 @@ def _decide(shares: TypeShares, holds: _Tests) -> HeadType:
 
 
 def _rest(shares: TypeShares, holds: _Tests) -> tuple[OffSinkType, int]:
-    """Return the first type that holds, and its offset."""
+    """Return the first type outside the sink that holds, and its offset."""
     if shares.left_out >= 1 - ROUNDING:
         return OffSinkType.NONE, 0
     reached = [rest for rest, value in _halves(shares) if holds(str(rest), value, HALF)]
     missing = math.isnan(shares.entropy) and not reached
     if not shares.parts or missing:
         return OffSinkType.NOT_MEASURED, 0
-    # Half of the attention in one sentence of two still has a high entropy.
+    # A head with half of its attention in one of two sentences still has a high entropy.
     apart = holds("own share", shares.own_sentence.corrected, HALF) or bool(reached)
     if holds(OffSinkType.UNIFORM, shares.entropy, EVENNESS) and not apart:
         return OffSinkType.UNIFORM, 0
@@ -395,7 +398,7 @@ Types = Mapping[Place, HeadType | None]
 
 
 def head_types(results: StackResults) -> Types:
-    """The type of every head, by layer and head; None where its numbers are missing."""
+    """Return the type of every head, by layer and head; None if its numbers are missing."""
     return results.cached(_types)
 
 
@@ -408,7 +411,7 @@ def _types(results: StackResults) -> Types:
 
 @dataclass(frozen=True)
 class TypeStyle:
-    """A part of a type as pages show it: class of its colour, letter and name."""
+    """A part of a type on pages: class of its colour, letter and name."""
 
     style: str
     letter: str
@@ -430,7 +433,7 @@ KINDS = {
     OffSinkType.MIXED: TypeStyle("distant", "M", "mixed"),
     OffSinkType.NOT_MEASURED: TypeStyle("unmeasured", "–", NOT_MEASURED),
 }
-# Shares that a mixed head is named by, as the kinds that they belong to.
+# The kind of each share that a mixed head may be named by.
 OF_SHARE = {
     "previous": OffSinkType.PREVIOUS, "next": OffSinkType.NEXT, "self": OffSinkType.SELF,
     "near": OffSinkType.WINDOW,
@@ -440,36 +443,36 @@ OF_SHARE = {
 
 
 def kinds_of(found: HeadType) -> tuple[TypeStyle, ...]:
-    """The one or two kinds of a type, each once."""
+    """Return the one or two kinds of a type, without repetition."""
     kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
     return tuple(dict.fromkeys(kinds))
 
 
 def letters_of(found: HeadType) -> str:
-    """The letters of a type, one or two."""
+    """Return the one or two letters of a type."""
     return "".join(kind.letter for kind in kinds_of(found))
 
 
 def style_of(found: HeadType) -> str:
-    """Classes of a type's colours."""
+    """Return the classes of a type's colours."""
     first, *second = kinds_of(found)
     return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
 
 
-TAG_VIEW = SinkView.RENORM  # of attention that words of a part of speech receive
+TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
 
 
 def much_to_sink(results: StackResults, place: Place) -> float:
-    """Return the share of its attention that a head gives to the sink, if that is much.
+    """Return the share of a head's attention on the sink, if the share is large.
 
-    NaN below `SOME_SINK`, corrected for uniform attention as in the types of heads, and where the
-    share is not measured.
+    NaN if the share, corrected for uniform attention as in the types of heads, is below
+    `SOME_SINK`, or if it was not measured.
     """
     given = sink_share(results, place)
     return given.value if given.corrected >= SOME_SINK else math.nan
 
 
 def sink_remark(results: StackResults, place: Place) -> str:
-    """Return a sentence on what shares by part of speech leave out; empty if that is little."""
+    """Return a sentence on a large share of the sink, which shares by part of speech leave out."""
     given = much_to_sink(results, place)
     return "" if math.isnan(given) else f"{percent(given)} of all its attention goes to the sink."

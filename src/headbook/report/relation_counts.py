@@ -23,7 +23,7 @@ OTHERS = 30  # other words of the querying words' part of speech that a comparis
 
 
 class ClassPreference(NamedTuple):
-    """How much more often a head's strongest word is of the right class in a relation than outside.
+    """Shares of strongest words of the right class, in a relation and outside it.
 
     Attributes:
         share: share of the querying words whose strongest word is of the right answer's part of

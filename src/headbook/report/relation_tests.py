@@ -1,26 +1,25 @@
-"""Which heads find a relation more often than the best surface rule, tested for all heads at once.
+"""Tests of heads against the best surface rule for each relation, corrected over all heads.
 
 For each relation and direction, the best head and the best surface rule are chosen on one half of
-the sentences and compared on the other, word for word on the same words. Sentences are the
-clusters. A rule knows the order of words and their parts of speech
-(`headbook.attention.surface_rules`).
+the sentences and compared on the other, word by word on the same words. Sentences are the clusters.
+A rule knows the order of words and their parts of speech (`headbook.attention.surface_rules`).
 
-*UntrainedStudy hypothesis* of the test: in each sentence, or bucket of sentences, the differences
-between what the heads find and what the rules find, all heads and all labels together, are as
-likely as the same with the opposite sign. So the signs of whole sentences are flipped at random,
-and the largest statistic among all heads and labels is noted each time. A head's p is the share of
-flips whose largest statistic reaches the head's own: family-wise over all heads and labels, not
-only the chosen ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From
-`SENTENCES` sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer
-to symmetric.
+*Null hypothesis* of the test: in each sentence, or bucket of sentences, the differences between the
+hits of heads and the hits of rules, all heads and all labels together, are as likely as the
+differences with the opposite sign. So the signs of whole sentences are flipped at random, and the
+largest statistic among all heads and labels is recorded each time. A head's p is the share of flips
+whose largest statistic reaches the head's own: family-wise over all heads and labels, not only the
+chosen ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From `SENTENCES`
+sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer to
+symmetric.
 
 *A claim* needs more than the margin. A head that always attends to nouns finds the head of many
 words. So the strongest key of the relation's querying words has to be of the right answer's part of
 speech more often than that of other words of the same part of speech.
 
-*Limits.* Sentences count as independent, though those of one document may not be; equal ones are
-flipped together. A small p says that a head beats the best of these rules on this corpus; it does
-not say that the model uses the head for the relation.
+*Limits.* Sentences count as independent, though sentences of one document may not be; equal
+sentences are flipped together. A small p says that a head beats the best of these rules on this
+corpus; it does not say that the model uses the head for the relation.
 """
 
 from dataclasses import dataclass
@@ -47,18 +46,18 @@ from headbook.report.relation_counts import (
 from headbook.report.results import StackResults
 from headbook.study.word_samples import StrongestWords
 
-SENTENCES = 200  # in both halves, from which on groups of sentences are flipped
-BUCKETS = 256  # groups of sentences, by their hashes; half of them report
+SENTENCES = 200  # sentences of both halves from which on groups of sentences are flipped
+BUCKETS = 256  # groups of sentences by hash; half of the groups are held out
 
 
 def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
-    """Return where family-wise p lies below `ALPHA` and the interval above 0.
+    """Return the mask of numbers with a family-wise p below `ALPHA` and an interval above 0.
 
-    The rule of the site for every number that is tested family-wise.
+    This is the site's rule for every number that is tested family-wise.
 
     Args:
-        p: family-wise; NaN where there was no test.
-        margin: what is tested, of the same shape.
+        p: family-wise p; NaN without a test.
+        margin: the tested numbers. *Shape:* that of ``p``.
     """
     with np.errstate(invalid="ignore"):
         found: NDArray[np.bool_] = (
@@ -68,10 +67,10 @@ def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
 
 
 class SplitScores(NamedTuple):
-    """A head and a rule on the same words of one half of the sentences.
+    """Accuracy of a head and of a rule on the same words of one half of the sentences.
 
     Attributes:
-        accuracy: share of the words that the head finds; ``events`` are the words asked for.
+        accuracy: share of the words that the head finds; ``events`` is the number of words.
             *Shape:* ``(label,)``.
         at_rule: share of the same words that the rule finds. *Shape:* ``(label,)``.
         margin: ``accuracy`` minus ``at_rule``. *Shape:* ``(label,)``.
@@ -84,24 +83,25 @@ class SplitScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RelationTests:
-    """Labels with enough words, each with its best head and its best surface rule.
+    """The tested labels, each with its best head and its best surface rule.
 
     Attributes:
         labels: relation and direction, as in `headbook.schema.AnnotationScheme.labels`.
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
         rule: name of the best rule of each label.
-        accuracy, at_rule, margin: numbers of the reporting half, see `SplitScores`.
-        choice: numbers of the choice half, of the same heads and rules.
-        where_wrong: share of the words of the reporting half that the head finds, of those that
-            the rule does not find. *Shape:* ``(label,)``.
-        preference: whether the head does more than prefer a class of words.
+        accuracy, at_rule, margin: numbers of the held-out split, see `SplitScores`.
+        choice: numbers of these heads and rules on the selection split.
+        where_wrong: share of words that the head finds among the held-out words that the rule
+            misses. *Shape:* ``(label,)``.
+        preference: the head's preference for the right class of words.
         p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
-        every: p of every head and label; NaN where there is no head. *Shape:*
+        every: p of every head and label; NaN without a head. *Shape:*
             ``(layer, head, label)``.
-        layer_head: the best head of each layer, chosen likewise. *Shape:* ``(layer, label)``.
-        layer_margin: margin of that head; NaN in layers without attention. *Shape:*
+        layer_head: the best head of each layer on the selection split. *Shape:*
             ``(layer, label)``.
-        family: how many heads and labels the p hold for.
+        layer_margin: margin of ``layer_head``; NaN in layers without attention. *Shape:*
+            ``(layer, label)``.
+        family: number of pairs of head and label over which p is corrected.
     """
 
     labels: tuple[str, ...]
@@ -136,14 +136,16 @@ class RelationTests:
         return is_supported(p, self.layer_margin)
 
     def claims(self, label: str, place: tuple[int, int]) -> bool:
-        """Whether a head, by layer and number, is the best one of a label and claimed."""
+        """Check whether a head, by layer and number, is the best head of a label and is claimed."""
         return any(
             name == label and (int(layer), int(head)) == place and bool(sure)
             for name, (layer, head), sure in zip(self.labels, self.head, self.claimed, strict=True)
         )
 
     def first(self, among: NDArray[np.bool_]) -> int | None:
-        """Return the label with the largest margin on the choice half; None without any.
+        """Return the label with the largest margin on the selection split; None without any.
+
+        The reported margin does not decide, because the largest of several is inflated.
 
         The reported margin decides nothing: the largest of several overstates.
         """
@@ -154,19 +156,19 @@ class RelationTests:
 
 
 def tests_of_stack(results: StackResults) -> RelationTests | None:
-    """Return the tests of a stack; None if the study did not keep what the tests need."""
+    """Return the tests of a stack; None if the study lacks the strongest words."""
     hits = words_of(results)
     return relation_tests(*hits) if hits else None
 
 
 def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
-    """Choose heads and rules on one half of the sentences, compare them on the other.
+    """Choose heads and rules on one half of the sentences, and compare them on the other.
 
-    Labels take part whose words in the reporting half stand in at least `MIN_EFFECTIVE` effective
-    sentences, and any in the other.
+    A label is tested if its words on the held-out split stand in at least `MIN_EFFECTIVE` effective
+    sentences, and if it has any words on the selection split.
 
     Args:
-        present: which heads there are. *Shape:* ``(layer, head)``.
+        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
     halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
@@ -179,13 +181,13 @@ def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> Relatio
 
 
 class _Test(NamedTuple):
-    """One label: what the choice half chose, and what was counted in both halves.
+    """The choice for one label on the selection split, and its counts on both splits.
 
     Attributes:
-        head, rule: places of the best head and the best rule.
+        head, rule: indices of the best head and the best rule.
         layer_head: the best head of each layer. *Shape:* ``(layer,)``.
-        counts: by half.
-        wrong: in each sentence that reports, the words that the rule does not find, and how many of
+        counts: counts by split.
+        wrong: in each held-out sentence, the number of words that the rule misses, and how many of
             these the head finds. *Shape:* ``(sentence,)`` each.
     """
 
@@ -255,7 +257,7 @@ def _together(
 
 
 def _scores(tested: list[_Test], half: int) -> SplitScores:
-    """Return what heads and rules find on one half."""
+    """Return the scores of the chosen heads and rules on one split."""
     parts: list[list[RatioSums]] = [[], [], []]
     for test in tested:
         counts = test.counts[half]
@@ -269,7 +271,7 @@ def _scores(tested: list[_Test], half: int) -> SplitScores:
 def sign_clusters(
     report: StrongestWords, sentences: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return what signs are flipped of: keys of the clusters, and the cluster of each sentence.
+    """Return the keys of the clusters whose signs are flipped, and the cluster of each sentence.
 
     Args:
         sentences: number of sentences in both halves.
@@ -282,7 +284,7 @@ def sign_clusters(
 
 
 def _where(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
-    """Numbers of layers that have heads, NaN in the others."""
+    """Return numbers of layers that have heads; NaN in other layers."""
     there = np.any(present, axis=1, keepdims=True)
     value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])
     return numbers._replace(value=value, low=low, high=high)

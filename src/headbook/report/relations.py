@@ -1,10 +1,8 @@
-"""Dependency relations of heads.
-
-The best relation and the best surface rule of each head, relations in words.
+"""Dependency relations: the best relation and surface rule of each head, and their wording.
 
 Relation, direction and rule are chosen on one half of the sentences and compared on the other, as
-in `inference`. Here each head has a relation and a rule of its own, so the intervals hold for one
-head each; they are not corrected for the number of heads, as the tests of `inference` are.
+in `relation_tests`. Here each head has a relation and a rule of its own, so that intervals hold for
+one head each; they are not corrected for the number of heads, as the tests of `relation_tests` are.
 """
 
 from dataclasses import dataclass
@@ -36,21 +34,21 @@ MINUS = "−"
 
 
 def best_head_of_relation(tests: RelationTests, label: int, stack: str) -> HeadName:
-    """The best head of a label."""
+    """Return the best head of a label."""
     layer, head = map(int, tests.head[label])
     return HeadName(stack, layer, head)
 
 
 def points_text(difference: float) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Return a difference of shares in percentage points, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", MINUS) if difference else "0.0"
 
 
-MOSTLY = 0.5  # of the words, from which on a rule names a head
+MOSTLY = 0.5  # share of words from which on a rule describes a head
 
 
 class HeadRelation(NamedTuple):
-    """What one head finds best.
+    """The relation that one head finds best.
 
     Attributes:
         label: relation and direction, one of `headbook.schema.AnnotationScheme.labels`.
@@ -69,13 +67,13 @@ class HeadRelation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeadRelations:
-    """What every head of a stack finds best; numbers of the reporting half.
+    """The relation that every head of a stack finds best, with numbers of the held-out split.
 
     Attributes:
-        labels: relation and direction of each place.
-        label: places in ``labels``. *Shape:* ``(layer, head)``.
+        labels: relation and direction, by index.
+        label: index in ``labels``. *Shape:* ``(layer, head)``.
         rule: the best surface rule for each head's label. *Shape:* ``(layer, head)``.
-        present: which heads there are. *Shape:* ``(layer, head)``.
+        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
         accuracy, at_rule, margin: see `HeadRelation`. *Shape:* ``(layer, head)``.
     """
 
@@ -88,7 +86,7 @@ class HeadRelations:
     margin: Estimates
 
     def at(self, layer: int, head: int) -> HeadRelation | None:
-        """Return what one head finds best; None if there is no such head."""
+        """Return the relation that one head finds best; None if there is no such head."""
         if not self.present[layer, head]:
             return None
         label, rule = self.labels[int(self.label[layer, head])], str(self.rule[layer, head])
@@ -99,14 +97,14 @@ class HeadRelations:
 def head_relations(
     found: StrongestWords, present: NDArray[np.bool_], uniform: Floats
 ) -> HeadRelations | None:
-    """Return the relation that each head finds most above uniform attention.
+    """Return the relation with the largest gain over uniform attention, for each head.
 
-    Relations and directions take part whose words stand in at least `MIN_EFFECTIVE` effective
-    sentences of each half; None if none does.
+    Relations and directions are compared if their words stand in at least `MIN_EFFECTIVE` effective
+    sentences of each half; None if no relation has so many.
 
     Args:
-        present: which heads there are. *Shape:* ``(layer, head)``.
-        uniform: what uniform attention finds; NaN if it is not known. *Shape:*
+        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
+        uniform: accuracy of uniform attention; NaN if it is not known. *Shape:*
             ``(layer, label)``.
     """
     halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
@@ -148,10 +146,10 @@ class HeadRule(NamedTuple):
     """The surface rule that explains one head best, chosen on one half of the sentences.
 
     Attributes:
-        rule: its name, one of `StrongestWords.rules`.
-        chosen: share of words on the choice half for which the rule names the strongest word.
-        agreement: that share on the reporting half.
-        mean: mean of that share over all heads of the stack.
+        rule: name of the rule, one of `StrongestWords.rules`.
+        chosen: share of words, on the selection split, whose strongest word the rule names.
+        agreement: share of words, on the held-out split, whose strongest word the rule names.
+        mean: mean of ``agreement`` over all heads of the stack.
         margin: ``agreement`` minus ``mean``.
     """
 
@@ -163,13 +161,13 @@ class HeadRule(NamedTuple):
 
     @property
     def names(self) -> bool:
-        """Whether the head may be named by the rule: in half of the cases, above the mean head."""
+        """Whether the rule names half of the head's strongest words, and more than for the mean."""
         enough = self.agreement.effective >= MIN_EFFECTIVE
         return bool(enough and self.agreement.value >= MOSTLY and self.margin.low > 0)
 
 
 def head_rules(results: StackResults) -> dict[tuple[int, int], HeadRule]:
-    """Return the rule that explains each head best, by layer and number; none without words."""
+    """Return the rule that explains each head best, by layer and number; empty without words."""
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
     there = [
         x for x in results.labels(ids.SURFACE_RULE) if results.has_value(ids.SURFACE_RULE, VIEW, x)
@@ -180,10 +178,10 @@ def head_rules(results: StackResults) -> dict[tuple[int, int], HeadRule]:
 
 
 def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[int, int], HeadRule]:
-    """Choose a rule for each head on one half of the sentences, report it on the other.
+    """Choose a rule for each head on one half of the sentences, and report it on the other.
 
     Args:
-        present: which heads there are. *Shape:* ``(layer, head)``.
+        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
     halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     looking = [np.bincount(h.sentence[h.has_others], minlength=len(h.lengths)) for h in halves]
@@ -212,10 +210,10 @@ def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[in
 
 
 def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
-    """Return how many words of each sentence have the word that a rule names as strongest word.
+    """Count the words of each sentence whose strongest word a rule names.
 
     Args:
-        word: what the rule names, negative for nothing. *Shape:* ``(word,)``.
+        word: the word that the rule names, negative for none. *Shape:* ``(word,)``.
 
     Returns:
         *Shape:* ``(sentence, layer, head)``.
@@ -226,7 +224,7 @@ def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
 
 
 class RelationNouns(NamedTuple):
-    """What stands at the two ends of a relation."""
+    """Nouns for the two ends of a relation."""
 
     dependent: str
     head: str
@@ -271,7 +269,7 @@ ENDS = {
     "xcomp": RelationNouns("open complement", "verb"),
 }
 
-TAGS = {  # without punctuation, which is known without tags
+TAGS = {  # without punctuation, which is recognised without tags
     "ADJ": "adjectives",
     "ADP": "adpositions",
     "ADV": "adverbs",
@@ -300,7 +298,7 @@ class RelationEnds(NamedTuple):
 
 
 def ends_of(label: str) -> RelationEnds:
-    """A relation with its direction, ``obj:to_head``, in words: from whom, to whom."""
+    """Return query and key of a relation with its direction, as in ``obj:to_head``, in words."""
     relation, direction = relation_of(label)
     ends = ENDS.get(relation, RelationNouns(f"{relation} dependent", "head"))
     query, key = ends if direction == "to_head" else reversed(ends)
@@ -309,6 +307,6 @@ def ends_of(label: str) -> RelationEnds:
 
 
 def relation_words(label: str) -> str:
-    """The same as a phrase: ``from a direct object to its verb (obj)``."""
+    """Return a relation as a phrase: ``from a direct object to its verb (obj)``."""
     relation_ends = ends_of(label)
     return f"from {relation_ends.query} to {relation_ends.key} ({relation_of(label)[0]})"

@@ -1,9 +1,9 @@
-"""What a head does: claims with estimate, interval and baseline, in one order.
+"""The role of a head: claims with estimate, interval and baseline, in a fixed order.
 
-Position, then a relation beyond the best surface rule or the rule that explains the head best,
-then classes of tokens, then repetition, then evenness or a mixture, and last the sink. Each claim
-is one sentence with its numbers: estimate, interval, baseline. What was tested family-wise says so;
-the rest describes.
+The order is: position, then a relation beyond the best surface rule or the rule that explains the
+head best, then classes of tokens, then repetition, then evenness or a mixture, and last the sink.
+Each claim is one sentence with estimate, interval and baseline. Claims that were tested family-wise
+give p; the others describe.
 """
 
 import math
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
 
-REPEATED = 0.4  # of the attention on repeated random tokens, by convention
-TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
-ALMOST_ALL = 0.95
+REPEATED = 0.4  # least share of attention on repeated random tokens for a claim, by convention
+TWICE = 2.0  # least ratio to uniform attention for a claim on a class of tokens
+ALMOST_ALL = 0.95  # share of the sink's attention from which on the first position is named
 
 
 class Claim(NamedTuple):
-    """One piece of evidence.
+    """One piece of evidence on the role of a head.
 
     Attributes:
         kind: ``position``, ``relation``, ``rule``, ``class``, ``repetition``, ``shape`` or
             ``sink``.
-        short: what the head does, to stand after its name; empty where it decides no role.
-        text: a whole sentence.
-        value: the number behind it.
-        baseline: what it is set against; NaN without one.
-        against: name of that.
-        p: family-wise, where it was tested; else NaN.
-        chosen: for relations, the margin on the choice half, by which the most telling is chosen.
+        short: a phrase that follows the head's name; empty if the claim decides no role.
+        text: the claim as a whole sentence.
+        value: the number behind the claim.
+        baseline: the number that ``value`` is compared with; NaN without one.
+        against: name of the baseline.
+        p: family-wise p; NaN if the claim was not tested.
+        chosen: margin on the selection split, by which the best relation is chosen; else NaN.
         column: metric, view and label of ``value``; None if no single metric gives the value.
     """
 
@@ -81,35 +81,35 @@ class Claim(NamedTuple):
 
 
 def estimate(value: Estimate, *, share: bool = True) -> str:
-    """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
+    """Return a number with its interval as text, with one unit: ``84.4 % [72.0, 96.9]``."""
     return " ".join(value_and_interval(value, share=share)).strip()
 
 
 def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
-    """The same in two; the second is empty where there is no interval."""
+    """Return a number and its interval as two texts; the second is empty without an interval."""
     ends = interval_text(value.low, value.high, share=share)
     return number(value.value, share=share), ends
 
 
 def signed_points(value: float) -> str:
-    """A difference of shares in points, with its sign."""
+    """Return a difference of shares in points as text, with its sign."""
     return f"{100 * value:+.1f}".replace("-", "−")
 
 
 def point_estimate(value: Estimate) -> str:
-    """The same with its interval: ``+40.0 points [+22.8, +57.2]``."""
+    """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
     ends = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
     return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else ends)
 
 
 def sink_words(results: StackResults) -> str:
-    """What the sink of a stack is."""
+    """Return the tokens that are the sink of a stack, in words."""
     what = "special tokens and the first position" if results.stack.causal else "special tokens"
     return f"{what}, and the learned sink" if results.stack.learned_sink else what
 
 
 def _it(results: StackResults, found: HeadType) -> str:
-    """The subject of a sentence whose shares are of the rest."""
+    """Return the subject of a sentence on shares outside the sink."""
     return f"With {sink_words(results)} masked, it" if found.some_sink else "It"
 
 
@@ -122,7 +122,7 @@ AT = {
 
 
 def position_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
-    """A share at one offset, on the same token, or in a window."""
+    """Yield a claim on the share at one offset, on the same token, or in a window."""
     if found is None:
         return
     if found.rest in AT:
@@ -157,7 +157,7 @@ def _uniform(even: float) -> str:
 
 
 def _even(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> float:
-    """What uniform attention gives in a head's layer; NaN where it is not known."""
+    """Return a number of uniform attention in a head's layer; NaN if it is not known."""
     if not results.has_value(metric, view, label):
         return math.nan
     return float(results.uniform(metric, view, label).value[place[0]])
@@ -167,7 +167,7 @@ CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of t
 
 
 def token_class(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
-    """The class of tokens that receives most against uniform attention, if at least twice that."""
+    """Yield the class of tokens furthest above uniform attention, if at least twice as high."""
     if found is not None and found.rest in {*AT, OffSinkType.OFFSET}:
         return
     own, best = results.stack.default_view, None
@@ -201,7 +201,7 @@ REPETITION = {
 
 
 def repetition_claim(results: StackResults, place: Place) -> Iterator[Claim]:
-    """What it does on repeated random tokens, from a conventional threshold on."""
+    """Yield claims on repeated random tokens, above a conventional threshold."""
     for metric, (where, kind) in REPETITION.items():
         value = share_of_head(results, metric, SinkView.RAW, "", place)
         if value.value >= REPEATED and value.low > 0:
@@ -218,7 +218,7 @@ def repetition_claim(results: StackResults, place: Place) -> Iterator[Claim]:
 
 
 def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
-    """How even it is, which keys win, or what it is mixed of."""
+    """Yield a claim on evenness, on keys that all queries share, or on the largest shares."""
     if found is None:
         return
     it, parts = _it(results, found), found.shares.parts
@@ -254,7 +254,7 @@ def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> 
             for part in (first, *others)
         )
         value = share_of_head(results, METRIC, SinkView.RENORM, first, place)
-        if math.isnan(value.value):  # across two texts, words are what punctuation leaves
+        if math.isnan(value.value):  # cross-attention: the share of words is 1 - punctuation
             value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
         names = [PART_NAMES[part] for part in (first, *others)]
         yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
@@ -264,7 +264,7 @@ def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> 
 
 
 def sink_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
-    """What the sink receives, and what it contributes."""
+    """Yield a claim on the sink's attention and its share of the output."""
     given = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", place)
     if math.isnan(given.value):
         return
@@ -286,12 +286,12 @@ def sink_claim(results: StackResults, place: Place, found: HeadType | None) -> I
 
 @dataclass(frozen=True)
 class Role:
-    """What one head does.
+    """The role of one head.
 
     Attributes:
-        head: which one.
-        type: its type; None where the study lacks the numbers.
-        claims: evidence, in the order in which it is told.
+        head: the head.
+        type: type of the head; None if the study lacks the numbers.
+        claims: evidence, in the order of the page.
     """
 
     head: HeadName
@@ -300,7 +300,7 @@ class Role:
 
     @property
     def short(self) -> str:
-        """What it does, in a few words without numbers; empty where nothing is known."""
+        """The role in a few words without numbers; empty if nothing is known."""
         relation, sink = self.claim("relation"), self.claim("sink")
         if relation is not None:
             return relation.short
@@ -315,15 +315,15 @@ class Role:
         return " ".join(claim.text for claim in self.claims)
 
     def claim(self, kind: str) -> Claim | None:
-        """The claim of a kind; None without one."""
+        """Return the claim of a kind; None without one."""
         return next((claim for claim in self.claims if claim.kind == kind), None)
 
 
 def role_of(results: StackResults, head: HeadName, tests: "RelationTests | None") -> Role:
-    """What a head does.
+    """Return the role of a head.
 
     Args:
-        tests: which heads serve relations; without it nothing is said of them.
+        tests: the tests of relations; None for no claims on relations.
     """
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
@@ -342,14 +342,14 @@ def role_of(results: StackResults, head: HeadName, tests: "RelationTests | None"
 
 
 def best_relation(tests: "RelationTests | None", place: Place) -> int | None:
-    """Return the number of the relation that a head serves most, by the choice half."""
+    """Return the index of the relation that a head serves best, by the selection split, or None."""
     if tests is None or not len(tests.labels):
         return None
     return tests.first(tests.claimed & (tests.head == place).all(1))
 
 
 def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
-    """Yield the relation that a head serves beyond the best surface rule."""
+    """Yield a claim on the relation that a head serves beyond the best surface rule."""
     n = best_relation(tests, place)
     if tests is None or n is None:
         return
@@ -375,10 +375,10 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
 
 
 def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[Claim]:
-    """Yield the surface rule that explains a head without a relation.
+    """Yield a claim on the surface rule that explains a head without a relation.
 
     Args:
-        positional: whether one offset was named already, so that an offset says nothing new.
+        positional: whether another claim names an offset, so that an offset rule is not claimed.
     """
     found = results.cached(head_rules).get(place)
     if found is None or not found.names or (positional and found.rule.startswith("offset:")):
@@ -397,7 +397,7 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
 
 
 def roles_by_head(results: StackResults) -> Mapping[HeadName, Role]:
-    """What every head of a stack does."""
+    """Return the role of every head of a stack."""
     return results.cached(_roles)
 
 

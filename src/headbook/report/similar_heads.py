@@ -1,10 +1,10 @@
-"""Which heads of a stack are alike: nearest heads, a map in the plane, an order. No torch.
+"""Similarity of the heads of a stack: nearest heads, a map in the plane, and an order. No torch.
 
-The map is classical scaling (Torgerson 1952) of the square roots of the divergences. The root is a
-distance as in ordinary space, so that a map without any distortion exists in enough dimensions; of
-the divergences themselves there is none (Fuglede & Topsøe 2004, doi:10.1109/ISIT.2004.1365067).
-In stacks of so many heads that not all pairs were compared, squared Hellinger distances take the
-place of the divergences; their roots are Euclidean by construction.
+The map is classical scaling (Torgerson 1952) of the square roots of the divergences. These roots
+are Euclidean distances, so that a map without distortion exists in enough dimensions; the
+divergences themselves have no such map (Fuglede & Topsøe 2004, doi:10.1109/ISIT.2004.1365067). In
+stacks of so many heads that not all pairs were compared, squared Hellinger distances replace the
+divergences; their roots are Euclidean by construction.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ METRIC = ids.HEAD_DISTANCE
 
 
 class HeadPlane(NamedTuple):
-    """Heads as points of a plane.
+    """A map of heads in the plane.
 
     Attributes:
-        heads: their places. *Shape:* ``(head,)``.
-        points: *Shape:* ``(head, 2)``.
-        share: part of all squared distances that two dimensions hold.
+        heads: indices of the heads. *Shape:* ``(head,)``.
+        points: coordinates. *Shape:* ``(head, 2)``.
+        share: share of the variation of all squared distances in the two dimensions.
     """
 
     heads: Ints
@@ -43,14 +43,16 @@ class HeadPlane(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeadDistanceMatrix:
-    """The distances of all heads of a stack in one view; heads go by their place in ``heads``.
+    """The distances of all heads of a stack in one view; methods take indices of ``heads``.
 
     Attributes:
-        heads: layer by layer.
-        value: NaN for pairs with too few rows in common to be judged. *Shape:* ``(head, head)``.
-        rows: rows that count in both; the same shape.
-        sentences: that were compared.
-        roots: squared Hellinger distances of all pairs, where not all were compared; likewise.
+        heads: the heads, layer by layer.
+        value: mean divergence; NaN for pairs with too few rows in common. *Shape:*
+            ``(head, head)``.
+        rows: number of rows that count in both heads. *Shape:* ``(head, head)``.
+        sentences: number of sentences that were compared.
+        roots: squared Hellinger distances of all pairs if not all pairs were compared; else None.
+            *Shape:* ``(head, head)``.
     """
 
     heads: tuple[HeadName, ...]
@@ -61,33 +63,33 @@ class HeadDistanceMatrix:
 
     @property
     def apart(self) -> Floats:
-        """What map, order and matrix rest on. *Shape:* ``(head, head)``."""
+        """Distances behind the map, the order and the matrix. *Shape:* ``(head, head)``."""
         return self.value if self.roots is None else self.roots
 
     @property
     def layers(self) -> Ints:
-        """The layer of each head."""
+        """Layer of each head. *Shape:* ``(head,)``."""
         return np.array([head.layer for head in self.heads])
 
     @cached_property
     def complete(self) -> Ints:
-        """Heads left when those that lack most distances are taken out until none is lacking."""
-        left = np.arange(len(self.heads))
-        lacking = np.isnan(self.apart)
-        np.fill_diagonal(lacking, val=False)
-        while len(left) and (counts := lacking[np.ix_(left, left)].sum(1)).any():
-            left = np.delete(left, int(counts.argmax()))
-        return left
+        """Indices of heads with all distances, after dropping those with most missing distances."""
+        kept = np.arange(len(self.heads))
+        missing = np.isnan(self.apart)
+        np.fill_diagonal(missing, val=False)
+        while len(kept) and (counts := missing[np.ix_(kept, kept)].sum(1)).any():
+            kept = np.delete(kept, int(counts.argmax()))
+        return kept
 
     def nearest(self, head: int, most: int) -> list[int]:
-        """The heads nearest to one, those with few rows in common left out."""
+        """Return the heads nearest to one head, without heads that share too few rows."""
         others = self.value[head].copy()
         others[head] = np.nan
         order = np.argsort(others, kind="stable")  # NaN goes to the end
         return [int(place) for place in order[: min(most, int((~np.isnan(others)).sum()))]]
 
     def closest(self, most: int) -> list[tuple[int, int]]:
-        """The pairs of heads that are nearest to each other."""
+        """Return the pairs of heads that are nearest to each other, at most ``most``."""
         one, other = np.triu_indices(len(self.heads), 1)
         values = self.value[one, other]
         order = np.argsort(values, kind="stable")[: min(most, int((~np.isnan(values)).sum()))]
@@ -95,14 +97,17 @@ class HeadDistanceMatrix:
 
     @cached_property
     def plane(self) -> HeadPlane:
-        """The map of all heads whose distances are known."""
+        """Map of all heads whose distances are known."""
         kept = self.complete
         points, share = classical_scaling(self.apart[np.ix_(kept, kept)])
         return HeadPlane(kept, points, share)
 
     @cached_property
     def order(self) -> Ints:
-        """All heads, like beside like; at the end those whose distances are not all known.
+        """Indices of all heads, similar heads side by side; heads with missing distances come last.
+
+        The order is that of the leaves of an average-linkage tree, in which neighbours are as near
+        as the tree allows.
 
         Average linkage, leaves ordered so that neighbours are as near as the tree allows.
         """
@@ -117,7 +122,7 @@ class HeadDistanceMatrix:
 
 
 def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
-    """How alike the heads of a stack are, by view; nothing where it was not measured."""
+    """Return the distances of the heads of a stack, by view; empty if they were not measured."""
     stack = results.stack
     sums = results.study.corpus_sums.distances.get(stack.name)
     heads = tuple(
@@ -148,8 +153,8 @@ def _likeness(heads: tuple[HeadName, ...], sums: HeadDistances, place: int) -> H
 
 
 def _known(total: Floats, rows: Floats) -> Floats:
-    """Means over rows; NaN where there are few."""
-    # Small studies have no more than a few rows, and are shown all the same.
+    """Return means over rows; NaN for pairs with too few rows."""
+    # If no pair has that many rows, as in small studies, the pairs with most rows count.
     least = max(1.0, min(FEW_WORDS, float(rows.max())))
     value: Floats = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= least)
     np.fill_diagonal(value, 0.0)
@@ -157,15 +162,15 @@ def _known(total: Floats, rows: Floats) -> Floats:
 
 
 def classical_scaling(squared: Floats) -> tuple[Floats, float]:
-    """Classical scaling: points of a plane whose squared distances are near those given.
+    """Compute classical scaling: points in a plane whose squared distances are near those given.
 
-    Points are turned so that later ones lie further to the right and further up.
+    The signs of the axes are chosen so that later points lie further to the right and further up.
 
     Args:
-        squared: *Shape:* ``(point, point)``.
+        squared: squared distances. *Shape:* ``(point, point)``.
 
     Returns:
-        Points ``(point, 2)``, and the part of the variation that they hold; NaN without any.
+        Points ``(point, 2)``, and their share of the variation; NaN without any variation.
     """
     n = len(squared)
     points = np.zeros((n, 2))
@@ -182,11 +187,11 @@ def classical_scaling(squared: Floats) -> tuple[Floats, float]:
 
 
 def procrustes_aligned(plane: HeadPlane, like: HeadPlane) -> Floats:
-    """Points turned or mirrored so as to lie near another map's points of the same heads.
+    """Rotate or mirror the points of a map towards another map's points of the same heads.
 
-    Orthogonal Procrustes rotation about the origin; distances stay as they are.
+    This is an orthogonal Procrustes rotation about the origin; distances do not change.
     """
-    _, mine, theirs = np.intersect1d(plane.heads, like.heads, return_indices=True)
-    left, _, right = np.linalg.svd(plane.points[mine].T @ like.points[theirs])
-    found: Floats = plane.points @ (left @ right)
-    return found
+    _, own, target = np.intersect1d(plane.heads, like.heads, return_indices=True)
+    left, _, right = np.linalg.svd(plane.points[own].T @ like.points[target])
+    rotated: Floats = plane.points @ (left @ right)
+    return rotated

@@ -1,7 +1,8 @@
-"""A stored sentence word by word: attention between its words, and its tree. No torch.
+"""Attention between the words of a stored sentence, and the sentence's tree. No torch.
 
-The same as `AttentionMaps.by_word`, `relations` and `wordtrees` of `headbook.attention`, for one
-sentence as pages keep it. Weights are stored in steps of 1/255, so that close ones may be equal.
+The functions compute the numbers of `AttentionMaps.by_word`, `relations` and `wordtrees` of
+`headbook.attention` for one stored sentence. Weights are stored in steps of 1/255, so that close
+weights may be equal.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 
 class WordLink(NamedTuple):
-    """A word that query, one that it should find there, and whether it does."""
+    """A querying word, the right key of its relation, and whether a head finds the key."""
 
     query: int
     key: int
@@ -25,19 +26,19 @@ class WordLink(NamedTuple):
 
 
 class TreeWords(NamedTuple):
-    """The words of a tree without punctuation: their numbers, and their heads among them."""
+    """The words of a tree without punctuation: their indices, and their heads among these words."""
 
     places: NDArray[np.int64]
     heads: NDArray[np.int64]
 
 
 def n_words(text: StoredText) -> int:
-    """Words up to the last one that has a token."""
+    """Return the number of words up to the last word that has a token."""
     return max(text.words, default=-1) + 1
 
 
 def word_names(text: StoredText) -> tuple[str, ...]:
-    """Each word in the text's own letters; empty for one without a token."""
+    """Return each word in the text's own letters; empty for a word without a token."""
     pairs: list[tuple[int, int] | None] = [None] * n_words(text)
     for word, (start, end) in zip(text.words, text.spans, strict=True):
         if word >= 0:
@@ -47,7 +48,7 @@ def word_names(text: StoredText) -> tuple[str, ...]:
 
 
 def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) -> Floats:
-    """Attention between words without the sink: to a word the sum, from a word the mean.
+    """Return attention between words without the sink: summed over keys, averaged over queries.
 
     Args:
         steps: weights of a stack within one text. *Shape:* ``(..., token, token)``.
@@ -58,17 +59,17 @@ def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) 
     counts = ~text.sink(causal=causal)
     members = (np.array(text.words)[:, None] == np.arange(n_words(text))) & counts[:, None]
     table = members.astype(np.float64)
-    # Sums of whole numbers first, so that equal ones stay equal.
+    # Whole numbers are summed before division, so that equal sums stay equal.
     sums = table.T @ steps.astype(np.float64) @ table
     found: Floats = sums / (UINT8_STEPS * np.maximum(table.sum(0), 1))[:, None]
     return found
 
 
 def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
-    """What a head should find under a label, and whether its strongest word is that.
+    """Return the cases of a label, and whether a head's strongest word is the right one.
 
     Args:
-        weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
+        weights: attention of one head, from `word_attention`. *Shape:* ``(word, word)``.
         label: relation and direction, as in `headbook.schema.AnnotationScheme.labels`.
     """
     relation, direction = relation_of(label)
@@ -87,9 +88,9 @@ def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -
 
 
 def tree_words(text: StoredText) -> TreeWords:
-    """The words of a tree without punctuation and without what was cut off; none without a tree.
+    """Return the words of a tree without punctuation and truncated words; empty without a tree.
 
-    What hangs on a word that is left out hangs on that word's head.
+    Dependents of a word that is left out are attached to that word's head.
     """
     tags = dict(zip(text.words, text.tags, strict=True))
     inside = range(min(n_words(text), len(text.heads)))
@@ -108,6 +109,6 @@ def _strongest(row: Floats, word: int) -> int:
 
 
 def _punctuation(text: StoredText, word: int, tag: str) -> bool:
-    """Whether a word is punctuation by its tag or, without one, by its relation to its head."""
+    """Check whether a word is punctuation by its tag or, without one, by its relation."""
     named = text.heads[word] != NO_HEAD and universal_relation(text.relations[word]) == "punct"
     return tag == "PUNCT" or (tag not in UPOS and named)

@@ -1,10 +1,8 @@
-"""How numbers, heads, files and texts are written, the same on every page.
-
-The highest and lowest numbers with their ties.
+"""Wording of numbers, heads, files and texts, and of extreme values with their ties.
 
 Values are tied if they are equal, or if pages print them alike: a reader who compares the printed
-numbers cannot tell such values apart. Where a head is chosen on one half of the sentences and
-reported on the other, values of the choosing half decide ties.
+numbers cannot tell such values apart. If a head is selected on one half of the sentences and
+reported on the other, values of the selecting half decide ties.
 """
 
 import math
@@ -22,10 +20,10 @@ from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS, HeadName
 
 MISSING = "–"
-MAYBE = "may be rounding"  # said of differences if no rounding floor was measured
-THIN = "\u202f"  # a narrow space that does not break
-FEW_WORDS = 30  # below which a part of speech, or rows two heads share, are greyed
-# What HTML may not hold: control characters, surrogates, and the last two of each plane.
+MAYBE = "may be rounding"  # note on differences if no rounding floor was measured
+THIN = "\u202f"  # narrow no-break space
+FEW_WORDS = 30  # words, or rows that two heads share, below which a number is greyed
+# Characters that HTML may not contain: controls, surrogates, and the last two of each plane.
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(
@@ -33,8 +31,8 @@ UNSEEN = re.compile(
     )
     + "]"
 )
-UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # between a number and its unit
-LETTERLESS = re.compile(r"[^\w.+-]", re.ASCII)  # what names of files do not have
+UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # the space between a number and its unit
+LETTERLESS = re.compile(r"[^\w.+-]", re.ASCII)  # characters that names of files do not have
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
@@ -63,7 +61,7 @@ STACKS = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
-# Labels of metrics that are no words; `label_name` reads the others.
+# Names of labels that are not words; `label_name` derives the others.
 LABELS = {
     "0.9": "cosine ≥ 0.9",
     "f1": "F1",
@@ -84,19 +82,20 @@ LABELS = {
 }
 DIRECTIONS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
 SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
+MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of segmentation, before a rule
 
 
 def is_share(metric: Metric) -> bool:
-    """Whether values are parts of a whole, written in per cent."""
+    """Check whether values of a metric are shares, printed in per cent."""
     return metric.limits == (0.0, 1.0) and not metric.unit
 
 
 def number(value: float, *, share: bool = False, like: float | None = None) -> str:
-    """A value in few digits; what is not nothing never becomes 0 by rounding, nor 100 %.
+    """Return a value in few digits; no value but 0 is printed as 0, and none but 1 as 100 %.
 
     Args:
-        like: another value whose number of digits to take.
+        share: whether to print a share in per cent.
+        like: another value whose number of decimals is used.
     """
     if math.isnan(value):
         return MISSING
@@ -110,18 +109,18 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
 
 
 def percent(value: float) -> str:
-    """A share of 1 in per cent, one decimal."""
+    """Return a share in per cent, with one decimal."""
     return f"{in_hundred(value)}{THIN}%"
 
 
 def stored_weight(steps: int) -> str:
-    """Return an attention weight stored with 8 bits in whole per cent: it is exact to ± 0.2 %."""
+    """Return an attention weight stored with 8 bits in whole per cent, exact to ± 0.2 %."""
     share = 100 * steps / UINT8_STEPS
     return f"<{THIN}1{THIN}%" if 0 < share < 0.5 else f"{share:.0f}{THIN}%"
 
 
 def in_hundred(value: float) -> str:
-    """The same without its sign, which follows later."""
+    """Return a share in per cent with one decimal, without the per cent sign."""
     if 0 < value < 0.0005:
         return f"<{THIN}0.1"
     if -0.0005 < value < 0:
@@ -132,7 +131,7 @@ def in_hundred(value: float) -> str:
 
 
 def interval_text(low: float, high: float, *, share: bool = False) -> str:
-    """A confidence interval, to follow a value with its unit; empty where there is none."""
+    """Return a confidence interval that follows a value with its unit; empty without one."""
     if math.isnan(low) or math.isnan(high):
         return ""
     if share:
@@ -141,45 +140,45 @@ def interval_text(low: float, high: float, *, share: bool = False) -> str:
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A number and its unit."""
+    """Return a number with its unit."""
     return f"{text} {unit}" if unit and text != MISSING else text
 
 
 def head_name(head: HeadName) -> str:
-    """How pages call a head: ``L4·H11``; with the stack where a model has several."""
+    """Return the name of a head, ``L4·H11``, with the stack if the model has several."""
     prefix = "" if head.stack == "self" else f"{head.stack} "
     return f"{prefix}L{head.layer}·H{head.head}"
 
 
 def head_page(head: HeadName) -> str:
-    """Address of a head's page, from the root of the site."""
+    """Return the address of a head's page, from the root of the site."""
     return f"heads/{head_file(head)}.html"
 
 
 def head_file(head: HeadName) -> str:
-    """A head's page and data files, without suffix."""
+    """Return the name of a head's page and data files, without suffix."""
     prefix = "" if head.stack == "self" else f"{head.stack}-"
     return f"{prefix}L{head.layer:02d}-H{head.head:02d}"
 
 
 def sentence_file(sentence_number: int) -> str:
-    """A sentence's page and data files, without suffix."""
+    """Return the name of a sentence's page and data files, without suffix."""
     return f"{sentence_number:04d}"
 
 
 def choice_file(name: str, view: str = "", label: str = "") -> str:
-    """Return a figure's name with a view and a label; other signs than letters become hyphens."""
+    """Return a figure's name with view and label; characters other than letters become hyphens."""
     parts = [name, LETTERLESS.sub("-", label), view]
     return "-".join(part for part in parts if part)
 
 
 def sentence_page(sentence_number: int) -> str:
-    """Address of a sentence's page, from the root of the site."""
+    """Return the address of a sentence's page, from the root of the site."""
     return f"sentences/{sentence_file(sentence_number)}.html"
 
 
 RULE_KINDS = {"offset", "last", *SIDES}
-ONE_OF = {  # a word of a class, as rules name it
+ONE_OF = {  # names of one word of a class, for rules
     "ADJ": "adjective",
     "ADP": "adposition",
     "ADV": "adverb",
@@ -218,7 +217,7 @@ def rule_phrase(rule: str) -> str:
 
 
 def label_name(label: str) -> str:
-    """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
+    """Return a label in words: ``obj (dependent → head)``, ``F1 by similarity``."""
     relation, direction = relation_of(label)
     if relation and direction in DIRECTIONS:
         return f"{relation} ({DIRECTIONS[direction]})"
@@ -231,64 +230,64 @@ def label_name(label: str) -> str:
 
 
 def option_name(field: str, option: str) -> str:
-    """A value of a column as readers choose it: ``sink masked`` for the view ``nosink``."""
+    """Return the name of a column's value: ``sink masked`` for the view ``nosink``."""
     names: dict[str, Mapping[Any, str]] = {"view": VIEWS, "state": STATES, "space": SPACES}
     return names.get(field, {}).get(option, option)
 
 
 def shortened(text: str, most: int) -> str:
-    """The first letters of a text, with a sign that there are more."""
+    """Return the first characters of a text, with an ellipsis if there are more."""
     return text[:most] + "…" * (len(text) > most)
 
 
 def unbroken(text: str) -> str:
-    """A text of ours whose numbers keep their units beside them, for HTML."""
+    """Join numbers and their units with narrow no-break spaces, for HTML."""
     return UNBROKEN.sub(THIN, text)
 
 
 def first_option(values: Iterable[str], order: type[StrEnum]) -> str:
-    """The option among values that comes first in the terms' own order; empty without one."""
+    """Return the first option among values, in the order of the enumeration; empty without one."""
     there = set(values)
     return next((str(option) for option in order if option in there), "")
 
 
 def count_text(amount: int, one: str, many: str = "") -> str:
-    """An amount with its noun: ``1 sentence``, ``1,204 sentences``."""
+    """Return an amount with its noun: ``1 sentence``, ``1,204 sentences``."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
 
 def number_word(amount: int) -> str:
-    """A small count in words, so that no sentence begins with a figure."""
+    """Return a small count as a word, so that no sentence begins with a figure."""
     return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
 
 
 def capital(text: str) -> str:
-    """A text as the beginning of a sentence."""
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def ordinal(number: int) -> str:
-    """``1st``, ``2nd``, ``11th``."""
+    """Return an ordinal number: ``1st``, ``2nd``, ``11th``."""
     teen = 10 < number % 100 < 20
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def p_family_wise_text(p: float) -> str:
-    """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
+    """Return a p corrected over all heads and relations as text: ``p = 0.005 family-wise``."""
     return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
 
 
 def signed(value: float) -> str:
-    """An offset or a whole difference, with its sign."""
+    """Return an offset or a whole difference as text, with its sign."""
     return f"{value:+d}".replace("-", "−") if value else "0"
 
 
 def visible(text: str) -> str:
-    """Text as HTML can hold it: control characters become their pictures.
+    """Return text that HTML can contain: control characters become their pictures.
 
-    Spaces, line feeds and tabs stay; characters that no HTML may hold become U+FFFD.
+    Spaces, line feeds and tabs stay; characters that HTML may not contain become U+FFFD.
     """
-    return text if text.isprintable() else UNSEEN.sub(_seen, text)  # most are, and it is quick
+    return text if text.isprintable() else UNSEEN.sub(_seen, text)  # most texts need no search
 
 
 def _seen(match: re.Match[str]) -> str:
@@ -297,7 +296,7 @@ def _seen(match: re.Match[str]) -> str:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in few digits."""
+    """Return a number of bytes in few digits."""
     for unit in UNITS[:-1]:
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -314,20 +313,20 @@ def floor_text(floor: float, *, share: bool) -> str:
 
 
 def counted_if(floor: float, *, share: bool) -> str:
-    """Return when a difference counts, given its rounding floor; NaN if it was not measured."""
+    """Return the rule by which a difference counts, given its rounding floor; NaN without one."""
     if math.isnan(floor):
         return f"p < 0.05 family-wise; consistent across sentences; {MAYBE}"
     return f"p < 0.05 family-wise, interval beyond the {floor_text(floor, share=share)}"
 
 
 def p_text(p: float) -> str:
-    """A p in three digits; what is not 0 is never written so."""
+    """Return a p with three decimals, or ``< 0.001``."""
     if math.isnan(p):
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-MAX_NAMED = 3  # places beside the first that a note names
+MAX_NAMED = 3  # most tied places that a note names
 Values = NDArray[np.floating]
 Written = Callable[[float], str]
 
@@ -336,9 +335,9 @@ def tied_places(values: Values, written: Written, *, lowest: bool = False) -> li
     """Return the index of the highest value, then the indices of values tied with it, in order.
 
     Args:
-        values: numbers of any shape; NaN where one is unknown.
-        written: prints a number as the page does.
-        lowest: whether the lowest value is asked for instead.
+        values: numbers of any shape; NaN if unknown.
+        written: formats a number as the page does.
+        lowest: whether to search the lowest value instead.
 
     Returns:
         An empty list if no value is known.
