@@ -123,7 +123,7 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["render", "study", "--max-site-size=50MB"], "--max-site-size.*; see --help"),
         (["build", "x.txt", "--exemplars=many"], "--exemplars.*integer.*; see --help"),
         (["build", "x.txt"], "--out: nothing came; expected a folder to write"),
-        (["build", "x.txt", "-o", "s", "--device=tpu"], "--device: 'tpu' came; expected one of"),
+        (["build", "x.txt", "-o", "s", "--device=tpu"], "--device: got 'tpu', expected one of"),
         (["build", "x.txt", "-o", "s", "--metrics=depth"], "depth"),
         (["build", "none.txt", "-o", "s"], "none.txt"),
         (["build", "x.txt", "-o", "."], r"\.: holds the input x\.txt"),
@@ -133,9 +133,9 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["build", "x.txt", "-o", "s", "--notes=no.md"], "--notes"),
         (["build", "inside/x.txt", "-o", "inside"], "inside: holds the input inside/x.txt"),
         (["build", "inside/deep/x.txt", "-fo", "inside"], "inside: holds the input"),
-        (["build", "x.txt", "-o", "s", "--model", ""], "--model: '' came; expected something"),
-        (["build", "x.txt", "-o", "s", "--annotator= "], "--annotator: ' ' came; expected"),
-        (["build", "x.txt", "-o", "caf\udce9"], r"--out: 'caf.udce9' came; expected text in UTF-8"),
+        (["build", "x.txt", "-o", "s", "--model", ""], "--model: got '', expected something"),
+        (["build", "x.txt", "-o", "s", "--annotator= "], "--annotator: got ' ', expected"),
+        (["build", "x.txt", "-o", "caf\udce9"], r"--out: got 'caf.udce9', expected text in UTF-8"),
         (["build", "x.txt", "-o", "s", "--title=\udce9"], "--title: .* expected text in UTF-8"),
         (["build", "x.txt", "-o", "n" * 300], "File name too long; expected a folder"),
         (
@@ -344,7 +344,7 @@ def test_a_wrong_date_is_told_before_anything_else(
 ) -> None:
     """Before libraries are imported, too: some of them stumble over it."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-    refused(run(command, "x.txt", "-o", "s"), f"SOURCE_DATE_EPOCH: '{epoch}' came; expected whole")
+    refused(run(command, "x.txt", "-o", "s"), f"SOURCE_DATE_EPOCH: got '{epoch}', expected whole")
 
 
 @pytest.mark.parametrize("command", ["figures", "render", "pack"])

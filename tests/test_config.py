@@ -68,10 +68,10 @@ def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
         ("quiet = 1", "headbook.toml: quiet: got 1, expected true or false"),
         ("notes = 1", "headbook.toml: notes: got 1, expected a path"),
         ("max-length = [1]", "headbook.toml: max-length: got [1], expected a whole number"),
-        ("exemplars = 0", "--exemplars: 0 came; expected at least 1"),
+        ("exemplars = 0", "--exemplars: got 0, expected at least 1"),
         (
             'device = "tpu"',
-            "--device: 'tpu' came; expected one of auto, cpu, cuda, mps, cuda:0, or several with "
+            "--device: got 'tpu', expected one of auto, cpu, cuda, mps, cuda:0, or several with "
             "commas",
         ),
     ],
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_out_of_range_names_its_flag(name: str, value: object) -> None:
-    assert fault(**{name: value}).startswith(f"{flag(name)}: {value!r} came; expected ")
+    assert fault(**{name: value}).startswith(f"{flag(name)}: got {value!r}, expected ")
 
 
 def test_all_sentences_may_get_a_page_or_none() -> None:
@@ -189,7 +189,7 @@ def test_lists_are_taken_in_a_file_too(tmp_path: Path) -> None:
         ({"model": ["a"]}, "--model: got ['a'], expected text"),
         ({"quiet": 1}, "--quiet: got 1, expected true or false"),
         ({"notes": 5}, "--notes: got 5, expected a path"),
-        ({"seed": -1}, "--seed: -1 came; expected 0 to 4294967295"),
+        ({"seed": -1}, "--seed: got -1, expected 0 to 4294967295"),
         ({"seed": 99999999999999999999999},
          "--seed: got 99999999999999999999999, expected at most 4,294,967,295"),
         ({"limit": 10**30}, f"--limit: got {10**30}, expected at most 1,000,000,000"),

@@ -294,7 +294,7 @@ def test_options_for_inputs_that_are_not_there_are_refused(tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text('{"words": "one", "target": 1}\n')
     for name in ("text_column", "split", "subset"):
         option = "--" + name.replace("_", "-")
-        with pytest.raises(ConfigError, match=f"{option}: 'x' came with other inputs; expected"):
+        with pytest.raises(ConfigError, match=f"{option}: got 'x' with other inputs, expected"):
             read(tmp_path / "a.txt", **{name: "x"})
     with read(tmp_path / "a.jsonl", text_column="words") as corpus:
         assert [(s.text, s.target, s.metadata) for s in corpus] == [("one", None, {"target": "1"})]

@@ -143,5 +143,5 @@ def test_room_follows_from_the_machine_and_from_a_limit_of_its_container(tmp_pat
 def test_memory_is_a_size() -> None:
     assert Config(memory="1.5GB").memory_bytes == 1.5e9
     assert Config().memory_bytes is None
-    with pytest.raises(ConfigError, match="--memory: 'much' came"):
+    with pytest.raises(ConfigError, match="--memory: got 'much', expected"):
         Config(memory="much")

@@ -148,7 +148,7 @@ def test_options_that_the_model_does_not_take_are_one_line(refused: Refused) -> 
         "--max-length", "1"
     )
     assert "--revision: got 'x' with the model" in refused("--revision", "x")
-    assert "--seed: -1 came; expected 0 to 4294967295" in refused("--seed", "-1")
+    assert "--seed: got -1, expected 0 to 4294967295" in refused("--seed", "-1")
     assert "--seed: got 99999999999999999999999, expected at most" in refused(
         "--seed", "99999999999999999999999"
     )

@@ -180,9 +180,9 @@ def test_other_models_have_it_or_say_why_not(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"importance": "some"}, "--importance: 'some' came; expected one of off, fast, full"),
-        ({"importance_sentences": 1}, "--importance-sentences: 1 came; expected 2 to 2000"),
-        ({"margin": 0.0}, "--margin: 0.0 came; expected a number above 0"),
+        ({"importance": "some"}, "--importance: got 'some', expected one of off, fast, full"),
+        ({"importance_sentences": 1}, "--importance-sentences: got 1, expected 2 to 2000"),
+        ({"margin": 0.0}, "--margin: got 0.0, expected a number above 0"),
     ],
 )
 def test_wrong_options_are_one_line(

@@ -95,5 +95,5 @@ def test_a_run_in_double_precision_stays_so(tiny_folder: Folder, tmp_path: Path)
 
 
 def test_an_unknown_format_is_told(tiny_folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--vocabulary-precision: 'int8' came; expected one of"):
+    with pytest.raises(ConfigError, match="--vocabulary-precision: got 'int8', expected one of"):
         study(tiny_folder("bert"), tmp_path, vocabulary_precision="int8")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use, so that rendering never loads torch, transformers or spaCy."""
+    """Import a public name at its first use: rendering never loads torch, transformers or spaCy."""
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
@@ -39,5 +39,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the public names, without modules that an import has left here."""
+    """Return the sorted public names, without modules imported as attributes."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""``python -m headbook``."""
+"""Entry point of ``python -m headbook``."""
 
 from headbook.cli.main import main
 

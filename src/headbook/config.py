@@ -1,6 +1,6 @@
-"""Every option with its default, help and check, from a TOML file, the command line or Python.
+r"""Every option with default, help and check, from a file, the command line or Python.
 
-The creation date of a study.
+Also the creation date that a study records.
 """
 
 import dataclasses
@@ -18,40 +18,40 @@ from headbook.errors import ConfigError
 from headbook.option_values import MOST, option_value
 from headbook.schema import Baseline
 
-FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
+FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEVICE = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
 ENGINES = ("local", "ray")
-DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
-SUPPLEMENT = "supplement.zip"  # the same of an archive
-REPORT = "report.html"  # and of a site in one file
+DEMO_OUT = "site"  # default folder of the demo
+SUPPLEMENT = "supplement.zip"  # default file of a packed archive
+REPORT = "report.html"  # default file of a site packed into one page
 PRECISIONS = ("float32", "bfloat16")
-LEVELS = ("off", "fast", "full")  # of importance
-UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # of sizes, in bytes
+LEVELS = ("off", "fast", "full")  # values of the option importance
+UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # bytes of each unit of size
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
 OFFLOADS = ("off", "auto", "disk")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-LISTS = {"metrics", "facet", "control", "device"}  # options of several values, with commas between
-COUNTS = {"sentence_pages"}  # options of a number or a word
-MOST_SEED = 2**32 - 1  # that all generators take
+LISTS = {"metrics", "facet", "control", "device"}  # options of several comma-separated values
+COUNTS = {"sentence_pages"}  # options that accept a number or a word
+MOST_SEED = 2**32 - 1  # largest seed that all random generators accept
 
 
 def option(default: Any, text: str, *flags: str, place: bool = False) -> Any:
     """Declare an option: its default, its help and its short flags.
 
     Args:
-        place: the option says where on this machine or how loudly, not what is computed;
-            it is left out of what a study records.
+        place: whether the option only decides where files lie, how the machine is used or what
+            is printed, not what is computed; a study does not record such an option.
     """
     return field(default=default, metadata={"help": text, "flags": flags, "place": place})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What to compute and how to show it.
+    """All options of a run: what is computed and how pages show it.
 
     Raises:
-        ConfigError: a value is outside what its option takes.
+        ConfigError: a value is not one that its option accepts.
     """
 
     model: str = option(
@@ -243,12 +243,14 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        """Check what types alone do not say."""
+        """Convert the values to their types and check their ranges."""
         for each in dataclasses.fields(self):
             self._convert(each)
             self._check_letters(each.name)
-        there = all(DEVICE.fullmatch(each) for each in self.devices)
-        self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas")
+        are_devices = all(DEVICE.fullmatch(each) for each in self.devices)
+        self._check(
+            are_devices, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas"
+        )
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
         self._check(self.offload in OFFLOADS, "offload", f"one of {', '.join(OFFLOADS)}")
         known_precision = self.vocabulary_precision in PRECISIONS
@@ -262,8 +264,8 @@ class Config:
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
         self._check(self.importance in LEVELS, "importance", f"one of {', '.join(LEVELS)}")
-        few = 2 <= self.importance_sentences <= 2000
-        self._check(few, "importance_sentences", "2 to 2000")
+        in_range = 2 <= self.importance_sentences <= 2000
+        self._check(in_range, "importance_sentences", "2 to 2000")
         sized = self.margin is None or 0 < self.margin < float("inf")
         self._check(sized, "margin", "a number above 0")
         for name in ("language", "target_language"):
@@ -293,7 +295,7 @@ class Config:
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
 
     def _convert(self, each: "dataclasses.Field[Any]") -> None:
-        """Convert an option to its type where that makes sense."""
+        """Convert the value of one option to the option's type."""
         value = getattr(self, each.name)
         try:
             fitting = _fitting(each, value)
@@ -302,50 +304,50 @@ class Config:
         object.__setattr__(self, each.name, fitting)
 
     def _check_part(self) -> None:
-        """A part of the input is the first sentences or a sample; the latter's stand alone."""
+        """Refuse amounts below 1, and ``--sample`` together with ``--limit`` or ``--pack``."""
         for name in ("limit", "sample"):
             amount = getattr(self, name)
             self._check(amount is None or amount >= 1, name, "at least 1")
         for other in ("limit", "pack"):
             if self.sample is not None and getattr(self, other) is not None:
                 raise ConfigError(
-                    f"--sample: {self.sample} came with {flag(other)}; expected one of the two"
+                    f"--sample: got {self.sample} with {flag(other)}, expected one of the two"
                 )
 
     def _check_letters(self, name: str) -> None:
-        """Pages and messages are in UTF-8; and nothing is the name of no model."""
+        """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
         value = getattr(self, name)
         if not isinstance(value, str | Path):
             return
         text = str(value)
         sound = "\0" not in text and text == text.encode(errors="replace").decode()
         if not sound:
-            raise ConfigError(f"{flag(name)}: {text!a} came; expected text in UTF-8")
+            raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
         self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
     def _check(self, fits: bool, name: str, expected: str) -> None:
         if not fits:
-            raise ConfigError(f"{flag(name)}: {getattr(self, name)!r} came; expected {expected}")
+            raise ConfigError(f"{flag(name)}: got {getattr(self, name)!r}, expected {expected}")
 
     @property
     def n_sentence_pages(self) -> float:
-        """How many sentences get a page; infinite for 'all'."""
+        """Number of sentences that get a page; infinite for 'all'."""
         return float("inf") if self.sentence_pages == "all" else int(self.sentence_pages)
 
     @property
     def memory_bytes(self) -> float | None:
-        """Bytes that tables of a text may take, or None without ``--memory``."""
+        """Bytes that the tables of one text may take; None without ``--memory``."""
         match = SIZE.fullmatch(self.memory or "")
         return float(match[1]) * UNITS[match[2].lower()] if match else None
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where the model runs; the first is that of the process that puts all together."""
+        """Devices that run the model; the first one belongs to the main process."""
         return tuple(self.device.split(","))
 
     @property
     def n_workers(self) -> int:
-        """Processes that run the model over the corpus."""
+        """Number of processes that run the model over the corpus."""
         return max(self.workers, len(self.devices))
 
     @property
@@ -354,7 +356,7 @@ class Config:
         return self.n_workers > 1 or self.engine != "local"
 
     def recorded(self) -> dict[str, Any]:
-        """The options that decide the numbers and the pages, for the manifest."""
+        """Return the options that decide the numbers and the pages, for the manifest."""
         values = dataclasses.asdict(self)
         return {f.name: values[f.name] for f in dataclasses.fields(self) if not f.metadata["place"]}
 
@@ -377,7 +379,7 @@ class Config:
 
 
 def flag(name: str) -> str:
-    """The command line's spelling of an option."""
+    """Return the spelling of an option on the command line, such as ``--out``."""
     return "--" + name.replace("_", "-")
 
 
@@ -385,7 +387,8 @@ def read_toml(file: Path) -> dict[str, Any]:
     """Read options from a TOML file.
 
     Raises:
-        ConfigError: with the file and, where it is known, the line or the key.
+        ConfigError: the file cannot be read or holds an unknown or unsuitable option; the message
+            gives the file and, if known, the line or the key.
     """
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -395,7 +398,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def read_notes(file: Path | None) -> str:
-    """The author's own words, for ``--notes``.
+    """Return the text of the file given with ``--notes``; empty without a file.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -429,11 +432,11 @@ def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
 
 
 def _check_known(name: str, place: str, written: str | None = None) -> None:
-    """Refuse the name of an option that does not exist.
+    """Raise an error if no option has this name.
 
     Args:
-        place: where it was given, for the message.
-        written: how it was written there.
+        place: source of the name, such as the file, which begins the message.
+        written: spelling of the name in that source.
     """
     names = [f.name for f in dataclasses.fields(Config)]
     if name not in names:
@@ -443,10 +446,10 @@ def _check_known(name: str, place: str, written: str | None = None) -> None:
 
 
 def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
-    """Return a value as its option takes it.
+    """Return a value converted to the type of its option.
 
     Raises:
-        ValueError: it does not fit; the message says what is expected.
+        ValueError: the value does not fit; the message says what is expected.
     """
     return option_value(
         each.type,
@@ -458,10 +461,10 @@ def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
 
 
 def creation_date() -> str:
-    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again.
+    """Return the date that a study records: ``SOURCE_DATE_EPOCH`` if set, else today, in UTC.
 
     Raises:
-        ConfigError: that variable holds no date.
+        ConfigError: ``SOURCE_DATE_EPOCH`` holds no date.
     """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch:
@@ -470,6 +473,6 @@ def creation_date() -> str:
         return dt.datetime.fromtimestamp(int(epoch), dt.UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
         raise ConfigError(
-            f"SOURCE_DATE_EPOCH: {epoch!a} came; expected whole seconds since 1970, up to the "
+            f"SOURCE_DATE_EPOCH: got {epoch!a}, expected whole seconds since 1970, up to the "
             "year 9999, or no such variable"
         ) from None

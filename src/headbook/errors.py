@@ -1,27 +1,27 @@
-"""What can go wrong by use or input, as one tree.
+"""The errors that a user can cause or mend, as one tree of exceptions.
 
 ```
-HeadbookError           anything the person at the keyboard can mend; exit code 2
+HeadbookError           any fault that the user can mend; exit code 2
 ├── ConfigError         an option that does not fit
-├── InputError          a fault in an input file: file, line, what came, what was expected
+├── InputError          a fault in an input file: file, line, what was found and expected
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
-│   └── NonFiniteStateError  sentences for which it gives no numbers
+│   └── NonFiniteStateError  sentences whose states are not finite
 ├── StudyError          a stored study that cannot be read or merged
-├── CheckError          a self-check that failed; all is written, and the exit code is 3
-├── PartialResultError  sentences that could not be measured; all else is written, exit code 3
+├── CheckError          a failed self-check; all output is written, exit code 3
+├── PartialResultError  sentences that could not be measured; the rest is written, exit code 3
 ├── OutputError         a folder that must not or cannot be written
-└── ResourceError       the machine has too little memory, or does not take what is printed
+└── ResourceError       too little memory, or an output stream that cannot be written
 ```
 
-Every message is one line and says what came, what was expected and what to do.
-Anything else that escapes is a bug; exit code 1.
+Every message is one line and says what was found, what was expected and what to do.
+Any other exception that reaches the command line is a bug; exit code 1.
 """
 
 import errno
 from collections.abc import Mapping
 
-# What libraries say where there is no memory left, beside MemoryError.
+# Parts of messages with which libraries report a lack of memory other than by MemoryError.
 MEMORY = (
     "out of memory",
     "can't allocate memory",
@@ -33,11 +33,11 @@ MEMORY = (
 
 
 class HeadbookError(Exception):
-    """A fault that the user can mend. Its text is one line, ready to print."""
+    """A fault that the user can mend. The message is one line, ready to print."""
 
 
 class ConfigError(HeadbookError):
-    """An option, or a line of a configuration file, does not fit."""
+    """An option, or a line of a configuration file, with an unsuitable value."""
 
 
 class InputError(HeadbookError):
@@ -45,9 +45,9 @@ class InputError(HeadbookError):
 
     Args:
         file: the file's name as the user gave it.
-        line: line (or row) in it, counted from 1; None where the whole file is meant.
-        came: what was found.
-        expected: what should have been there, and what to do.
+        line: line or row of the fault, counted from 1; None if the whole file is meant.
+        came: what was found there.
+        expected: what should be there instead, and what to do.
     """
 
     def __init__(self, file: str, line: int | None, *, came: str, expected: str) -> None:
@@ -57,18 +57,18 @@ class InputError(HeadbookError):
 
 
 class AnnotatorError(HeadbookError):
-    """A spaCy pipeline cannot be loaded or lacks what it needs."""
+    """A spaCy pipeline that cannot be loaded or lacks a needed component."""
 
 
 class ModelError(HeadbookError):
-    """A model or its tokenizer cannot be loaded or used."""
+    """A model or tokenizer that cannot be loaded or used."""
 
 
 class NonFiniteStateError(ModelError):
-    """A model gives no numbers for some sentences, of which the first is named.
+    """Sentences whose states hold NaN or infinities; the message names the first sentence.
 
     Args:
-        found: what is wrong with each, by its index.
+        found: description of the fault of each sentence, by the sentence's index.
     """
 
     def __init__(self, found: Mapping[int, str]) -> None:
@@ -77,27 +77,27 @@ class NonFiniteStateError(ModelError):
 
 
 class StudyError(HeadbookError):
-    """A stored study cannot be read, or two studies do not belong together."""
+    """A stored study that cannot be read, or two studies that do not belong together."""
 
 
 class CheckError(HeadbookError):
-    """A self-check failed. What was asked for is written and says so; numbers may be wrong."""
+    """A failed self-check. The output is written and reports the failure; numbers may be wrong."""
 
 
 class PartialResultError(HeadbookError):
-    """Some sentences could not be measured. All the others are written, which says so."""
+    """Sentences that could not be measured. The output is written and lists these sentences."""
 
 
 class OutputError(HeadbookError):
-    """An output folder is not ours to replace, or cannot be written."""
+    """An output folder that Headbook must not replace or cannot write."""
 
 
 class ResourceError(HeadbookError):
-    """The machine has too little memory, or does not take what is printed."""
+    """Too little memory, or an output stream that cannot be written."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, of any library, says that there is no memory left."""
+    """Whether an error of any library reports that no memory is left."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     text = str(error).lower()
@@ -105,5 +105,5 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_lost(error: BaseException) -> bool:
-    """Whether a GPU does nothing more for this process after an error."""
+    """Whether this process cannot use its GPU any more after an error."""
     return isinstance(error, RuntimeError) and "CUDA error" in str(error)

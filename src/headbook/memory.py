@@ -1,9 +1,7 @@
-"""Memory limits of this process, how freed memory is returned.
+r"""Memory limits of this process, return of freed memory, and values cached per object.
 
-And values that are computed once per object.
-
-Attention itself is measured layer by layer, which takes a few tables of one layer's heads at a
-time. What compares heads, and the maps of pages, need tables of all heads at once.
+Attention is measured layer by layer, which takes a few tables of one layer's heads at a time.
+Comparisons of heads, and the maps of pages, need tables of all heads at once.
 """
 
 import ctypes
@@ -24,13 +22,13 @@ PROBE = "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data':
 
 
 def check_address_space() -> None:
-    """Refuse a limit of address space under which the engine of vl-convert would end the process.
+    """Raise an error if a limit of address space would make vl-convert abort the process.
 
-    It reserves tens of gigabytes of addresses, which take no memory, and dies without them: so
-    another process tries where there is a limit.
+    The engine of vl-convert reserves tens of gigabytes of addresses, which take no memory, and
+    aborts without them. If a limit is set, a subprocess therefore draws a chart first.
 
     Raises:
-        ResourceError: with what to do.
+        ResourceError: the subprocess failed; the message says how to raise the limit.
     """
     if sys.platform == "win32":
         return
@@ -42,8 +40,8 @@ def check_address_space() -> None:
     tried = subprocess.run([sys.executable, "-c", PROBE], check=False, capture_output=True)  # noqa: S603
     if tried.returncode:
         raise ResourceError(
-            f"a limit of {limit // 10**6:,} MB of address space came (ulimit -v), under which no "
-            "chart can be drawn: that reserves addresses, not memory; expected ulimit -v unlimited"
+            f"ulimit -v: got a limit of {limit // 10**6:,} MB of address space, under which no "
+            "chart can be drawn: drawing reserves addresses; expected ulimit -v unlimited"
         )
 
 
@@ -51,12 +49,12 @@ T = TypeVar("T")
 
 
 class CachedByFunction:
-    """An object that remembers what functions made of it; ``_made`` is a dictionary of its own."""
+    """Base class of objects that cache one result per function, in the dictionary ``_made``."""
 
     _made: dict[Callable[[Any], Any], Any]
 
     def cached(self, build: Callable[[Self], T]) -> T:
-        """What ``build`` makes of this object."""
+        """Return ``build(self)``, computed at the first call with this function."""
         if build not in self._made:
             self._made[build] = build(self)
         found: T = self._made[build]
@@ -64,15 +62,15 @@ class CachedByFunction:
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-LARGEST = 32 << 20  # the largest block that glibc agrees to keep
+LARGEST = 32 << 20  # bytes of the largest block that glibc can keep
 
 
 def keep_freed_blocks() -> None:
     """Ask the C library to keep freed blocks for the next allocation.
 
-    Each layer needs the same few megabytes again. Given back to the system and fetched anew, page
-    by page, they cost more than the metrics computed in them. Only glibc has this switch; elsewhere
-    nothing happens. It holds for the whole process, to its end: for the command line alone.
+    Each layer needs the same few megabytes again. Returning them to the system and fetching them
+    anew, page by page, costs more time than the metrics computed in them. Without glibc nothing
+    happens. The setting holds for the whole process, so only the command line calls this function.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -82,10 +80,10 @@ def keep_freed_blocks() -> None:
 
 
 def trim_memory() -> None:
-    """Have the C library give freed blocks back to the system, where it can.
+    r"""Return freed blocks of the C library to the system, if the library is glibc.
 
-    After a large part of a run: among what stays of it, most of what was freed lies in pieces that
-    fit nothing that comes after.
+    Useful after a large part of a run: most freed memory lies in fragments between live objects,
+    too small for later allocations.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
@@ -95,10 +93,10 @@ def trim_memory() -> None:
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """Look for no garbage in this block, nor later among what it leaves behind.
+    r"""Disable garbage collection in this block, and exclude its objects from later collections.
 
-    For imports of large libraries: all that they make stays. It holds for the whole process: for
-    the command line alone.
+    Meant for imports of large libraries, whose objects stay until the end. The exclusion holds for
+    the whole process, so only the command line uses it.
     """
     gc.disable()
     try:
@@ -108,42 +106,39 @@ def gc_frozen() -> Iterator[None]:
         gc.enable()
 
 
-ALWAYS_FITS = (
-    512  # tokens of a text that always has room: what is read without being asked for more
-)
-PART = 8  # of a machine's memory one part of so many is taken without being asked for more
-CELL = 24  # bytes of a pair of tokens and a head, of all tables that are there at once
+ALWAYS_FITS = 512  # tokens of a text whose tables are always computed: the default --max-length
+PART = 8  # by default, tables take one part in so many of the machine's memory
+CELL = 24  # bytes of one pair of tokens of one head, over all tables that exist at once
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def map_memory(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
-    """Bytes that such tables may take: as asked for, or a part of what this process can have.
+    """Return how many bytes tables of all heads may take: ``--memory``, or a part of all memory.
 
     Args:
-        asked: of the option ``--memory``; None without.
-        limits: files in which a container may say how much it gives.
+        asked: bytes of the option ``--memory``, or None.
+        limits: files that may hold the memory limit of a container, in bytes.
     """
     if asked is not None:
         return asked
-    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if _counted() else []
+    counted = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # Windows has no such name
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if counted else []
     sizes += [limit for file in limits if (limit := _read(Path(file))) is not None]
     return min(sizes, default=math.inf) / PART
 
 
 def longest_text(stacks: Iterable[AttentionStack], memory: float) -> int:
-    """Tokens of the longest text whose tables of all heads have room; at least `ALWAYS_FITS`."""
+    r"""Return the length in tokens of the longest text whose tables of all heads fit into memory.
+
+    The result is at least `ALWAYS_FITS`.
+    """
     heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     fitting = math.sqrt(memory / (CELL * max(heads, 1)))
     return max(ALWAYS_FITS, int(min(fitting, 2**31)))
 
 
-def _counted() -> bool:
-    """Whether the system tells how much memory there is: Windows does not, in this way."""
-    return "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
-
-
 def _read(file: Path) -> int | None:
-    """The limit that a file holds; None without one."""
+    """Return the memory limit in bytes that a file holds, or None if it holds none."""
     try:
         text = file.read_text(encoding="utf-8").strip()
     except OSError:

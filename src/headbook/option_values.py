@@ -1,11 +1,11 @@
-"""Conversion of what a caller, a TOML file or the command line gives to the type of an option."""
+"""Conversion of values from a caller, a TOML file or the command line to an option's type."""
 
 import operator
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
 
-MOST = 10**9  # of whole numbers, so that no library meets one that it cannot count to
+MOST = 10**9  # largest whole number of an option, within what all libraries can represent
 NAMES = {int: "a whole number", str: "text", bool: "true or false", Path: "a path"}
 
 
@@ -14,11 +14,11 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    A list of texts is accepted where an option takes several values separated by commas, a number
-    where an option takes one as text, and a path where it takes the name of a folder.
+    A list of texts is accepted for an option of several comma-separated values, a number for an
+    option that takes a number as text, and a path for an option that takes the name of a folder.
 
     Args:
-        kind: the type of the field, perhaps with None.
+        kind: type of the option, perhaps a union with None.
         listed: whether the option takes several values separated by commas.
         counted: whether the option is a text that may be a number, such as ``50`` or ``all``.
         most: largest size of a whole number.
@@ -36,7 +36,7 @@ def option_value(
         fits = Path(value)
     elif wanted_kind is str and isinstance(value, PathLike):
         fits = str(fspath(value))
-    elif wanted_kind is str and listed and _are_names(value):
+    elif wanted_kind is str and listed and _is_list_of_names(value):
         fits = ",".join(value)
     else:
         fits = _number(wanted_kind, value, counted=counted)
@@ -47,14 +47,14 @@ def option_value(
     return fits
 
 
-def _are_names(value: Any) -> bool:
-    """Whether a value is a list of texts, none of which could be taken for two."""
+def _is_list_of_names(value: Any) -> bool:
+    """Whether a value is a list of texts without commas."""
     several = isinstance(value, list | tuple) and len(value) > 0
     return several and all(isinstance(each, str) and "," not in each for each in value)
 
 
 def _number(kind: type, value: Any, *, counted: bool) -> Any:
-    """Return a whole number, of numpy too, as an option takes it; None if it takes none."""
+    """Return a whole number, also of numpy, in the option's type; None if the option takes none."""
     if isinstance(value, bool) or not (kind is int or counted):
         return None
     try:

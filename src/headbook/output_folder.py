@@ -1,17 +1,16 @@
-"""Output folders and files.
-
-Written beside the target and renamed, checked before a run, cleaned up after a killed one;
-temporary folders and locks; whether a folder is a study or a site.
+"""Safe writing of output folders and files: checks, locks, temporary folders and cleaning up.
 
 An output folder belongs to Headbook. A new one is written into a workspace, a hidden folder beside
 it, and takes the place of the old one by two renames: the old folder goes into the workspace, the
-new one comes out of it. Files of somebody else are never moved: a folder that holds one is refused.
-A lock file beside the folder keeps other runs away from the first check to the last rename. Systems
-release a lock when its process ends, however it ends, so a workspace that can be locked was left by
-a killed run; the next run that writes the same output removes it. Reading changes nothing.
+new one comes out of it. Files that Headbook did not write are never moved: a folder that holds one
+is refused. A lock file beside the folder excludes other runs from the first check to the last
+rename. Systems release a lock when its process ends, however it ends, so a workspace that can be
+locked was left by a killed run; the next run that writes the same output removes it. Reading
+changes nothing.
 
-They are written under a temporary name, forced to the disk and renamed: one that is there and fits
-its hash is whole. The label is in the hash, so that a copy under another label does not fit.
+Single files are written under a temporary name, forced to the disk and renamed: a file that exists
+and matches its hash is complete. The hash covers a label, so that a file copied under another label
+does not match.
 """
 
 import errno
@@ -34,14 +33,14 @@ from headbook import __version__
 from headbook.errors import OutputError, StudyError
 
 MANIFEST, FILE_LIST = "manifest.json", "files.json"
-OWNER, NEW, OLD, GONE = "owner", "new", "old", "gone"  # in a workspace
+OWNER, NEW, OLD, GONE = "owner", "new", "old", "gone"  # names in a workspace
 NOTE = b"Headbook works here; a later run removes this.\n"  # in lock files and owner files
 LONGEST = 200  # bytes of an output's name in the names beside it; file systems take 255
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What disks and folders answer; any other error in a block that writes is a fault of the block.
+# Errors of disks and folders; any other error in a block that writes is a fault of the block.
 DISK_ERRORS = {*DISK_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENAMETOOLONG,
                errno.EMFILE, errno.ENFILE, errno.ENODEV, errno.ESTALE}  # fmt: skip
-NAME_ERRORS = (OSError, ValueError, RuntimeError)  # of a path: a null in it, or a circle of links
+NAME_ERRORS = (OSError, ValueError, RuntimeError)  # raised for null bytes or circles of links
 _reserved: ContextVar[frozenset[Path]] = ContextVar("reserved", default=frozenset())
 
 if sys.platform == "win32":
@@ -134,17 +133,17 @@ def replace_file(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def reserve(out: Path) -> Iterator[Path]:
-    """Keep other runs from writing an output, and tidy what killed runs have left beside it.
+    """Lock an output against other runs, and remove what killed runs have left beside the output.
 
-    Inside a block that reserves the same output already, nothing is done. Where the folder above
-    the output is missing there is nothing to lock yet.
+    A nested reservation of the same output does nothing. If the folder above the output is missing,
+    there is nothing to lock yet.
 
     Yields:
         The output's path without symbolic links.
 
     Raises:
-        OutputError: nothing may be written there, or another run writes there, or the folder that
-            a killed run has moved away cannot be put back.
+        OutputError: the output may not be written, another run writes it, or the folder that a
+            killed run has moved away cannot be moved back.
     """
     with ExitStack() as stack:
         try:
@@ -167,10 +166,10 @@ def reserve(out: Path) -> Iterator[Path]:
 
 
 def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
-    """Refuse a folder that may not be replaced, before anything slow begins.
+    """Raise an error, before a run begins, if a folder may not be replaced.
 
     Raises:
-        OutputError: with what to do instead.
+        OutputError: the folder may not be replaced; the message says what to do instead.
     """
     with reserve(out) as path:
         try:
@@ -180,7 +179,7 @@ def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
 
 
 def _write_file_list(folder: Path, kind: OutputKind) -> None:
-    """List all that is in a new output folder, in a file that is listed as well."""
+    """Write the list of all files in a new output folder, the list itself included."""
     (folder / kind.file_list).touch()
     names: dict[str, list[str]] = {"files": [], "folders": []}
     for name, entry in walk_entries(folder):
@@ -191,16 +190,17 @@ def _write_file_list(folder: Path, kind: OutputKind) -> None:
 
 
 def has_manifest(folder: Path, kind: OutputKind) -> bool:
-    """Whether a folder holds a manifest that Headbook wrote, where this kind has it."""
+    """Whether a folder holds a manifest of this kind that Headbook wrote."""
     return "headbook" in read_object(folder / kind.manifest)
 
 
 def _checked_place(out: Path) -> Path:
-    """Return an output's path without links above it, if anything may be written there.
+    r"""Return the absolute path of an output, with links above it resolved.
 
     Raises:
-        OSError, ValueError, RuntimeError: no file can have this name, or none can be written there.
-        OutputError: with what to do instead.
+        OSError, ValueError, RuntimeError: no file can have this name, or the place cannot be
+            written.
+        OutputError: nothing may be written there; the message says what to do instead.
     """
     path, here = out.resolve(), Path.cwd().resolve()
     if out.is_symlink():
@@ -222,17 +222,17 @@ def _checked_place(out: Path) -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether a folder may be written. One that another run replaces at this moment may be."""
+    """Whether a folder can be written, or is being replaced by another run at this moment."""
     mode = os.W_OK | os.X_OK
     return os.access(folder, mode) or not folder.exists() or os.access(folder, mode)
 
 
 def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
-    """Refuse to replace anything but an empty folder or, with force, one that is ours alone.
+    r"""Raise an error if an output is neither empty nor, with ``force``, written by Headbook alone.
 
     Raises:
         OSError: a folder cannot be read.
-        OutputError: with what to do instead.
+        OutputError: the output may not be replaced; the message says what to do instead.
     """
     if not os.path.lexists(path):
         return
@@ -265,12 +265,12 @@ def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
 
 
 def _finish(workspace: Path, path: Path) -> None:
-    """End a replacement, in the run that began it or, if that was killed, in the next one.
+    r"""Complete or undo a replacement, in the run that began it or in the run after a killed one.
 
     Raises:
         OSError: the old folder cannot be renamed.
-        OutputError: it stays in the workspace, since another folder is in its place, or somebody
-            has put a file into it.
+        OutputError: the old folder stays in the workspace, because another folder is in its place
+            or a file of someone else is in it.
     """
     old, unfinished = workspace / OLD, os.path.lexists(workspace / NEW)
     if not os.path.lexists(old):
@@ -284,7 +284,7 @@ def _finish(workspace: Path, path: Path) -> None:
             f"kept in {old}; move it elsewhere or delete it, then run the command again"
         )
     else:
-        old.rename(workspace / GONE)  # so that no run takes it for whole while it is deleted
+        old.rename(workspace / GONE)  # no other run may restore it while it is deleted
 
 
 def _kind_of(folder: Path) -> OutputKind | None:
@@ -308,9 +308,9 @@ def _first_foreign(folder: Path) -> str | None:
 
 
 def walk_entries(folder: Path, at: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the paths in a folder, in order, each with ``files``, ``folders`` or ``others``.
+    """Yield the paths in a folder in order, each with ``files``, ``folders`` or ``others``.
 
-    A folder comes before what is in it. Symbolic links are others and are not followed.
+    A folder precedes its content. Symbolic links are of type ``others`` and are not followed.
     """
     with os.scandir(folder / at) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
@@ -356,14 +356,14 @@ def _not_writable(out: Path, error: Exception) -> OutputError:
 
 
 def lock_file(file: Path) -> BinaryIO | None:
-    """Open and lock a lock file of ours, which is made if it is missing.
+    """Open and lock a lock file, creating the file if it is missing.
 
     Returns:
-        The file, locked until it is closed, or None if another run holds the lock. A file system
-        without locks can keep nobody out; there the file is open only.
+        The file, locked until it is closed, or None if another run holds the lock. On a file
+        system without locks the file is open but excludes no other run.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
         OutputError: the file is a link, or was not written by Headbook.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -391,7 +391,10 @@ def lock_file(file: Path) -> BinaryIO | None:
 
 
 def _is_file_or_missing(file: Path) -> bool:
-    """Whether a path is a file or nothing, by one look: another run may remove it meanwhile."""
+    r"""Whether a path is a regular file or does not exist.
+
+    One system call decides, because another run may remove the file between two calls.
+    """
     try:
         return stat.S_ISREG(file.lstat().st_mode)
     except FileNotFoundError:
@@ -399,7 +402,7 @@ def _is_file_or_missing(file: Path) -> bool:
 
 
 def _is_open(lock: BinaryIO, file: Path) -> bool:
-    """Whether an open file is still the one of this name."""
+    """Whether an open file is still the file at this path."""
     try:
         return os.path.samestat(os.fstat(lock.fileno()), file.lstat())
     except FileNotFoundError:
@@ -407,19 +410,19 @@ def _is_open(lock: BinaryIO, file: Path) -> bool:
 
 
 def remove_lock(lock: BinaryIO, file: Path) -> None:
-    """Remove a lock file and release its lock, in the order that keeps other runs out."""
+    """Remove a lock file and release its lock, in the order that excludes other runs."""
     with lock, suppress(OSError):
-        if sys.platform == "win32":  # which removes no open file, and so no file of another run
+        if sys.platform == "win32":  # removes no open file, and so no lock file of another run
             lock.close()
         file.unlink()
 
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder where the system keeps temporary ones; it is removed afterwards.
+    """Yield an empty folder in the system's temporary folder; it is removed afterwards.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     path = Path(tempfile.gettempdir(), name)
     for _ in _left_workspaces(path):
@@ -430,13 +433,15 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def _workspace(path: Path) -> Iterator[Path]:
-    """Yield a new hidden folder beside an output; it is removed unless an old output is in it."""
+    """Yield a new hidden folder beside an output; it is removed unless it holds the old output."""
     folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
     try:
         with (folder / OWNER).open("wb", buffering=0) as owner:
-            with suppress(OSError):  # without a lock, no run may take the folder for left
+            with suppress(OSError):  # no note without a lock: later runs then keep the folder
                 _lock(owner)
-                owner.write(NOTE + os.fsencode(path.name))  # after the lock: in use, or left
+                owner.write(
+                    NOTE + os.fsencode(path.name)
+                )  # after the lock: folders with a note are in use or abandoned
             try:
                 yield folder
             finally:
@@ -447,14 +452,15 @@ def _workspace(path: Path) -> Iterator[Path]:
 
 
 def _left_workspaces(path: Path) -> Iterator[Path]:
-    """Yield the workspaces that killed runs have left beside an output; each is removed then.
+    r"""Yield the workspaces that killed runs have left beside an output, then remove each.
 
-    A workspace is ours if it is a folder of this user, no link, with our note in its owner file.
+    A workspace is one of Headbook's if it is a folder of this user, not a link, and its owner file
+    holds `NOTE`.
     """
     form = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
     try:
         found = [entry for entry in path.parent.iterdir() if form.fullmatch(entry.name)]
-    except OSError:  # a folder into which one may write, but not look
+    except OSError:  # the folder can be written but not listed
         return
     for folder in found:
         file = folder / OWNER
@@ -468,7 +474,7 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
         with owner:
             try:
                 _lock(owner)
-            except OSError:  # in use, or on a file system without locks
+            except OSError:  # workspace in use, or file system without locks
                 continue
             yield folder
             clear_folder(folder, OWNER)
@@ -476,12 +482,12 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
 
 
 def _prefix(path: Path) -> str:
-    """Return how the names of hidden files and folders beside an output begin."""
+    """Return the beginning of the names of hidden files and folders beside an output."""
     return f".{path.name.encode(errors='ignore')[:LONGEST].decode(errors='ignore')}.headbook-"
 
 
 def clear_folder(folder: Path, *keep: str) -> None:
-    """Remove what can be removed, but not the files that mark the folder as ours."""
+    """Remove the content of a folder as far as possible, except the files named in ``keep``."""
     for entry in [*os.scandir(folder)]:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry, ignore_errors=True)
@@ -491,7 +497,7 @@ def clear_folder(folder: Path, *keep: str) -> None:
 
 
 def _remove_cleared(folder: Path) -> None:
-    """Remove a workspace in which its owner file alone is left."""
+    """Remove a workspace that holds its owner file alone."""
     with suppress(OSError):
         if [entry.name for entry in folder.iterdir()] == [OWNER]:
             (folder / OWNER).unlink()
@@ -510,16 +516,16 @@ def is_file(path: Path) -> bool:
 
 
 def store_folder(out: Path) -> Path:
-    """Return the folder beside an output that keeps finished parts until the output is complete."""
+    """Return the folder beside an output that stores finished parts until the run ends."""
     path = out.resolve()
     return path.with_name(f"{_prefix(path)}work")
 
 
-DIGEST = 16  # bytes
+DIGEST = 16  # bytes of a hash
 
 
 def read_checked(file: Path, label: str = "") -> bytes | None:
-    """Return the content of a sealed file, or None if missing, damaged or of another label."""
+    """Return the content of a checked file, or None if missing, damaged or of another label."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -529,20 +535,22 @@ def read_checked(file: Path, label: str = "") -> bytes | None:
 
 
 def write_checked(file: Path, body: bytes, label: str = "") -> None:
-    """Write a file that `read_checked` reads with the same label, and the folders above it.
+    """Write a file with a hash, to be read by `read_checked` with the same label.
+
+    Folders above the file are created.
 
     Raises:
-        OSError: there is no room for it, or it may not be written.
+        OSError: the disk is full, or the file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, _digest(label, body), body)
 
 
 def write_atomic(file: Path, *parts: bytes) -> None:
-    """Write a file without a hash, whatever happens meanwhile.
+    """Write a file such that a crash leaves either the old file or the complete new one.
 
     Raises:
-        OSError: there is no room for it, or it may not be written.
+        OSError: the disk is full, or the file cannot be written.
     """
     draft = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
@@ -559,7 +567,7 @@ def write_atomic(file: Path, *parts: bytes) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Force a folder's list of names to the disk, where the system can."""
+    """Force the entries of a folder to the disk, if the system can."""
     if os.name == "posix":
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -575,10 +583,10 @@ def _digest(label: str, body: bytes) -> bytes:
 
 
 def is_site(source: Path, *, anonymous: bool) -> bool:
-    """Whether a folder holds a site to be packed as it is; a study, if not.
+    """Whether a folder holds a site, to be packed unchanged, rather than a study.
 
     Raises:
-        StudyError: it holds neither, or a site that names its author.
+        StudyError: the folder holds neither, or a site although ``anonymous`` requires a study.
     """
     if has_manifest(source, OutputKind.STUDY):
         return False

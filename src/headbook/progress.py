@@ -10,7 +10,7 @@ class Progress(Protocol):
         """Begin a stage of about ``amount`` tokens, passes, pages or figures."""
 
     def advance(self, amount: int, tokens: int) -> None:
-        """Report that ``amount`` of the stage is done, in which ``tokens`` tokens were read."""
+        """Report that ``amount`` units of the stage are done, with ``tokens`` tokens read."""
 
     def message(self, text: str) -> None:
         """Print a line."""
@@ -30,7 +30,7 @@ class NoProgress:
 
 
 class NestedProgress:
-    """Reporter of a run that is one stage of another run: its own stages are not shown."""
+    """Reporter of a run that is one stage of another run; stages of the inner run are not shown."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -39,7 +39,7 @@ class NestedProgress:
         """Show nothing."""
 
     def advance(self, amount: int, tokens: int) -> None:
-        """Advance the stage of the other run."""
+        """Advance the stage of the outer run."""
         self._progress.advance(amount, tokens)
 
     def message(self, text: str) -> None:

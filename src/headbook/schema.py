@@ -1,7 +1,7 @@
-"""The values that table columns take.
+"""Vocabulary of the tables: the values of their columns, and the keys of their numbers.
 
-Stacks, states, replacements, targets, sides, Universal Dependencies; and the keys of numbers
-(metric, view, label).
+Columns hold stacks, states, replacements, ablation targets, sides and Universal Dependencies; a
+number is identified by metric, view and label.
 """
 
 from collections.abc import Mapping
@@ -24,27 +24,27 @@ RELATIONS = (
     "vocative", "xcomp",
 )  # fmt: skip
 CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
-# What counts as high similarity of two tokens: a share of all pairs of a head, or a cosine.
+# Thresholds of high similarity of two tokens: a top share of all pairs of a head, or a cosine.
 TOP_PAIR_SHARES = {"top 1 %": 0.01, "top 5 %": 0.05}
 SIMILARITY_LABELS = (*TOP_PAIR_SHARES, "0.9")
-# How ends of sentences are proposed: by what heads do, and, beside it, without a model.
+# Rules that propose sentence ends: from a head's similarities or attention, or without a model.
 HEAD_RULES = ("similarity", "attention")
 SEGMENTATION_RULES = (*HEAD_RULES, "punctuation", "even")
-# What groups and pairs are compared by, where it is measured.
+# Metrics by which groups and minimal pairs of sentences are compared, if measured.
 MAIN_METRICS = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
 MAX_SINK_MASS = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
 MILLION = 1_000_000
-MAX_DISTANCE = 32  # tokens from which on distances are counted together
+MAX_DISTANCE = 32  # tokens; larger distances are counted together
 DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
-COMPARED_CLASSES = ("all", "content", "function", "special")  # by which models are compared
+COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
 DIRECTIONS = ("to_head", "to_dependent")
-MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are told apart
-OTHER = "other"  # what the rest of them count as
+MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are counted separately
+OTHER = "other"  # name under which the remaining ones are counted
 
 
 def universal_relation(relation: str) -> str:
@@ -53,7 +53,7 @@ def universal_relation(relation: str) -> str:
 
 
 def relation_of(label: str) -> tuple[str, str]:
-    """Relation and direction of a label: ``nsubj:pass`` and ``to_head``; both may be empty."""
+    """Return relation and direction of a label, such as ``nsubj`` and ``to_head``, or ``""``."""
     relation, _, direction = label.rpartition(":")
     return relation, direction
 
@@ -63,8 +63,8 @@ class AnnotationScheme:
     """The names of parts of speech and relations that a corpus is annotated with.
 
     Attributes:
-        tags: `UPOS`, then the corpus's own, most frequent first.
-        relations: `RELATIONS`, then the corpus's own in the same order.
+        tags: `UPOS`, then the corpus's own tags, most frequent first.
+        relations: `RELATIONS`, then the corpus's own relations, most frequent first.
     """
 
     tags: tuple[str, ...] = UPOS
@@ -72,24 +72,24 @@ class AnnotationScheme:
 
     @classmethod
     def of(cls, tags: Mapping[str, int], relations: Mapping[str, int]) -> "AnnotationScheme":
-        """The scheme of a corpus.
+        """Return the scheme of a corpus.
 
         Args:
-            tags, relations: names outside Universal Dependencies, with how often they occur.
+            tags, relations: frequencies of names outside Universal Dependencies.
         """
         return cls((*UPOS, *_own(tags)), (*RELATIONS, *_own(relations)))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Each relation with its direction: all of them to the head, then to the dependent."""
+        """Relations with direction: all relations to the head, then all to the dependent."""
         return tuple(f"{name}:{direction}" for direction in DIRECTIONS for name in self.relations)
 
     def tag_number(self, tag: str, without: int) -> int:
-        """The place of a tag, ``without`` where it has none."""
+        """Return the index of a tag in `tags`, or ``without`` if it has none."""
         return self._tag_numbers.get(tag, _other(self._tag_numbers, tag, without))
 
     def relation_number(self, relation: str, without: int) -> int:
-        """The place of a relation, ``without`` where it has none."""
+        """Return the index of a relation in `relations`, or ``without`` if it has none."""
         numbers = self._relation_numbers
         return numbers.get(universal_relation(relation), _other(numbers, relation, without))
 
@@ -103,7 +103,7 @@ class AnnotationScheme:
 
 
 def _own(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Names by frequency, then by name; those beyond the first `MOST_OWN` as one."""
+    """Return names by frequency, then alphabetically; those beyond the first `MOST_OWN` as one."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
     if len(names) <= MOST_OWN:
         return tuple(names)
@@ -115,7 +115,7 @@ def _other(numbers: Mapping[str, int], name: str, without: int) -> int:
 
 
 class ModelKind(StrEnum):
-    """What sort of transformer a model is."""
+    """Architecture of a transformer."""
 
     ENCODER = "encoder-only"
     DECODER = "decoder-only"
@@ -123,51 +123,51 @@ class ModelKind(StrEnum):
 
 
 class Side(StrEnum):
-    """Which text a sequence of tokens comes from."""
+    """Side of a text pair that a sequence of tokens belongs to."""
 
     SOURCE = "source"
     TARGET = "target"
 
 
 class SinkView(StrEnum):
-    """What becomes of the attention sink: special tokens and, in causal stacks, position 0."""
+    """Treatment of the attention sink: special tokens and, in causal stacks, position 0."""
 
     RAW = "raw"
     """Weights as the model computes them."""
     NOSINK = "nosink"
     """Sink keys removed; rows no longer sum to 1."""
     RENORM = "renorm"
-    """Sink keys removed and each row divided by what is left."""
+    """Sink keys removed and each row divided by its remaining sum."""
 
 
 class IntervalRule(IntEnum):
-    """What is known beforehand of how a number varies from sentence to sentence."""
+    """Rule for the confidence interval of a metric, by how its values vary between sentences."""
 
     USUAL = 0
-    """Most sentences have some of it."""
+    """Most sentences have a value above the lower bound."""
     RARE = 1
-    """Many sentences lack it and others are full of it: each is one observation, no more."""
+    """Many sentences have the lowest value and others the highest: each is one observation."""
     CLASSES = 2
-    """An average over a class of tokens, of which a few unusual sentences may be full."""
+    """An average over a class of tokens, many of which may be in a few unusual sentences."""
     FEW = 3
-    """A few sentences decide it, however many there are: no interval holds what it says."""
+    """A few sentences decide the value in any sample: no interval reaches its nominal coverage."""
     CONTINUOUS = 4
-    """Each sentence moves it a little; a number that none moves is constant by construction."""
+    """Each sentence changes the value a little; a value without variation has no interval."""
     CONSTANT = 5
-    """The same for every sentence by construction: a value without an interval."""
+    """A value that is equal for all sentences by construction, without an interval."""
 
 
 class Baseline(StrEnum):
-    """What a model is compared with."""
+    """Controls that a model is compared with."""
 
     UNTRAINED = "untrained"
-    """The same architecture with random weights."""
+    """The model's architecture with random weights."""
     SHUFFLED = "shuffled"
-    """The same words in random order."""
+    """The corpus with the words of each sentence in random order."""
 
 
 class BaselineRun(NamedTuple):
-    """One thing that a model is compared with; as text ``untrained 0``, as files have it."""
+    """A baseline with its seed, written ``untrained 0`` in files."""
 
     baseline: Baseline
     seed: int
@@ -177,20 +177,20 @@ class BaselineRun(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "BaselineRun":
-        """The twin that files call so.
+        """Return the baseline with the seed of a text such as ``untrained 0``.
 
         Raises:
-            ValueError: no twin is called so.
+            ValueError: the text names no baseline and seed.
         """
         baseline, seed = text.split()
         return cls(Baseline(baseline), int(seed))
 
 
 class ResidualPoint(StrEnum):
-    """Where in a layer a token's vector is read."""
+    """Point of the residual stream, within a layer, at which a token's state is read."""
 
     PRE = "input"
-    """What enters layer 0."""
+    """Input of layer 0."""
     MID = "mid"
     """Attention block output plus the residual it is added to."""
     POST = "out"
@@ -198,68 +198,68 @@ class ResidualPoint(StrEnum):
 
 
 class EmbeddingSpace(StrEnum):
-    """Which original encodings of the vocabulary a state is compared with."""
+    """Encoding of vocabulary entries that a state is compared with."""
 
     POSITIONAL = "positional"
-    """What the embedding block would give each entry at the token's own position."""
+    """Output of the embedding block for each entry at the token's own position."""
     RAW = "raw"
     """The word embedding alone."""
 
 
 class RolloutKind(StrEnum):
-    """What rollout takes a layer's attention block to keep of each token."""
+    """Share of the attention block in a layer, as attention rollout assumes it."""
 
     HALF = "half"
-    """One half, everywhere."""
+    """One half in every layer."""
     MEASURED = "measured"
-    """What the mixing ratio leaves."""
+    """One minus the mixing ratio, measured for each token."""
 
 
 class Replacement(StrEnum):
-    """What stands in place of a head's output where the head is taken away."""
+    """Vector that replaces a head's output when the head is ablated."""
 
     MEAN = "mean"
-    """Its mean over query tokens of the same class, in the other half of the sentences."""
+    """Mean head output over query tokens of the same class, in the other half of the sentences."""
     ZERO = "zero"
-    """Nothing."""
+    """The zero vector."""
     POSITION_MEAN = "position_mean"
-    """Its mean at the same position, in the other half of the sentences."""
+    """Mean head output at the same position, in the other half of the sentences."""
     RESAMPLE = "resample"
-    """What it gives at the same position in three other sentences of similar length."""
+    """Head output at the same position in three other sentences of similar length."""
     UNIFORM = "uniform"
-    """The mean of the values of all visible keys."""
+    """Mean of the values of all visible keys."""
     SINK_ONLY = "sink_only"
-    """What it would give if all of its attention were on the sink."""
+    """Head output if all of the attention were on the sink."""
     WITHOUT_SINK = "without_sink"
-    """What it gives without the sink's keys; the others keep their weights."""
+    """Head output without the sink's keys; the other keys keep their weights."""
 
 
 class AblationTarget(StrEnum):
-    """What of a model's answer changes where a head is taken away."""
+    """Quantity of a model's output whose change under ablation is measured."""
 
     LOSS = "loss"
     """Minus the log probability of the next token, in nats."""
     MASKED_LOSS = "masked_loss"
-    """The same of masked tokens."""
+    """Minus the log probability of masked tokens, in nats."""
     KL = "kl"
-    """Divergence of what the whole model says from what it says without the head, in nats."""
+    """KL divergence of the whole model's distribution from the ablated model's, in nats."""
     LOGIT = "logit"
-    """Logit of the true token above the mean of all logits: less of it is worse."""
+    """Logit of the true token minus the mean of all logits; lower is worse."""
     STATE = "state"
-    """1 minus the cosine of a token's last states."""
+    """1 minus the cosine of a token's final states with and without the head."""
     EMBEDDING = "embedding"
-    """1 minus the cosine of a text's vectors."""
+    """1 minus the cosine of a text's embeddings with and without the head."""
 
 
 class HeadCorrespondence(StrEnum):
-    """Which heads of two models are held against each other."""
+    """Choice of the heads of two models that are compared with each other."""
 
     AUTO = "auto"
-    """Those with the same number, where sizes and vocabulary agree; else matched ones."""
+    """Heads with equal numbers if sizes and vocabulary agree, else matched heads."""
     SAME = "same"
-    """Those with the same number."""
+    """Heads with equal numbers."""
     MATCHED = "matched"
-    """Those that attend most alike."""
+    """Heads whose attention is most similar."""
 
 
 @dataclass(frozen=True)
@@ -267,14 +267,14 @@ class AttentionStack:
     """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.
 
     Attributes:
-        n_layers: layers, those without attention included; layers count from 0.
+        n_layers: number of layers, including layers without attention; layers count from 0.
         attention_layers: indices of the layers that have attention, ascending.
-        n_heads: query heads of a layer (the largest number, where layers differ).
+        n_heads: query heads of a layer; the largest number if layers differ.
         n_key_heads: key and value heads; fewer than ``n_heads`` in grouped-query attention.
         causal: whether a query sees only its own and earlier positions.
-        queries, keys: the texts that rows and columns of attention stand for.
-        learned_sink: whether the softmax has a logit of its own that stands for no token, so that
-            a row adds up to less than 1.
+        queries, keys: sides of the texts in rows and columns of attention.
+        learned_sink: whether the softmax has an additional learned logit that belongs to no token,
+            so that a row sums to less than 1.
     """
 
     name: str
@@ -295,12 +295,12 @@ class AttentionStack:
 
     @property
     def rows_counted(self) -> str:
-        """The name under which rows of attention are counted, where the softmax has a sink."""
+        """Key under which attention rows are counted, if the softmax has a learned sink."""
         return f"{self.name}.rows"
 
     @property
     def learned_counted(self) -> str:
-        """The name under which what such a sink takes is counted, in millionths of a row."""
+        """Key under which the attention on the learned sink is counted, in millionths of a row."""
         return f"{self.name}.learned_sink"
 
     @property
@@ -310,7 +310,7 @@ class AttentionStack:
 
 
 class HeadKey(NamedTuple):
-    """What one number of a head is."""
+    """Key of one number of a head: metric, sink view and label."""
 
     metric: str
     view: SinkView
@@ -318,7 +318,7 @@ class HeadKey(NamedTuple):
 
 
 class TokenKey(NamedTuple):
-    """What one number of a layer's tokens is; ``label`` is a class of tokens."""
+    """Key of one number of a layer's tokens; ``label`` is a class of tokens."""
 
     metric: str
     state: ResidualPoint
@@ -327,5 +327,5 @@ class TokenKey(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it is beside its metric, as labels of tables say it: ``mid/positional/NOUN``."""
+        """The key without its metric, as written in tables: ``mid/positional/NOUN``."""
         return "/".join(part for part in (self.state, self.space, self.label) if part)

@@ -299,7 +299,7 @@ def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
         ("--split", layout.split, datasets, "a dataset of Hugging Face"),
     ):
         if value is not None and not used:
-            raise ConfigError(f"{option}: {value!r} came with other inputs; expected {what}")
+            raise ConfigError(f"{option}: got {value!r} with other inputs, expected {what}")
 
 
 def _sentence(record: Record, index: int, file: str) -> Sentence:

@@ -58,9 +58,9 @@ def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passa
         ConfigError: the input holds source-target pairs, or such passages would be cut.
     """
     if any(sentence.target is not None for sentence in corpus):
-        raise ConfigError("--pack: source-target pairs came; expected texts without a target")
+        raise ConfigError("--pack: got source-target pairs, expected texts without a target")
     if most > limit:
-        raise ConfigError(f"--pack: {most} came; expected at most {limit}, or passages are cut")
+        raise ConfigError(f"--pack: got {most}, expected at most {limit}, or passages are cut")
     between = separator(model.tokenizer)
     around = len(model.tokenizer("a")["input_ids"]) - len(_ids(model.tokenizer, ["a"])[0])
     sizes: list[int] = []
