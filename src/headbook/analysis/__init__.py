@@ -1,1 +1,1 @@
-"""Arithmetic on arrays: fits, trees, clouds of vectors, sums that add, intervals."""
+"""Numerical analysis on arrays: sums and intervals, tests, fits, trees and comparisons of heads."""

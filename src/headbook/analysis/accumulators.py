@@ -1,7 +1,7 @@
-"""Summaries of a stream: made `of` a batch, merged with ``+``, and nothing else.
+"""Mergeable sums over sentences: ratios with intervals, top sentences and hash samples.
 
-Each is immutable, has a ``zero``, and gives the same answer for any split of the stream into
-batches or shards.
+Each accumulator is immutable, made `of` a batch, starts at ``zero`` and is merged with ``+``. The
+result does not depend on how the stream is split into batches or shards.
 """
 
 import math
@@ -21,7 +21,7 @@ from headbook.schema import IntervalRule
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-N_SPLITS = 2  # selection on one half of the sentences, report on the other
+N_SPLITS = 2  # selection split and held-out split, each about half of the sentences
 SELECTION, HELD_OUT = range(N_SPLITS)
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
 Sums = TypeVar("Sums", bound="DataclassInstance")
@@ -72,24 +72,26 @@ class RatioSums:
     """Ratios of sums over sentences, with intervals clustered by sentence.
 
     Attributes:
-        sums: *Shape:* ``(8, 2, *cells)``; the sums `FIELDS` of numerators n and denominators d,
-            for each half of the sentences; ``present`` are sentences whose numerator is not 0.
+        sums: the sums `FIELDS` of numerators n and denominators d, for each split of the
+            sentences; ``present`` counts sentences whose numerator is not 0. *Shape:*
+            ``(8, 2, *cells)``.
     """
 
     sums: Floats
 
     @classmethod
     def zero(cls, *cells: int) -> Self:
-        """No sentences yet."""
+        """Return the sums of zero sentences."""
         return cls(np.zeros((len(FIELDS), N_SPLITS, *cells)))
 
     @classmethod
     def of(cls, n: Floats, d: Floats, events: Floats, half: Ints) -> Self:
-        """Sentences one by one; one with denominator 0 takes no part.
+        """Return the sums of a batch; sentences with denominator 0 take no part.
 
         Args:
-            n, d, events: *Shape:* ``(sentence, *cells)``.
-            half: 0 or 1 for each sentence.
+            n, d: numerators and denominators. *Shape:* ``(sentence, *cells)``.
+            events: numbers of observations. *Shape:* ``(sentence, *cells)``.
+            half: split of each sentence, 0 or 1. *Shape:* ``(sentence,)``.
         """
         parts = np.stack(
             [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > NOTHING) & (d > 0)]
@@ -100,69 +102,71 @@ class RatioSums:
         return RatioSums(self.sums + other.sums)
 
     def __getitem__(self, cells: Any) -> "RatioSums":
-        """Some of the cells."""
+        """Return the sums of some cells, selected by an index."""
         return RatioSums(self.sums[(slice(None), slice(None), *np.index_exp[cells])])
 
     def split(self, number: int) -> "RatioSums":
-        """The sentences of one half only."""
+        """Return the sums over one split, with zeros for the other."""
         kept = np.zeros_like(self.sums)
         kept[:, number] = self.sums[:, number]
         return RatioSums(kept)
 
     @property
     def total(self) -> dict[str, Floats]:
-        """The sums over both halves, by name."""
+        """Sums over both splits, by name of the field."""
         return dict(zip(FIELDS, self.sums.sum(1), strict=True))
 
     @property
     def value(self) -> Floats:
-        """Sum of numerators over sum of denominators; NaN without any."""
+        """Sum of numerators over sum of denominators; NaN without denominators."""
         total = self.total
         return divide(total["n"], total["d"])
 
     @property
     def n_sentences(self) -> Ints:
-        """Sentences that take part."""
+        """Number of sentences that take part."""
         return self.total["sentences"].astype(np.int64)
 
     @property
     def n_observations(self) -> Floats:
-        """Observations behind the value."""
+        """Number of observations."""
         return self.total["events"]
 
     @property
     def n_effective(self) -> Floats:
-        """The effective number of sentences: as many of equal weight would tell as much."""
+        """Effective number of sentences: of equal weight, as many would have the same variance."""
         return intervals.effective(self.total)
 
     def variance(self, limits: intervals.Limits = UNBOUNDED) -> Floats:
-        """Variance of the value, sentences as clusters; NaN with fewer than two."""
+        """Return the variance of the value, with sentences as clusters; NaN below two sentences."""
         total = self.total
         return intervals.variance(total) * intervals.skewness_factor(total, limits) ** 2
 
     def interval(
         self, limits: intervals.Limits = UNBOUNDED, spread: ArrayLike = IntervalRule.USUAL
     ) -> tuple[Floats, Floats]:
-        """95 % confidence interval; NaN where too few sentences stand behind the value."""
+        """Return the 95 % confidence interval; NaN if there are too few sentences."""
         return intervals.interval(self.total, limits, spread)
 
 
 def split_of(content_hash: NDArray[np.uint64]) -> Ints:
-    """The half, 0 or 1, that each sentence belongs to by its hash: equal ones to the same."""
+    """Return the split, 0 or 1, of each sentence by its hash; equal sentences share a split."""
     return (content_hash & np.uint64(1)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class TopK:
-    """For each cell, the k sentences with the highest scores; equal texts count once.
+    """The k sentences with the highest scores, for each cell; equal texts count once.
 
     Ties go to the earlier sentence. Scores are compared to six decimals, so that the last bits,
     which depend on how sentences were batched, decide nothing.
 
     Attributes:
         score: *Shape:* ``(*cells, k)``, descending; -inf where there are fewer than k.
-        index: the sentences' places in the input.
-        content_hash: of each; the same for equal ones.
+        index: positions of the sentences in the input; -1 beyond the last. *Shape:*
+            ``(*cells, k)``.
+        content_hash: hashes of the sentences; equal sentences have equal hashes. *Shape:*
+            ``(*cells, k)``.
     """
 
     score: Floats
@@ -171,13 +175,13 @@ class TopK:
 
     @classmethod
     def zero(cls, k: int, *cells: int) -> Self:
-        """No sentences yet."""
+        """Return the top k of zero sentences."""
         shape = (*cells, k)
         return cls(np.full(shape, -np.inf), np.full(shape, -1), np.zeros(shape, dtype=np.uint64))
 
     @classmethod
     def of(cls, k: int, scores: Floats, index: Ints, content_hash: NDArray[np.uint64]) -> "TopK":
-        """The best of a batch.
+        """Return the k best sentences of a batch.
 
         Args:
             scores: *Shape:* ``(sentence, *cells)``.
@@ -205,7 +209,7 @@ class TopK:
         return best._best(self.score.shape[-1])
 
     def shifted(self, by: int) -> "TopK":
-        """The same for sentences that come ``by`` places later."""
+        """Return a copy whose sentence indices are increased by ``by``."""
         return replace(self, index=np.where(self.index >= 0, self.index + by, self.index))
 
     def _sorted(self) -> "TopK":
@@ -232,9 +236,10 @@ class HashSample:
     """The sentences with the smallest hashes: a sample that needs no seed and merges.
 
     Attributes:
-        size: how many are kept.
-        content_hash, index: of each, and its place in the input. *Shape:* ``(kept,)``.
-        payload: what is kept of each. *Shape:* ``(kept, *cells)``.
+        size: largest number of sentences in the sample.
+        content_hash: hash of each sentence. *Shape:* ``(kept,)``.
+        index: position of each sentence in the input. *Shape:* ``(kept,)``.
+        payload: values stored for each sentence. *Shape:* ``(kept, *cells)``.
     """
 
     size: int
@@ -244,12 +249,12 @@ class HashSample:
 
     @property
     def half(self) -> Ints:
-        """The half of the corpus that each sentence belongs to."""
+        """Split, 0 or 1, that each sentence belongs to."""
         return split_of(self.content_hash)
 
     @classmethod
     def zero(cls, size: int, *cells: int) -> Self:
-        """No sentences yet."""
+        """Return an empty sample."""
         return cls(
             size, np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros((0, *cells), np.float32)
         )
@@ -258,9 +263,9 @@ class HashSample:
     def of(
         cls, size: int, content_hash: NDArray[np.uint64], index: Ints, payload: NDArray[Any]
     ) -> "HashSample":
-        """A batch's sample."""
-        batch = cls(size, content_hash, index, payload)
-        return batch._smallest()
+        """Return the sample of a batch."""
+        kept = np.lexsort((index, content_hash))[:size]
+        return HashSample(size, content_hash[kept], index[kept], payload[kept])
 
     def __add__(self, other: "HashSample") -> "HashSample":
         content_hash = np.concatenate([self.content_hash, other.content_hash])
@@ -274,23 +279,23 @@ class HashSample:
         return HashSample(self.size, content_hash[kept], index[kept], payload)
 
     def shifted(self, by: int) -> "HashSample":
-        """The same for sentences that come ``by`` places later."""
+        """Return a copy whose sentence indices are increased by ``by``."""
         return replace(self, index=self.index + by)
 
     def first(self, size: int) -> "HashSample":
-        """A smaller sample of the same stream."""
+        """Return a smaller sample of the same stream."""
         return self.of(size, self.content_hash, self.index, self.payload)
-
-    def _smallest(self) -> "HashSample":
-        kept = np.lexsort((self.index, self.content_hash))[: self.size]
-        return HashSample(self.size, self.content_hash[kept], self.index[kept], self.payload[kept])
 
 
 class Estimate(NamedTuple):
-    """One value with what stands behind it; NaN where it is missing.
+    r"""One value with interval and numbers of sentences and observations; NaN where missing.
 
     Attributes:
-        effective: as many sentences of equal weight would tell as much; NaN where not known.
+        value: the estimate.
+        low, high: ends of the 95 % interval.
+        sentences: number of sentences.
+        events: number of observations.
+        effective: effective number of sentences; NaN if unknown.
     """
 
     value: float
@@ -305,7 +310,17 @@ NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 
 
 class Estimates(NamedTuple):
-    """The same for a table of cells; each array of the same shape."""
+    r"""Values with intervals and numbers of observations for a table of cells.
+
+    All arrays have the shape of the table; NaN where a value is missing.
+
+    Attributes:
+        value: the estimates.
+        low, high: ends of the 95 % intervals.
+        sentences: numbers of sentences.
+        events: numbers of observations.
+        effective: effective numbers of sentences.
+    """
 
     value: Floats
     low: Floats
@@ -315,13 +330,13 @@ class Estimates(NamedTuple):
     effective: Floats
 
     def at(self, *cell: int) -> Estimate:
-        """One cell."""
+        """Return the estimate of one cell."""
         value, low, high, sentences, events, effective = [array.item(cell) for array in self]
         return Estimate(value, low, high, int(sentences), events, effective)
 
     @property
     def trusted(self) -> Floats:
-        """Values behind which there are enough observations; NaN elsewhere."""
+        """Values of at least `MIN_EFFECTIVE` effective sentences; NaN elsewhere."""
         return np.where(self.effective >= MIN_EFFECTIVE, self.value, np.nan)
 
     @classmethod
@@ -331,7 +346,7 @@ class Estimates(NamedTuple):
         limits: tuple[float, float],
         spread: IntervalRule = IntervalRule.USUAL,
     ) -> "Estimates":
-        """Values with intervals inside the metric's bounds."""
+        """Return values with intervals inside the metric's bounds."""
         low, high = ratios.interval(limits, spread)
         behind = ratios.n_sentences, ratios.n_observations, ratios.n_effective
         return cls(ratios.value, low, high, *behind)

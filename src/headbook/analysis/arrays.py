@@ -1,16 +1,16 @@
-"""Arithmetic that says NaN where there is nothing to count. No torch."""
+"""Types of arrays, and quotients that are NaN without observations. Imports no torch."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-NOTHING = 1e-6  # numerators of sentences that are less differ from 0 by rounding
+NOTHING = 1e-6  # smaller numerators of a sentence differ from 0 by rounding only
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
-    """One over the other, broadcast; NaN where there is nothing to divide by."""
+    """Return the quotient of two arrays, broadcast; NaN where the denominator is not above 0."""
     top, bottom = np.broadcast_arrays(top, bottom)
     found: Floats = np.full(bottom.shape, np.nan)
     np.divide(top, bottom, out=found, where=bottom > 0)
@@ -18,10 +18,10 @@ def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
 
 
 def effective_number(parts: Floats) -> float:
-    """Number of equal parts that would be as spread out: exp of the entropy of their shares.
+    """Return the exponential of the entropy of shares: the number of equal parts as spread out.
 
     Args:
-        parts: they need not add up to 1; those that are 0 or NaN take no part.
+        parts: sizes, which need not sum to 1; zeros and NaN are ignored.
     """
     there = parts[parts > 0]
     if not len(there):

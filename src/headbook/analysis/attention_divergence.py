@@ -1,16 +1,16 @@
 """Jensen-Shannon divergence of attention rows of two models on shared tokens or words.
 
-`headbook.attention.views` has the views of maps inside a model; these are the same of
-arrays, for what compares the maps of two models.
+`headbook.attention.views` computes the views of maps inside a model; this module computes them for
+arrays, to compare the maps of two models.
 
 The *Jensen-Shannon divergence* of the rows of one query, with m = (a + b) / 2, is
 
     sum_j [ a_j ln(a_j / m_j) + b_j ln(b_j / m_j) ] / 2,   0 ln 0 = 0
 
-in nats: 0 if both rows are the same and ln 2 if no key has weight in both. Each key's term is at
-least 0, for rows that do not sum to 1, too. So without the sink, not renormalised, it is the part
-of the whole divergence that is not the sink's, and at most ln 2 times the mean of both sums. The
-number is that of `headbook.metrics.attention.head_distance`, which compares heads of one model.
+in nats: 0 if both rows are equal and ln 2 if no key has weight in both. Each key's term is at least
+0, also for rows that do not sum to 1. So without the sink, not renormalised, the divergence is the
+part of the whole divergence that is not due to the sink, and at most ln 2 times the mean of both
+sums. `headbook.metrics.attention.head_distance` compares heads of one model by the same formula.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from headbook.schema import MAX_SINK_MASS, SinkView
 
 
 class AttentionRows(NamedTuple):
-    """What the queries of one sentence look at.
+    """Attention rows of one sentence, and which of them count.
 
     Attributes:
         weights: 0 for pairs that do not count. *Shape:* ``(head, query, key)``.
-        counted: rows whose shape means something. *Shape:* ``(head, query)``.
+        counted: rows that are compared. *Shape:* ``(head, query)``.
     """
 
     weights: Floats
@@ -41,10 +41,10 @@ def rows_in_view(
     sink: NDArray[np.bool_],
     view: SinkView,
 ) -> AttentionRows:
-    """Rows in a view.
+    """Return the attention rows in a sink view.
 
-    A row counts where its query sees a key of the view; renormalised ones not where more than
-    `MAX_SINK_MASS` of them lay on the sink.
+    A row counts if its query sees a key of the view. In the renormalised view, rows with more than
+    `MAX_SINK_MASS` on the sink do not count.
 
     Args:
         weights: as the model computes them. *Shape:* ``(head, query, key)``.
@@ -60,17 +60,17 @@ def rows_in_view(
 def rows_between_words(
     words: NDArray[np.floating], keys: NDArray[np.bool_], *, causal: bool = False
 ) -> AttentionRows:
-    """Renormalised rows between words that can be compared with those of another model.
+    """Return renormalised rows between words, comparable between two models.
 
-    A row counts if it has a choice, at least two words to look at, and if at most `MAX_SINK_MASS`
-    of it is lost.
+    A row counts if its word sees at least two words and at most `MAX_SINK_MASS` of the row lies
+    elsewhere.
 
     Args:
         words: attention from each word (mean of its pieces) to each (sum); each row at most 1.
             *Shape:* ``(head, word, word)``.
         keys: words that are in the sink of neither model. *Shape:* ``(word,)``.
-        causal: whether rows are cut to the word itself and those before it, as both models' must
-            be where one of them sees no more.
+        causal: whether rows are restricted to the word itself and earlier words, as is necessary
+            for both models if one of them is causal.
     """
     visible = np.broadcast_to(keys, words.shape[1:])
     there = np.tril(visible) if causal else visible
@@ -79,24 +79,24 @@ def rows_between_words(
 
 
 def _renormalised(kept: Floats, counted: NDArray[np.bool_]) -> AttentionRows:
-    """Each row divided by what is left of it."""
+    """Return rows divided by their sums; rows that lost too much mass do not count."""
     mass = kept.sum(-1)
-    some = mass > np.finfo(np.float32).tiny  # what is less is too small to divide by
-    left = np.where(some, mass, 1)[..., None]
+    has_mass = mass > np.finfo(np.float32).tiny  # a smaller sum is too small to divide by
+    divisor = np.where(has_mass, mass, 1)[..., None]
     return AttentionRows(
-        np.where(some[..., None], kept / left, 0), counted & (1 - mass <= MAX_SINK_MASS)
+        np.where(has_mass[..., None], kept / divisor, 0), counted & (1 - mass <= MAX_SINK_MASS)
     )
 
 
-MAX_WEIGHTS = 2**19  # weights that are compared at a time
+MAX_WEIGHTS = 2**19  # number of weights compared at a time, which bounds the memory
 
 
 class DivergenceSums(NamedTuple):
-    """Divergence of one sentence, ready to be summed: the mean over queries is n over d.
+    """Divergence of one sentence as sums over queries: the mean is n over d.
 
     Attributes:
-        n: added over the queries that count. *Shape:* ``(head,)``, nats.
-        d: queries that count in both models. *Shape:* ``(head,)``.
+        n: sum over the queries that count in both models, in nats. *Shape:* ``(head,)``.
+        d: number of these queries. *Shape:* ``(head,)``.
     """
 
     n: Floats
@@ -104,7 +104,7 @@ class DivergenceSums(NamedTuple):
 
 
 def jensen_shannon(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
-    """Divergence of rows, exactly 0 of equal ones.
+    """Return the Jensen-Shannon divergence of rows; exactly 0 for equal rows.
 
     Args:
         a, b: weights, not negative. *Shape:* ``(..., key)``.
@@ -121,10 +121,10 @@ def jensen_shannon(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
 
 
 def attention_divergence(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
-    """Divergence of each head's rows in two models, over the queries that count in both.
+    """Return the divergence of each head's rows in two models, over queries that count in both.
 
     Args:
-        a, b: of the same tokens or words, in the same view.
+        a, b: rows of both models for the same tokens or words, in the same view.
     """
     both = a.counted & b.counted
     heads, queries, keys = a.weights.shape

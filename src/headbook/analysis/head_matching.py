@@ -1,14 +1,14 @@
-"""Which head of one model does what a head of another does, by where they look. No torch.
+"""Similarity of attention between heads of two models, and their one-to-one matching. No torch.
 
 The *similarity* of two heads is the mean over words of Bhattacharyya's coefficient
 sum_j sqrt(A_ij B_ij) of their rows between words, without the sink and renormalised
-(`headbook.analysis.attention_divergence.rows_between_words`): 1 for the same rows, 0 without a word
-in common. It is an inner product, so that all pairs of heads of a sentence are one matrix product,
-and sums add.
+(`headbook.analysis.attention_divergence.rows_between_words`): 1 for equal rows, 0 without a common
+word. The coefficient is an inner product, so that all pairs of heads of a sentence are one matrix
+product, and sums add.
 
-Heads are matched one to one so that similarities add up to the most; that is a view and not a
-finding, for jobs split and merge. A pair no more similar than heads are to those of a model that
-learned nothing is no pair: *no counterpart*.
+Heads are matched one to one with the largest sum of similarities. The matching is a way to show
+them, not a finding: functions may be split or merged between heads. A head that is no more similar
+to its partner than to heads of an untrained model has *no counterpart*.
 """
 
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ from headbook.analysis.accumulators import N_SPLITS, add_fields
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.attention_divergence import AttentionRows
 
-UNMATCHED = -1  # in place of a head
-DIGITS = 6  # to which similarities are compared: the last bits depend on the order of sentences
-NULL = 0.95  # share of heads that a model without training may resemble less
+UNMATCHED = -1  # index if a head has no partner
+DIGITS = 6  # decimals of compared similarities: the last bits depend on the order of sentences
+NULL = 0.95  # quantile, over heads, of the best similarity with an untrained model
 
 
 @dataclass(frozen=True, eq=False)
 class SimilaritySums:
-    """How alike the heads of two models are, as sums over sentences; merged with ``+``.
+    """Similarities of the heads of two models as sums over sentences; merged with ``+``.
 
     Attributes:
-        total: coefficients, added over the words whose rows count in both heads. *Shape:*
+        total: sums of the coefficients over words whose rows count in both heads. *Shape:*
             ``(half, head of A, head of B)``; halves as in `headbook.analysis.accumulators`.
-        words: how many words that are. The same shape.
-        sentences: *Shape:* ``(half,)``.
+        words: number of these words. *Shape:* ``(half, head of A, head of B)``.
+        sentences: number of sentences. *Shape:* ``(half,)``.
     """
 
     total: Floats
@@ -44,17 +44,17 @@ class SimilaritySums:
 
     @classmethod
     def zero(cls, heads_a: int, heads_b: int) -> Self:
-        """No sentences yet."""
+        """Return the sums of zero sentences."""
         shape = (N_SPLITS, heads_a, heads_b)
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(N_SPLITS, dtype=np.int64))
 
     @classmethod
     def of(cls, a: AttentionRows, b: AttentionRows, half: int) -> Self:
-        """One sentence.
+        """Return the sums of one sentence.
 
         Args:
-            a, b: rows between the same words, in both models.
-            half: 0 or 1.
+            a, b: rows between the same words in both models.
+            half: split of the sentence, 0 or 1.
         """
         found = cls.zero(len(a.weights), len(b.weights))
         one, other = (
@@ -69,16 +69,18 @@ class SimilaritySums:
     __add__ = add_fields
 
     def half(self, number: int) -> "SimilaritySums":
-        """The sentences of one half only."""
+        """Return the sums over one split, with zeros for the other."""
         kept = (np.arange(N_SPLITS) == number).astype(np.int64)
         by_pair = kept[:, None, None]
         return SimilaritySums(self.total * by_pair, self.words * by_pair, self.sentences * kept)
 
     def value(self, least: int = 1) -> Floats:
-        """Similarity of every two heads. *Shape:* ``(head of A, head of B)``.
+        """Return the similarity of every two heads; NaN for pairs with fewer words than ``least``.
+
+        *Shape:* ``(head of A, head of B)``.
 
         Args:
-            least: words that a pair needs; NaN below.
+            least: smallest number of words.
         """
         words = self.words.sum(0)
         found = divide(self.total.sum(0), np.where(words >= least, words, 0))
@@ -87,17 +89,17 @@ class SimilaritySums:
 
 @dataclass(frozen=True, eq=False)
 class HeadMatching:
-    """The head of B for each head of A; every array is by head of A.
+    """The best and the matched head of model B for each head of model A; arrays are by head of A.
 
     Attributes:
-        partner: the head it is matched with, one to one; `UNMATCHED` where B has fewer heads or no
+        partner: head of B in the one-to-one matching; `UNMATCHED` if B has fewer heads or no
             similarity is known.
-        similarity: with the partner; NaN without one.
-        counterpart: whether that is not below `threshold`, what models without training give.
-        best: the most similar head of B, which several may share; `UNMATCHED` without any.
-        mutual: whether it is the most similar to that one, too.
-        margin: similarity to the best head less that to the second; NaN without a second.
-        threshold: as it was given.
+        similarity: similarity with the partner; NaN without partner.
+        counterpart: whether the similarity is at least ``threshold``.
+        best: most similar head of B, which several heads may share; `UNMATCHED` if none is known.
+        mutual: whether the head of A is also the most similar one to its ``best`` head.
+        margin: similarity to the best head minus similarity to the second; NaN without a second.
+        threshold: smallest similarity of counterparts, from `null_threshold`.
     """
 
     partner: Ints
@@ -110,21 +112,21 @@ class HeadMatching:
 
 
 class _Scores(NamedTuple):
-    """Similarities as whole numbers, ties broken towards heads at the same place."""
+    """Similarities as whole numbers, with ties broken towards heads at the same relative place."""
 
     value: Floats
     there: NDArray[np.bool_]
 
 
 def null_threshold(*null: Floats) -> float:
-    """What a counterpart needs: the 95th percentile, over heads, of the best of a null model.
+    """Return the smallest similarity of a counterpart, from heads of untrained models.
 
     Args:
-        null: similarities of the heads of A with those of models that learned nothing, such as
-            untrained twins of B, one or several. *Shape:* ``(head of A, head)``; NaN where unknown.
+        null: similarities of the heads of A with those of one or several untrained models, such as
+            B with random weights; NaN where unknown. *Shape:* ``(head of A, head)``.
 
     Returns:
-        NaN where nothing is known.
+        95th percentile, over heads, of the largest similarity; NaN if none is known.
     """
     best = np.concatenate([np.where(np.isnan(n), -1, n).max(1, initial=-1) for n in null])
     known = best[best >= 0]
@@ -132,16 +134,16 @@ def null_threshold(*null: Floats) -> float:
 
 
 def match(similarity: Floats, threshold: float) -> HeadMatching:
-    """Match heads one to one so that similarities, to six digits, add up to the most.
+    """Match heads one to one with the largest sum of similarities, rounded to six digits.
 
     Ties go to heads at the same relative place, so that a model is matched with itself head by
-    head, and always in the same way.
+    head, and the result is deterministic.
 
     Args:
-        similarity: NaN where it is not known. *Shape:* ``(head of A, head of B)``, heads layer by
-            layer.
-        threshold: of `null_threshold`; 0 where every pair shall be a counterpart, while none
-            reaches NaN.
+        similarity: similarities of heads, layer by layer; NaN where unknown. *Shape:* ``(head of A,
+            head of B)``.
+        threshold: smallest similarity of counterparts, from `null_threshold`; with 0 every pair
+            is a counterpart, with NaN none.
     """
     scores = _scores(similarity)
     rows, columns = linear_sum_assignment(scores.value, maximize=True)
@@ -158,20 +160,20 @@ def match(similarity: Floats, threshold: float) -> HeadMatching:
 
 
 def split_half_agreement(one: HeadMatching, other: HeadMatching) -> float:
-    """Share of the counterparts of one half of the sentences that the other half gives, too.
+    """Return the share of counterparts on one split that the other split gives as well.
 
     Args:
-        one, other: matchings of the same heads on either half.
+        one, other: matchings of the same heads on either split.
 
     Returns:
-        NaN where there is no counterpart at all.
+        A share from 0 to 1; NaN without counterparts.
     """
     same = (one.partner == other.partner)[one.counterpart]
     return float(same.mean()) if len(same) else float("nan")
 
 
 def _scores(similarity: Floats) -> _Scores:
-    """Scores whose sums are exact: no tie-break outweighs a difference in similarity."""
+    """Return scores with exact sums: no tie-break outweighs a difference in similarity."""
     heads_a, heads_b = similarity.shape
     there = ~np.isnan(similarity)
     place_a, place_b = ((np.arange(n) + 0.5) / max(n, 1) for n in (heads_a, heads_b))
@@ -182,7 +184,7 @@ def _scores(similarity: Floats) -> _Scores:
 
 
 def _best(scores: _Scores) -> Ints:
-    """The place of the largest score of each row that is known; `UNMATCHED` without any."""
+    """Return the column of the largest known score of each row; `UNMATCHED` without one."""
     if not scores.value.shape[1]:
         return np.full(len(scores.value), UNMATCHED)
     found = np.where(scores.there, scores.value, -1).argmax(1)
@@ -190,7 +192,7 @@ def _best(scores: _Scores) -> Ints:
 
 
 def _at(similarity: Floats, places: Ints) -> Floats:
-    """One of each row; whatever stands there for `UNMATCHED`."""
+    """Return the similarity of each row at a column; any value where the column is `UNMATCHED`."""
     if not similarity.shape[1]:
         return np.full(len(similarity), np.nan)
     found: Floats = np.take_along_axis(similarity, np.maximum(places, 0)[:, None], 1)[:, 0]
@@ -198,7 +200,7 @@ def _at(similarity: Floats, places: Ints) -> Floats:
 
 
 def _margin(similarity: Floats) -> Floats:
-    """The largest of each row less the second; NaN where there are not two."""
+    """Return the largest similarity of each row minus the second; NaN without a second."""
     known = np.sort(np.where(np.isnan(similarity), -np.inf, similarity), 1)[:, ::-1]
     if known.shape[1] < 2:
         return np.full(len(known), np.nan)

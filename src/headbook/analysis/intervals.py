@@ -1,19 +1,19 @@
-"""Confidence intervals of ratios of sums, from the sums that are kept of all sentences.
+"""Confidence intervals of ratios of sums, from sums over all sentences.
 
-Sentences are clusters; the variance is the linearised one. What goes beyond it is there because
-coverage was measured (`benchmarks/interval_coverage.py`):
+Sentences are clusters; the variance is the linearised one. The corrections below were made because
+measured coverage required them (`benchmarks/interval_coverage.py`):
 
 - Long sentences count for more than short ones. Student's t has the degrees of freedom of the
   *effective number of sentences* (Kish 1965, section 8.2), (sum d)^2 / (sum d^2).
 - Numbers near a bound have skewed distributions. A share gets Wilson's score interval on the number
   of independent observations that has the same variance (Korn & Graubard 1998); a number with one
   bound gets the limit of that for rare events. A share that is 0 or 1 in every sentence gets
-  Wilson's interval with each effective sentence as one observation: what was never found may exist.
-- A number that is the same in every sentence, and not at a bound, is constant by construction, or
-  nothing tells how it varies. It has no interval.
-- Where few sentences hold most of the numerator, most samples hold less of it than what they were
-  drawn from. Standard errors grow with the skewness of a lognormal distribution that is as uneven.
-- Below `MIN_EFFECTIVE` effective sentences, and where a few sentences decide all, there is no
+  Wilson's interval with each effective sentence as one observation: an event never seen may exist.
+- A number that is equal in all sentences, and not at a bound, is constant by construction, or its
+  variation is unknown. It has no interval.
+- If few sentences hold most of the numerator, most samples underestimate it. Standard errors grow
+  with the skewness of a lognormal distribution that is as uneven.
+- Below `MIN_EFFECTIVE` effective sentences, and if a few sentences decide the value, there is no
   interval.
 
 Every interval lies within the bounds of its number: `interval` clips the ends, so callers need not.
@@ -28,25 +28,23 @@ from scipy.special import betaincinv, stdtrit
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.schema import IntervalRule
 
-MIN_EFFECTIVE = (
-    10  # effective sentences that an interval needs; twice as many for classes of tokens
-)
-UNEVEN = 5  # sentences there may be for each effective one
-SEEN = 5  # sentences with any of it, below which each is one observation
+MIN_EFFECTIVE = 10  # effective sentences of an interval; twice as many for classes of tokens
+UNEVEN = 5  # largest number of sentences for each effective one
+SEEN = 5  # sentences with a numerator above 0, below which each sentence is one observation
 SKEWED = 0.6  # share of its standard error by which skewness widens an interval
 ROUNDING = 1e-12  # share of the squares below which deviations are rounding
-CONSTANT = 1e-14  # that of shares, which may stand near 1 and vary little
-EDGE = 1e-12  # of the range, within which a share is 0 or 1 but for rounding in double precision
-NEAR = 1e-6  # below 1, within which a share has at least the error `SINGLE`
+CONSTANT = 1e-14  # `ROUNDING` of shares, which may lie near 1 and vary little
+EDGE = 1e-12  # distance from 0 or 1 that is rounding in double precision
+NEAR = 1e-6  # distance from 1 within which a share has at least the error `SINGLE`
 SINGLE = 1e-7  # rounding of a number near 1 in single precision
-SIZES = 1.5  # the same of unequal numbers of tokens, for classes of tokens
+SIZES = 1.5  # factor by which unequal numbers of tokens widen intervals of classes of tokens
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
 UNBOUNDED: Limits = (-np.inf, np.inf)
 
 
 def effective(total: Mapping[str, Floats]) -> Floats:
-    """Effective number of sentences; that of all where their weights are not known."""
+    """Return the effective number of sentences; the number of sentences if weights are unknown."""
     found = divide(total["d"] ** 2, total["dd"])
     return np.where(np.isnan(found), total["sentences"], found)
 
@@ -68,12 +66,12 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
 def skewness_factor(
     total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = IntervalRule.USUAL
 ) -> Floats:
-    """How many times as large as the linearised one the standard error is taken to be."""
+    """Return the factor by which skewness widens the linearised standard error."""
     least = np.where(np.isfinite(limits[0]), limits[0], np.nan)
     above = total["n"] - least * total["d"]
     squares = total["nn"] - 2 * least * total["nd"] + least**2 * total["dd"]
     present = np.where(least == 0, total["present"], total["sentences"])
-    # How uneven what sentences hold is: 1 for as many that hold the same.
+    # Unevenness of the numerators: 1 if all sentences that have one have the same.
     ratio = np.fmax(present * divide(squares, above**2), 1)
     skewness = (ratio + 2) * np.sqrt(ratio - 1) / np.sqrt(np.fmax(present, 1))
     sizes = np.fmax(divide(total["sentences"], effective(total)), 1)
@@ -85,11 +83,11 @@ def skewness_factor(
 def has_interval(
     behind: Floats, count: Floats | Ints, spread: ArrayLike = IntervalRule.USUAL
 ) -> NDArray[np.bool_]:
-    """Whether there is an interval at all.
+    """Return whether there is an interval, by cell.
 
     Args:
         behind: effective number of sentences.
-        count: of all that take part.
+        count: number of sentences that take part.
     """
     needed = np.where(np.equal(spread, IntervalRule.CLASSES), 2 * MIN_EFFECTIVE, MIN_EFFECTIVE)
     found: NDArray[np.bool_] = (behind >= needed) & (behind * UNEVEN >= count)
@@ -99,7 +97,11 @@ def has_interval(
 
 
 def critical_value(behind: Floats, level: float = 0.95) -> Floats:
-    """Standard errors on either side of a value: Student's t of the effective number."""
+    """Return half the width of an interval in standard errors, by Student's t.
+
+    Args:
+        behind: effective number of sentences, one more than the degrees of freedom.
+    """
     return np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
 
 
@@ -111,7 +113,7 @@ def interval(
 ) -> tuple[Floats, Floats]:
     """Return both ends of the interval, inside the limits.
 
-    NaN where too few sentences stand behind the value, and where nothing varies inside the limits.
+    NaN if there are too few sentences, or if nothing varies and the value is not at a limit.
 
     Args:
         total: the sums `headbook.analysis.accumulators.FIELDS`, of one shape.
@@ -130,9 +132,9 @@ def interval(
         units = np.where(rare, behind, np.inf)
         size = most - least
         ends = zip(
-            _of_share((value - least) / size, error / size, reach, behind, units),
-            _of_amount(value - least, error, reach),
-            _of_anything(value, error, reach),
+            _wilson((value - least) / size, error / size, reach, behind, units),
+            _rare_event(value - least, error, reach),
+            _student(value, error, reach),
             strict=True,
         )
         low, high = (
@@ -153,15 +155,15 @@ def of_difference(limits: Limits) -> tuple[Floats, Floats]:
     return least - most, most - least
 
 
-def _of_share(
+def _wilson(
     share: Floats, error: Floats, reach: Floats, behind: Floats, most: Floats
 ) -> tuple[Floats, Floats]:
-    """Wilson's score interval.
+    """Return Wilson's score interval of a share.
 
     Args:
         reach: quantile of Student's t.
-        behind: observations where the share is 0 or 1 in every sentence.
-        most: observations that there may be.
+        behind: number of observations if the share is 0 or 1 in every sentence.
+        most: largest number of observations.
     """
     share = np.clip(share, 0, 1)
     share = np.where(share > 1 - EDGE, 1, np.where(share < EDGE, 0, share))
@@ -175,26 +177,29 @@ def _of_share(
     return middle - half, middle + half
 
 
-def _of_amount(amount: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
-    """The same of a part of something very large: a score interval of rare events."""
+def _rare_event(amount: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+    """Return the score interval of a number with a lower bound of 0 only, as for rare events."""
     part = np.where(error > 0, (reach * error / amount) ** 2, np.nan)
     half = np.sqrt(part + part**2 / 4)
     return amount * (1 + part / 2 - half), amount * (1 + part / 2 + half)
 
 
-def _of_anything(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
-    """Student's t; a spread of 0 is no evidence."""
+def _student(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+    """Return Student's t interval; NaN if the standard error is 0."""
     half = np.where(error > 0, reach * error, np.nan)
     return value - half, value + half
 
 
 def share_upper_bound(found: int, of: int, level: float = 0.95) -> float:
-    """Upper bound of a share of which a random sample has ``found`` (Clopper & Pearson 1934)."""
+    """Return the upper bound of a share seen ``found`` times in a random sample of size ``of``.
+
+    Clopper & Pearson 1934, one-sided.
+    """
     return float(betaincinv(found + 1, of - found, level)) if found < of else 1.0
 
 
 def share_bounds(found: Ints, of: Ints, level: float) -> tuple[Floats, Floats]:
-    """Exact one-sided lower and upper bounds of shares (Clopper & Pearson 1934).
+    """Return exact one-sided lower and upper bounds of shares (Clopper & Pearson 1934).
 
     Args:
         found: observations with the property. *Shape:* ``(*cells)``.
@@ -212,13 +217,13 @@ def share_bounds(found: Ints, of: Ints, level: float) -> tuple[Floats, Floats]:
 def signed_ratio_interval(
     n: Floats, d: Floats, level: float = 0.95
 ) -> tuple[Floats, Floats, Floats]:
-    """Ratios of sums whose denominators may be negative, with intervals clustered by sentence.
+    """Return ratios of sums whose denominators may be negative, with intervals.
 
-    There is no interval where it is not sure on which side of 0 the sum of the denominators lies,
-    nor below `MIN_EFFECTIVE` sentences.
+    Sentences are clusters. There is no interval if the sign of the sum of the denominators is
+    uncertain, or below `MIN_EFFECTIVE` sentences.
 
     Args:
-        n, d: *Shape:* ``(sentence, *cells)``.
+        n, d: numerators and denominators. *Shape:* ``(sentence, *cells)``.
     """
     count = len(d)
     reach = float(stdtrit(max(count - 1, 1), (1 + level) / 2))

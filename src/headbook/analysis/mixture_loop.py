@@ -1,4 +1,4 @@
-"""The fit of `headbook.analysis.pattern_mixture` as one loop, which fills arrays in place."""
+"""Compiled loop that fits the mixture of `headbook.analysis.pattern_mixture` in place."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from headbook.analysis.numba_kernel import kernel
 
 LoopArray = NDArray[Any]
 
-SMALLEST = 1e-200  # stands for a fit of 0
+SMALLEST = 1e-200  # replaces a fit of 0 as a divisor
 
 
 @kernel
@@ -25,16 +25,17 @@ def mixture_loop(
     offsets: LoopArray,
     found: LoopArray,
 ) -> None:
-    """See `headbook.analysis.pattern_mixture`: so many steps of the fit, then what parts explain.
+    """Run a number of update steps of the fit, then add up the attention that each part explains.
 
     Args:
         mass: attention, 0 on hidden pairs. *Shape:* ``(head, query, key)``.
-        share: even attention. *Shape:* ``(query, key)``.
-        under, along: visible pairs of each key, and of each offset.
-        rows: those that count, at least 1.
-        keys, even, offsets: the weights to begin with; changed.
-        found: what keys and background explain, and what offsets do; filled. *Shape:* ``(2,
-            head)``.
+        share: uniform attention. *Shape:* ``(query, key)``.
+        under, along: number of visible pairs of each key, and of each offset.
+        rows: number of rows that count, at least 1.
+        steps: number of updates.
+        keys, even, offsets: initial weights; updated in place.
+        found: mass explained by keys and background, and by offsets; filled in place. *Shape:*
+            ``(2, head)``.
     """
     n_heads, n_queries, n_keys = mass.shape
     ratio = np.zeros(n_keys)
@@ -49,7 +50,7 @@ def mixture_loop(
                 slanted, sums = offsets[h, away : away + n_keys], of_offset[away : away + n_keys]
                 for k in range(n_keys):
                     fit = keys[h, k] + even[h] * share[q, k] + slanted[k]
-                    # Where the fit is nothing, so are all weights that the ratio multiplies.
+                    # If the fit is 0, all weights that the ratio multiplies are 0, too.
                     ratio[k] = row[k] / max(fit, SMALLEST)
                 for k in range(n_keys):
                     of_key[k] += ratio[k]

@@ -1,15 +1,15 @@
-"""Family-wise p values over all heads: sign-flip tests and the bootstrap of the largest t.
+r"""Family-wise p values over all heads: sign-flip tests and the bootstrap of the largest t.
 
-Flips of signs take for granted that differences are symmetric, which losses are not: most sentences
-lose little, a few much, and of many heads that change nothing flips then call some harmful nearly
-always (`benchmarks/removal.py`). Here whole sentences are drawn with replacement, for all heads
-together, from differences whose means are moved to 0; what is compared is Student's t, and of each
-draw the largest among all heads (Westfall & Young 1993; Hall 1988, on t under resampling).
+Sign flips assume that differences are symmetric, which losses are not: most sentences lose little,
+a few much, and among many heads without any effect flips then find some harmful nearly always
+(`benchmarks/removal.py`). For losses, whole sentences are therefore drawn with replacement, for all
+heads together, from differences centred at 0; the statistic is Student's t, and of each draw the
+largest among all heads is compared (Westfall & Young 1993; Hall 1988, on t under resampling).
 
-Draws follow from the number of sentences alone, so the same input always gives the same.
+Draws follow from the number of sentences alone, so equal input gives equal results.
 
-*UntrainedStudy hypothesis:* in each sentence, or pair of sentences, the differences of all heads
-and labels together are as likely as the same with the opposite sign. So the signs of whole
+*Null hypothesis of sign flips:* in each sentence, or pair of sentences, the differences of all
+heads and labels together are as likely as those with the opposite sign. So the signs of whole
 sentences are flipped at random, and the largest statistic among all heads and labels is noted each
 time. A head's p is the share of flips whose largest statistic reaches the head's own: family-wise
 over all heads and labels (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 
-DRAWS = 2000
+DRAWS = 2000  # bootstrap samples
 MAX_NUMBERS = 2**21  # numbers that a step over all draws may hold at once
-ROUNDING = 1e-12  # share of the mean square below which what is left of a variance is rounding
+ROUNDING = 1e-12  # share of the mean square below which a variance is rounding
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
 
 
 def bootstrap_counts(clusters: int) -> Floats:
-    """How often each draw has each cluster. *Shape:* ``(draw, cluster)``."""
+    """Return how often each bootstrap sample contains each cluster.
+
+    *Shape:* ``(draw, cluster)``.
+    """
     even = np.full(clusters, 1 / clusters)
     return np.random.default_rng(clusters).multinomial(clusters, even, DRAWS).astype(np.float64)
 
@@ -58,9 +61,9 @@ def bootstrap_t(
     tail = max(1, round(DRAWS * (1 - level) / 2))
     step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, n.shape[1], step):
-        some = slice(start, start + step)
-        value, error = _ratio(np.ones((1, count)), n[:, some], d[:, some])
-        again, errors = _ratio(drawn, n[:, some], d[:, some])
+        block = slice(start, start + step)
+        value, error = _ratio(np.ones((1, count)), n[:, block], d[:, block])
+        again, errors = _ratio(drawn, n[:, block], d[:, block])
         with np.errstate(invalid="ignore", divide="ignore"):
             t = (again - value) / errors
         t[np.isnan(t)] = 0.0  # 0 / 0: the draw equals the sample
@@ -69,12 +72,12 @@ def bootstrap_t(
             found = value - t[[-tail, tail - 1]] * error
         sure = np.isfinite(found).all(0) & (error[0] > 0)
         for end, each in zip((low, high), found, strict=True):
-            end[some] = np.where(sure, np.clip(each, *limits), np.nan)
+            end[block] = np.where(sure, np.clip(each, *limits), np.nan)
     return low, high
 
 
 def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
-    """Ratio of sums and its linearised standard error in each draw. *Shape:* ``(draw, cell)``."""
+    """Return ratios of sums and linearised standard errors by draw. *Shape:* ``(draw, cell)``."""
     count = drawn @ (d != 0)
     total = drawn @ d
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -87,10 +90,10 @@ def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
 
 
 def bootstrap_p_above(values: Floats) -> Floats:
-    """Family-wise p of each mean being above 0.
+    """Return the family-wise p value of each mean being above 0.
 
     Args:
-        values: of sentences in an order that is always the same. *Shape:* ``(sentence, head)``.
+        values: values of sentences in a reproducible order. *Shape:* ``(sentence, head)``.
 
     Returns:
         *Shape:* ``(head,)``.
@@ -103,13 +106,12 @@ def bootstrap_p_above(values: Floats) -> Floats:
 
 
 def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats:
-    """Family-wise p, two-sided, of sums being different from 0.
+    """Return two-sided family-wise p values of sums being different from 0.
 
     Args:
-        parts: some cells at a time, their sums, ``(cell,)``, and what each cluster adds, moved so
-            that all of them add up to 0; 0 for clusters that take no part. *Shape:*
-            ``(cluster, cell)``.
-        clusters: how many there are, in an order that is always the same.
+        parts: blocks of cells, each with its sums, ``(cell,)``, and the clusters' contributions,
+            ``(cluster, cell)``, centred so that they sum to 0; 0 for clusters that take no part.
+        clusters: number of clusters, which must come in a reproducible order.
 
     Returns:
         *Shape:* ``(cell,)``, of all parts in their order; 1 where nothing varies.
@@ -120,34 +122,34 @@ def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats
         mean = sums / clusters
         square = (centred**2).mean(0) + mean**2
         observed.append(np.abs(_t(mean, square, clusters)))
-        for some in _parts(centred):
-            size = np.abs(_drawn_t(drawn, some)).max(1, initial=0.0)
+        for block in _parts(centred):
+            size = np.abs(_drawn_t(drawn, block)).max(1, initial=0.0)
             np.maximum(largest, size, out=largest)
     return _reached(largest, np.concatenate(observed))
 
 
 def _parts(centred: Floats) -> Iterator[Floats]:
-    """Some columns at a time, so that what is made for all draws has room."""
+    """Yield blocks of columns small enough to hold the values of all draws."""
     step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, centred.shape[1], step):
         yield centred[:, start : start + step]
 
 
 def _drawn_t(drawn: Floats, centred: Floats) -> Floats:
-    """Student's t in each draw. *Shape:* ``(draw, cell)``."""
+    """Return Student's t in each draw. *Shape:* ``(draw, cell)``."""
     n = len(centred)
     return _t(drawn @ centred / n, drawn @ centred**2 / n, n)
 
 
 def _reached(largest: Floats, observed: Floats) -> Floats:
-    """Shares of draws whose largest statistic reaches what was observed."""
+    """Return the share of draws whose largest statistic reaches the observed one."""
     above = DRAWS - np.searchsorted(np.sort(largest) * (1 + TOLERANCE), observed)
     found: Floats = (1 + above) / (1 + DRAWS)
     return found
 
 
 def _t(mean: Floats, square: Floats, n: int) -> Floats:
-    """Student's t from means and mean squares; 0 where nothing varies."""
+    """Return Student's t from means and mean squares; 0 where nothing varies."""
     spread = square - mean**2
     varies: NDArray[np.bool_] = spread > ROUNDING * square
     error = np.sqrt(np.where(varies, spread, 1) / max(n - 1, 1))
@@ -155,10 +157,10 @@ def _t(mean: Floats, square: Floats, n: int) -> Floats:
     return found
 
 
-FLIPS = 2000
-CHUNK = 64  # flips at a time: as many bits as a hash has
+FLIPS = 2000  # sign flips of a test
+CHUNK = 64  # flips at a time: the number of bits of a hash
 
-ALPHA = 0.05  # of the family-wise p below which pages take a difference as shown
+ALPHA = 0.05  # family-wise p value below which pages call a difference significant
 GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -169,16 +171,16 @@ def sign_flip_p(
     *,
     two_sided: bool = False,
 ) -> Floats:
-    """Family-wise p of each head and label by the largest statistic under flips of signs.
+    """Return the family-wise p value of each head and label by the largest statistic of flips.
 
     The statistic is the sum of the differences over the root of the sum of their squares, which
-    flips leave as it is; p = (1 + flips that reach it) / (1 + flips).
+    does not change by flips; p = (1 + flips that reach it) / (1 + flips).
 
     Args:
-        differences: whole numbers in single precision, others in double; 0 where a sentence has
-            none. *Shape:* ``(sentence, layer, head, label)``.
+        differences: whole numbers in single precision, others in double; 0 if a sentence has none.
+            *Shape:* ``(sentence, layer, head, label)``.
         present: heads that take part. *Shape:* ``(layer, head)``.
-        keys: hashes of the sentences, from which the signs come. *Shape:* ``(sentence,)``.
+        keys: hashes of the sentences, which determine the signs. *Shape:* ``(sentence,)``.
         two_sided: whether large statistics below 0 count as well.
 
     Returns:
@@ -202,9 +204,9 @@ def sign_flip_p(
 
 
 def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
-    """Signs of the sentences in each flip, from their hashes (splitmix64, one bit a flip).
+    """Yield the signs of the sentences in each flip, from their hashes by splitmix64.
 
-    *Shape:* ``(flip, sentence)``, `CHUNK` flips or what is left at a time.
+    *Shape:* ``(flip, sentence)``, with at most `CHUNK` flips.
     """
     for start in range(0, FLIPS, CHUNK):
         z = keys + np.uint64(GOLDEN * (start // CHUNK + 1) % 2**64)

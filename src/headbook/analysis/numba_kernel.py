@@ -1,4 +1,4 @@
-"""Loops that are compiled: the only door to numba."""
+"""Compilation of loops with numba; no other module imports numba."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,16 @@ import numba
 
 
 def kernel(loop: Callable[..., None], *, loose: bool = True) -> Callable[..., None]:
-    """Compile a loop when it is first called; kept on disk where a folder can be written.
+    """Compile a loop at its first call, with a cache on disk if a folder is writable.
 
     Args:
-        loose: sums may be taken in any order, as tensor operations take them; NaN and infinities
-            stay.
+        loose: whether sums may be reordered, as in tensor operations; NaN and infinities are kept.
     """
     options: Any = {"nogil": True, "error_model": "numpy"}
     if loose:
         options["fastmath"] = {"reassoc", "contract", "nsz"}
     try:
         found: Callable[..., None] = numba.njit(loop, cache=True, **options)
-    except RuntimeError:  # nowhere to keep it
+    except RuntimeError:  # no folder for the cache can be written
         found = numba.njit(loop, **options)
     return found

@@ -1,29 +1,28 @@
-"""Two models on the same sentences.
-
-Paired differences of ratios and of medians, with intervals.
+"""Paired differences of ratios and of medians between two models, with intervals.
 
 A sentence that is hard for one model is hard for the other, so their values go up and down together
-from sample to sample; two independent intervals would be too wide. What is kept of both are sums
-over the same *clusters*: sentences, or buckets of them by hash, which add. A difference R_B - R_A
+from sample to sample; two independent intervals would be too wide. The input are sums of both
+models over the same *clusters*: sentences, or buckets of sentences by hash. A difference R_B - R_A
 has for each cluster the linearised residual
 
     e = (n_B - R_B d_B) / mean d_B - (n_A - R_A d_A) / mean d_A
 
 whose mean over clusters is 0, and the variance n / (n - 1) * sum e^2 / n^2 over the n clusters that
 take part in either model. Intervals are Student's t with the effective number of clusters, and as
-elsewhere (`headbook.analysis.intervals`) wider by a share of the skewness of what is summed up. How
-often they hold the truth and tests err was measured (`benchmarks/comparing.py`).
+in `headbook.analysis.intervals` wider by a share of the skewness of the residuals. The coverage of
+intervals and the error rate of tests were measured (`benchmarks/comparing.py`).
 
-*Exactly equal* are two values whose numerators and denominators are the same in every cluster: the
+*Exactly equal* are two values whose numerators and denominators agree in every cluster: the
 difference is 0 and p is 1, but there is no interval, since nothing varies and other sentences may
-still tell the models apart. Pages say "exactly equal". Where values differ and nothing varies all
-the same, beyond rounding, there is no evidence: neither interval nor p.
+still distinguish the models. Pages say "exactly equal". If values differ and nothing varies beyond
+rounding, there is neither interval nor p, for lack of evidence.
 
-Cells of one model are no sample of cells, so they stay what they are; what varies are sentences.
-Clusters of them are drawn with replacement, the same ones for both models, and each draw gives
-every cell another value and each model another median. The error of a median, or of the difference
-of two, is the root of the mean square of what draws are apart from it: noise moves the median cell,
-so that draws may lie to one side. Intervals are Student's t with the effective number of clusters.
+Cells of one model are no sample of cells, so they stay fixed in the error of a median; sentences
+vary. Clusters are drawn with replacement, the same ones for both models, and each draw gives every
+cell another value and each model another median. The error of a median, or of the difference of
+two, is the root mean square distance of the draws from the observed value: noise moves the median
+cell, so that draws may lie to one side. Intervals are Student's t with the effective number of
+clusters.
 """
 
 from collections.abc import Iterator
@@ -39,15 +38,15 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.multiple_testing import bootstrap_counts
 from headbook.schema import IntervalRule
 
-MAX_NUMBERS = 2**21  # numbers of each kind that are held beside what is given
+MAX_NUMBERS = 2**21  # numbers of each kind that a block of cells may hold in memory
 
 
 class ClusterSums(NamedTuple):
-    """Sums over the sentences of each cluster, of one model.
+    """Numerators and denominators of one model, summed over the sentences of each cluster.
 
     Attributes:
         n: numerators. *Shape:* ``(cluster, *cells)``.
-        d: denominators, not negative; 0 where a cluster takes no part. The same shape.
+        d: denominators, not negative; 0 if a cluster takes no part. *Shape:* that of ``n``.
     """
 
     n: NDArray[np.floating]
@@ -56,16 +55,16 @@ class ClusterSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PairedDifferences:
-    """The values of two models and how they differ; every array has the shape ``cells``.
+    """Values of two models and their differences; every array has the shape ``cells``.
 
     Attributes:
-        a, b: the ratios; NaN where there is nothing to divide by.
+        a, b: ratios of both models; NaN without denominators.
         value: ``b`` minus ``a``.
-        low, high: ends of its 95 % interval; NaN where too few clusters stand behind it or where
+        low, high: ends of the difference's 95 % interval; NaN if there are too few clusters or
             nothing varies.
-        clusters: how many take part in either model.
-        effective: the effective number of clusters (Kish), of the model where it is smaller.
-        equal: whether both models are exactly equal: the same in each cluster.
+        clusters: number of clusters that take part in either model.
+        effective: the smaller one of the models' effective numbers of clusters (Kish).
+        equal: whether numerators and denominators of both models agree in each cluster.
     """
 
     a: Floats
@@ -84,11 +83,11 @@ def differences(
     spread: ArrayLike = IntervalRule.USUAL,
     limits: intervals.Limits = intervals.UNBOUNDED,
 ) -> PairedDifferences:
-    """Differences of all cells, each with its own interval.
+    """Return the differences of all cells, each with its own interval.
 
     Args:
-        a, b: of the same clusters in the same order.
-        spread: what is known of how the numbers vary; broadcast to the cells.
+        a, b: sums over the same clusters in the same order.
+        spread: rules for the intervals (`IntervalRule`); broadcast to the cells.
         limits: least and largest possible value of each model.
 
     Raises:
@@ -96,7 +95,7 @@ def differences(
     """
     cells = _cells(a, b)
     kinds = np.broadcast_to(np.asarray(spread), cells).reshape(-1)
-    parts = [_some(one, other, kinds[at]) for at, one, other in _blocks(a, b)]
+    parts = [_fields(one, other, kinds[at]) for at, one, other in _blocks(a, b)]
     fields = (np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True))
     found = PairedDifferences(*fields)
     low, high = intervals.clipped(found.low, found.high, intervals.of_difference(limits))
@@ -104,16 +103,17 @@ def differences(
 
 
 def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
-    """Two-sided p of each difference, family-wise over all cells that have an interval.
+    """Return the two-sided p of each difference, family-wise over cells with an interval.
 
     Clusters are drawn with replacement, for all cells together
     (`headbook.analysis.multiple_testing`).
 
     Args:
-        a, b: from which the differences were made.
+        a, b: sums from which ``found`` was computed.
+        found: differences, from `differences`.
 
     Returns:
-        *Shape:* ``cells``; 1 where the models are exactly equal, NaN where there is no interval.
+        *Shape:* ``cells``; 1 if the models are exactly equal, NaN without interval.
 
     Raises:
         ValueError: the arrays differ in shape.
@@ -135,12 +135,15 @@ def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifference
 def _cells(a: ClusterSums, b: ClusterSums) -> tuple[int, ...]:
     shapes = {part.shape for part in (*a, *b)}
     if len(shapes) > 1:
-        raise ValueError(f"sums of two models must have one shape; came {sorted(shapes)}")
+        raise ValueError(f"sums of two models: got shapes {sorted(shapes)}, expected one shape")
     return a.n.shape[1:]
 
 
 def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums, ClusterSums]]:
-    """Some cells at a time, in double precision. *Shape* of sums: ``(cluster, cell)``."""
+    """Yield blocks of cells, with sums in double precision.
+
+    *Shape* of sums: ``(cluster, cell)``.
+    """
     count, step = prod(a.n.shape[1:]), max(1, MAX_NUMBERS // max(1, len(a.n)))
     flat = [part.reshape(len(part), count) for part in (*a, *b)]
     for start in range(0, max(count, 1), step):
@@ -149,16 +152,16 @@ def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums
         yield at, ClusterSums(one_n, one_d), ClusterSums(other_n, other_d)
 
 
-def _some(
+def _fields(
     a: ClusterSums, b: ClusterSums, spread: NDArray[np.int_]
 ) -> tuple[NDArray[np.generic], ...]:
-    """The fields of `PairedDifferences` for some cells."""
+    """Return the fields of `PairedDifferences` for a block of cells."""
     one, other = _value(a), _value(b)
     clusters = ((a.d > 0) | (b.d > 0)).sum(0)
     behind = np.fmin(*(divide(m.d.sum(0) ** 2, (m.d**2).sum(0)) for m in (a, b)))
     residuals = _residuals(a, b)
     spreading = (residuals**2).sum(0)
-    # What is left where all clusters differ by the same is rounding.
+    # If all clusters differ by the same amount, residuals are rounding errors only.
     size = sum(divide((m.n**2).sum(0), m.d.sum(0) ** 2) for m in (a, b))
     varies = spreading > intervals.ROUNDING * size
     variance = divide(clusters * spreading, np.maximum(clusters - 1, 0))
@@ -176,7 +179,7 @@ def _value(sums: ClusterSums) -> Floats:
 
 
 def _residuals(a: ClusterSums, b: ClusterSums) -> Floats:
-    """Each cluster's e over the number of clusters: they add up to 0, their squares to a variance.
+    """Return each cluster's e over the number of clusters; the squares sum to a variance.
 
     *Shape:* ``(cluster, cell)``.
     """
@@ -184,11 +187,11 @@ def _residuals(a: ClusterSums, b: ClusterSums) -> Floats:
     return other - one
 
 
-DRAWS = 400  # enough for an error
+DRAWS = 400  # bootstrap samples, enough for a standard error
 
 
 class MedianEstimate(NamedTuple):
-    """A number with the ends of its 95 % interval; NaN where there is none."""
+    """Median with the ends of its 95 % interval; NaN if it has none."""
 
     value: float
     low: float
@@ -196,7 +199,7 @@ class MedianEstimate(NamedTuple):
 
 
 class Medians(NamedTuple):
-    """Medians of two models, and what that of the second has more."""
+    """Medians of two models, and the second minus the first."""
 
     a: MedianEstimate
     b: MedianEstimate
@@ -212,21 +215,21 @@ def medians(
     spread: IntervalRule = IntervalRule.USUAL,
     limits: intervals.Limits = intervals.UNBOUNDED,
 ) -> Medians:
-    """Medians of one number over all cells that have it.
+    """Return the medians of a number over all cells that have the number.
 
     Args:
-        a, b: of the same clusters in the same order; the models may differ in their cells.
+        a, b: sums over the same clusters in the same order; the models may differ in their cells.
             *Shape:* ``(cluster, cell)``.
-        spread: what is known of how the numbers vary.
+        spread: rule for the intervals.
         limits: least and largest possible value.
     """
-    known = [_there(sums) for sums in (a, b)]
+    known = [_non_empty(sums) for sums in (a, b)]
     if any(not sums.d.size for sums in known):
         return Medians(NOTHING, NOTHING, NOTHING)
     drawn = bootstrap_counts(len(a.n))[:DRAWS]
     values = [float(np.median(divide(sums.n.sum(0), sums.d.sum(0)))) for sums in known]
-    over = [_over(sums, drawn) for sums in known]
-    reaches = [_reach(sums, spread) for sums in known]
+    over = [_drawn_medians(sums, drawn) for sums in known]
+    reaches = [_median_critical_value(sums, spread) for sums in known]
     apart, reach = intervals.of_difference(limits), float(np.maximum(reaches[0], reaches[1]))
     return Medians(
         _ends(values[0], over[0], reaches[0], limits),
@@ -235,26 +238,26 @@ def medians(
     )
 
 
-def _there(sums: ClusterSums) -> ClusterSums:
-    """The cells that any cluster takes part in, in double precision."""
+def _non_empty(sums: ClusterSums) -> ClusterSums:
+    """Return the cells in which a cluster takes part, in double precision."""
     there = (sums.d > 0).any(0)
     return ClusterSums(*(part[:, there].astype(np.float64) for part in sums))
 
 
-def _over(sums: ClusterSums, drawn: Floats) -> Floats:
-    """The median of each draw, NaN in draws without any. *Shape:* ``(draw,)``."""
+def _drawn_medians(sums: ClusterSums, drawn: Floats) -> Floats:
+    """Return the median of each draw; NaN in draws without any value. *Shape:* ``(draw,)``."""
     values = divide(drawn @ sums.n, drawn @ sums.d)
     gaps = np.isnan(values)
     if not gaps.any():
         return np.asarray(np.median(values, 1), np.float64)
     found = np.full(len(values), np.nan)
-    some = ~gaps.all(1)
-    found[some] = np.nanmedian(values[some], 1)
+    has_value = ~gaps.all(1)
+    found[has_value] = np.nanmedian(values[has_value], 1)
     return found
 
 
-def _reach(sums: ClusterSums, spread: IntervalRule) -> float:
-    """Standard errors on either side: of the median cell; NaN where too few clusters are behind."""
+def _median_critical_value(sums: ClusterSums, spread: IntervalRule) -> float:
+    """Return the critical value of the median cell; NaN if too few clusters take part."""
     behind = divide(sums.d.sum(0) ** 2, (sums.d**2).sum(0))
     enough = intervals.has_interval(behind, (sums.d > 0).sum(0), spread)
     return float(np.median(intervals.critical_value(behind))) if enough.mean() >= 0.5 else np.nan

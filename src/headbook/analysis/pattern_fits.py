@@ -1,29 +1,27 @@
-"""How well one weight per key, or one per offset, explains attention maps.
-
-Luce's choice model and its residuals.
+"""Fits of Luce's choice model to attention maps: one weight per key, or one per offset.
 
 A row i sees a set of items and spreads its attention A_i over them. Weights w explain it when
 A_ij = w_j / Z_i with Z_i the sum of the weights that row i sees. The likelihood is concave in
 ln w. Its step is w_j ← Σ_i A_ij / Σ_{i sees j} 1/Z_i (Hunter 2004, Annals of Statistics 32(1),
-MM algorithms for generalized Bradley–Terry models), which has the same fixed points as what is
-used here but needs thousands of rounds where a mask makes weights grow from key to key:
+MM algorithms for generalized Bradley–Terry models), which has the same fixed points as the methods
+used here but needs thousands of rounds if a mask makes weights grow from key to key:
 
 - sets that contain one another (full and causal attention) have a closed form, exact in one pass;
 - other sets (windows; the offsets of full attention) take Newton's method in ln w.
 
-Rows with the same set are pooled: what counts is the mass on each item and the number of rows
-(or their summed weight) behind each set.
+Rows with the same set are pooled: the fit depends only on the mass on each item and the number of
+rows (or their summed weight) with each set.
 
 Instead of a trained classifier of pictures (Kovaleva et al. 2019, arXiv:1908.08593, whose
-annotations are not public), each head is compared with the best map that looks at the same *keys*
-from everywhere (`column_residual`) and with the best that looks at the same *offsets*
+annotations are not public), each head is compared with the best map that attends to the same *keys*
+from all queries (`column_residual`) and with the best that attends to the same *offsets*
 (`offset_sums`, `fit_offsets`). Distances are Kullback–Leibler divergences KL(A_i ‖ fit_i) in
 nats over ln k_i, k_i being the number of keys that query i sees; rows that see one key are
 skipped. All results are sums over the rows of one sentence, for each head, so that they add up.
 
 Throughout, attention is ``(head, query, key)``, in float64, and visible ``(query, key)`` says
-what a query may see, padding excluded and special tokens kept on both sides. Rows of attention
-sum to 1; what softmax left in lower precision is made up for. No rows give 0 rows, never a value.
+which keys a query may see, padding excluded and special tokens kept on both sides. Rows of
+attention sum to 1; rounding of a softmax in lower precision is corrected. Without rows, sums are 0.
 """
 
 from collections.abc import Sequence
@@ -37,69 +35,69 @@ from headbook.analysis.arrays import Floats, Ints
 
 Bools = NDArray[np.bool_]
 
-STEPS = 200  # Newton steps at most; a dozen do for most heads
+STEPS = 200  # Newton steps at most; a dozen suffice for most heads
 TOLERANCE = 1e-10  # of the mean log-likelihood per row, in nats
-REACH = 8.0  # a log-weight moves no further in one step
-FLOOR = 1e-300  # stands for a share of 0, whose logarithm is never used
+REACH = 8.0  # largest change of a log-weight in one step
+FLOOR = 1e-300  # replaces a share of 0, whose logarithm is never used
 
 
 class ChoiceSets(Protocol):
-    """Which items rows see, and how many rows see the same."""
+    """Sets of items that rows see, with the number of rows for each set."""
 
     @property
     def counts(self) -> Floats:
-        """Rows, or their summed weight, behind each set. *Shape:* ``(set,)``."""
+        """Number of rows, or their summed weight, for each set. *Shape:* ``(set,)``."""
 
     def nested(self) -> bool:
-        """Whether of every two sets one contains the other."""
+        """Whether one of any two sets contains the other."""
 
     def depth(self) -> Floats:
-        """Number of sets that hold an item. *Shape:* ``(item,)``."""
+        """Return the number of sets that contain an item. *Shape:* ``(item,)``."""
 
     def seen(self) -> Floats:
-        """Summed weight of the sets that hold an item. *Shape:* ``(item,)``."""
+        """Return the summed weight of the sets that contain an item. *Shape:* ``(item,)``."""
 
     def totals(self, logs: Floats) -> Floats:
-        """Ln Z of each set, from log-weights ``(item,)``. *Shape:* ``(set,)``."""
+        """Return ln Z of each set, from log-weights ``(item,)``. *Shape:* ``(set,)``."""
 
     def pairs(self, logs: Floats) -> Floats:
-        """Σ over sets of count·p_a·p_b, p the fitted shares. *Shape:* ``(item, item)``."""
+        """Return Σ over sets of count·p_a·p_b, p the fitted shares. *Shape:* ``(item, item)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExplicitSets:
-    """Sets of any kind, each written out.
+    """Sets of any kind, each as a row of a boolean table.
 
     Attributes:
-        member: *Shape:* ``(set, item)``.
-        counts: *Shape:* ``(set,)``.
+        member: whether a set contains an item. *Shape:* ``(set, item)``.
+        counts: number of rows, or their summed weight, for each set. *Shape:* ``(set,)``.
     """
 
     member: Bools
     counts: Floats
 
     def nested(self) -> bool:
-        """Whether of every two sets one contains the other."""
+        """Whether one of any two sets contains the other."""
         order = self.member[np.argsort(self.member.sum(1))]
         return bool((order[1:] >= order[:-1]).all())
 
     def depth(self) -> Floats:
-        """Number of sets that hold an item."""
+        """Return the number of sets that contain an item. *Shape:* ``(item,)``."""
         found: Floats = self.member.sum(0, dtype=np.float64)
         return found
 
     def seen(self) -> Floats:
-        """Summed weight of the sets that hold an item."""
+        """Return the summed weight of the sets that contain an item. *Shape:* ``(item,)``."""
         found: Floats = self.counts @ self.member
         return found
 
     def totals(self, logs: Floats) -> Floats:
-        """Ln Z of each set."""
+        """Return ln Z of each set, from log-weights ``(item,)``. *Shape:* ``(set,)``."""
         totals: Floats = np.logaddexp.reduce(np.where(self.member, logs, -np.inf), axis=1)
         return totals
 
     def pairs(self, logs: Floats) -> Floats:
-        """Σ over sets of count·p_a·p_b."""
+        """Return Σ over sets of count·p_a·p_b, p the fitted shares. *Shape:* ``(item, item)``."""
         share = np.where(self.member, np.exp(logs - self.totals(logs)[:, None]), 0)
         pairs: Floats = (share.T * self.counts) @ share
         return pairs
@@ -107,53 +105,53 @@ class ExplicitSets:
 
 @dataclass(frozen=True, eq=False)
 class OffsetRanges:
-    """Runs of offsets, all of which hold offset 0: from ``-back`` to ``+ahead``.
+    """Ranges of offsets that contain offset 0: from ``-back`` to ``+ahead``.
 
-    Item ``reach`` is offset 0. All is done on the grid (back, ahead), in logarithms, so that
-    weights may differ by any factor.
+    Item ``reach`` is offset 0. All sums are computed on the grid (back, ahead), in logarithms, so
+    that weights may differ by any factor.
 
     Attributes:
-        grid: summed weight of the rows with that extent. *Shape:* ``(reach + 1, reach + 1)``.
+        grid: summed weight of the rows with each extent. *Shape:* ``(reach + 1, reach + 1)``.
     """
 
     grid: Floats
 
     @property
     def reach(self) -> int:
-        """Largest offset either way."""
+        """Largest offset in either direction."""
         return len(self.grid) - 1
 
     @property
     def counts(self) -> Floats:
-        """Rows behind each extent, back by back."""
+        """Summed weight of the rows of each extent, ordered by back, then ahead."""
         return self.grid.ravel()
 
     def nested(self) -> bool:
-        """Whether of every two extents one contains the other."""
+        """Whether one of any two ranges contains the other."""
         ahead = np.nonzero(self.grid)[1]  # in the order of back, then ahead
         return bool((np.diff(ahead) >= 0).all())
 
     def depth(self) -> Floats:
-        """Number of extents that hold an offset."""
+        """Return the number of ranges that contain an offset. *Shape:* ``(2 reach + 1,)``."""
         return self._holding((self.grid > 0).astype(np.float64))
 
     def seen(self) -> Floats:
-        """Summed weight of the rows that see an offset."""
+        """Return the summed weight of the rows that see an offset. *Shape:* ``(2 reach + 1,)``."""
         return self._holding(self.grid)
 
     def totals(self, logs: Floats) -> Floats:
-        """Ln Z of each extent."""
+        """Return ln Z of each range."""
         back = np.logaddexp.accumulate(logs[self.reach :: -1])
         ahead = np.logaddexp.accumulate(np.append(-np.inf, logs[self.reach + 1 :]))
         totals: Floats = np.logaddexp(back[:, None], ahead).ravel()
         return totals
 
     def pairs(self, logs: Floats) -> Floats:
-        """Σ over extents of count·p_a·p_b."""
+        """Return Σ over ranges of count·p_a·p_b, p the fitted shares."""
         rows = np.full(self.counts.shape, -np.inf)
         used = self.counts > 0
         rows[used] = np.log(self.counts[used]) - 2 * self.totals(logs)[used]
-        # Rows that reach at least so far back, and at least so far ahead.
+        # Sums over the rows that reach at least as far back and at least as far ahead.
         far = rows.reshape(self.grid.shape)[::-1, ::-1]
         far = np.logaddexp.accumulate(np.logaddexp.accumulate(far, axis=0), axis=1)[::-1, ::-1]
         offset = np.arange(-self.reach, self.reach + 1)
@@ -169,7 +167,7 @@ class OffsetRanges:
 
 
 def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:
-    """Log-weights that make the mass on the items most likely, for each head.
+    """Return the log-weights that make the mass on the items most likely, for each head.
 
     *Shape:* mass ``(head, item)``, summed over rows with the rows' weights, each row's own
     attention summing to 1; result ``(head, item)``, each head's largest being 0. An item
@@ -185,10 +183,10 @@ def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:
 
 
 def _nested(mass: Floats, seen: Floats, depth: Floats) -> Floats:
-    """Closed form for sets of which one contains the other.
+    """Return the log-weights in closed form for nested sets.
 
     Items held by the same sets form a ring around those held by more. A set whose outermost
-    ring is r gives the ring the share q_r of its total, and the likelihood parts into one
+    ring is r gives the ring the share q_r of its total, and the likelihood splits into one
     factor for each ring: q_r is the mass on the ring over the mass on it and on all inside, of
     the rows that see the ring. With full attention there is one ring: the column mean.
     """
@@ -205,10 +203,10 @@ def _nested(mass: Floats, seen: Floats, depth: Floats) -> Floats:
 
 
 def _newton(mass: Floats, sets: ChoiceSets) -> Floats:
-    """Newton's method with halved steps; one head.
+    """Return the log-weights of one head by Newton's method with halved steps.
 
-    The Hessian is the Laplacian of a graph, scaled here to a unit diagonal; the ridge settles
-    what the likelihood leaves free, the common factor above all.
+    The Hessian is the Laplacian of a graph, scaled here to a unit diagonal; the ridge fixes the
+    directions that the likelihood leaves free, above all the common factor.
     """
     has = mass > 0
     logs = _log(mass / np.maximum(sets.seen(), FLOOR))
@@ -226,7 +224,7 @@ def _newton(mass: Floats, sets: ChoiceSets) -> Floats:
         tried, logs, before = 0, logs + move, logs
         while (new := _loss(mass, sets, logs)) > loss + 1e-4 * (slope @ move) * 0.5**tried:
             tried += 1
-            if tried > 40:  # nothing better within rounding
+            if tried > 40:  # no step improves the loss beyond rounding
                 return before
             logs = before + move * 0.5**tried
         loss = new
@@ -246,13 +244,13 @@ def _log(values: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ColumnFit:
-    """How well one weight per key explains the maps of a sentence; sums over rows.
+    """Fit of one weight per key to the maps of a sentence, as sums over rows.
 
     Attributes:
         residual: Σ KL(A_i ‖ w/Z_i)/ln k_i. *Shape:* ``(head,)``.
         spread: Σ H(A_i)/ln k_i. *Shape:* ``(head,)``.
-        rows: rows that see at least two keys.
-        weights: w, summing to 1; the largest names the winning column. NaN without rows.
+        rows: number of rows that see at least two keys.
+        weights: w, summing to 1; the largest belongs to the best column. NaN without rows.
             *Shape:* ``(head, key)``.
     """
 
@@ -267,8 +265,8 @@ def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False
 
     The weights maximise the likelihood Π_ij (w_j/Z_i)^A_ij; for full attention they are the
     column means. With `weighted`, row i counts 1/ln k_i: the weights then minimise the residual
-    itself, and since even weights would give ``rows - spread``, the mean residual is at most
-    1 minus the mean spread. Without it that bound is certain only where all k_i are equal.
+    itself, and since uniform weights would give ``rows - spread``, the mean residual is at most
+    1 minus the mean spread. Without `weighted` this bound is certain only if all k_i are equal.
     """
     attention, visible, scale = _counted(attention, visible)
     entropy = _entropy(attention) @ scale
@@ -287,12 +285,12 @@ def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False
 
 @dataclass(frozen=True, eq=False)
 class OffsetSums:
-    """What one sentence tells about offsets; row i counts c_i = 1/ln k_i.
+    """Sums of one sentence for the fit of offsets; row i is weighted by c_i = 1/ln k_i.
 
     Attributes:
         mass: Σ c_i·A_ij at each offset j − i from −r to r. *Shape:* ``(head, 2 r + 1)``.
         spread: Σ c_i·H(A_i). *Shape:* ``(head,)``.
-        extents: how far back and how far ahead each row sees. *Shape:* ``(row, 2)``.
+        extents: number of tokens that each row sees back and ahead. *Shape:* ``(row, 2)``.
     """
 
     mass: Floats
@@ -301,13 +299,13 @@ class OffsetSums:
 
 
 def offset_sums(attention: Floats, visible: Bools) -> OffsetSums:
-    """Sums of one sentence, all that the shared fit needs of it.
+    """Return the sums of one sentence that `fit_offsets` needs.
 
-    Rows must see a run of keys that holds their own position, as with full, causal and windowed
-    self-attention, padded on either side.
+    Rows must see a contiguous range of keys that contains their own position, as with full, causal
+    and windowed self-attention, padded on either side.
 
     Raises:
-        ValueError: some row that sees two keys or more does not.
+        ValueError: a row that sees two keys or more sees another set of keys.
     """
     where = np.nonzero(visible.sum(1) > 1)[0]
     attention, visible, scale = _counted(attention, visible)
@@ -320,21 +318,22 @@ def offset_sums(attention: Floats, visible: Bools) -> OffsetSums:
     place = np.arange(visible.shape[1]) - where[:, None] + reach
     mass = np.zeros((len(attention), 2 * reach + 1))
     scaled = attention * scale[:, None]
-    for row, seen in enumerate(visible):  # a row has each offset once
+    for row, seen in enumerate(visible):  # row by row: += would drop repeated offsets
         mass[:, place[row, seen]] += scaled[:, row, seen]
     return OffsetSums(mass, _entropy(attention) @ scale, np.stack([back, ahead], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class OffsetFit:
-    """How well one weight per offset, shared by all sentences, explains each sentence's maps.
+    """Fit of one weight per offset, shared by all sentences, to the maps of each sentence.
 
     Attributes:
         residual: Σ KL(A_i ‖ v/Z_i)/ln k_i. *Shape:* ``(sentence, head)``.
-        rows: rows that see at least two keys. *Shape:* ``(sentence,)``.
+        rows: number of rows that see at least two keys. *Shape:* ``(sentence,)``.
         weights: v for the offsets −r to r, summing to 1. *Shape:* ``(head, 2 r + 1)``.
-        top: the offset j − i with most mass; 0 without rows. *Shape:* ``(head,)``.
-        share: its share of the mass, rows counted 1/ln k_i; NaN without rows.
+        top: offset j − i with most mass; 0 without rows. *Shape:* ``(head,)``.
+        share: share of the top offset in the mass, rows weighted by 1/ln k_i; NaN without rows.
+            *Shape:* ``(head,)``.
     """
 
     residual: Floats
@@ -349,8 +348,11 @@ def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
 
     Row i counts c_i = 1/ln k_i, by choice: the weights are then exactly those with the least
     Σ KL(A_i ‖ v/Z_i)/ln k_i over all rows, the number that is reported, and its mean is at most
-    1 minus the mean spread. (A single sentence may lie above that: the weights are not its own.)
-    At least one sentence; all with the same heads.
+    1 minus the mean spread. (A single sentence may lie above this bound, since the weights are
+    fitted to all sentences.)
+
+    Args:
+        sentences: at least one; all with the same heads.
     """
     reach = max(one.mass.shape[1] for one in sentences) // 2
     mass = np.zeros((len(sentences[0].mass), 2 * reach + 1))
@@ -378,7 +380,7 @@ def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
 
 
 def block_sums(attention: Floats, visible: Bools, segment: Ints) -> tuple[Floats, float]:
-    """Mass inside the query's own segment, and what even attention would put there.
+    """Return the mass inside the query's own segment, and that of uniform attention.
 
     *Shape:* segment ``(token,)``, a number per token; result ``(head,)`` and a number, both
     summed over rows. A sentence whose rows see only one segment gives 0 and 0.
@@ -392,7 +394,7 @@ def block_sums(attention: Floats, visible: Bools, segment: Ints) -> tuple[Floats
 
 
 def _counted(attention: Floats, visible: Bools) -> tuple[Floats, Bools, Floats]:
-    """Rows that see two keys or more, nothing on hidden keys, each summing to 1; 1/ln k_i."""
+    """Return rows that see two or more keys, normalised, with visible keys and 1/ln k_i."""
     keys = visible.sum(1)
     rows = keys > 1
     kept = np.where(visible[rows], attention[:, rows], 0.0)
@@ -407,7 +409,7 @@ def _entropy(attention: Floats) -> Floats:
 
 
 def _cross(mass: Floats, logs: Floats) -> Floats:
-    """Σ mass·ln weight; where there is no mass the weight may be 0."""
+    """Return Σ mass·ln weight, with 0 for items without mass, whose weight may be 0."""
     found: Floats = (mass * np.where(mass > 0, logs, 0)).sum(1)
     return found
 

@@ -1,21 +1,21 @@
-"""How much of a head's attention is stripes, how much diagonals, and how much neither.
+"""Decomposition of a head's attention into vertical stripes, diagonals and the rest.
 
 Many heads are mixtures, half previous token and half sink, for example, which no single label
-describes. Their maps are taken apart as
+describes. Their maps are decomposed as
 
     A_ij ≈ a_j + e/k_i + b_{j−i}
 
 with weights of at least 0: one per key, an even background over the k_i visible keys, and one
-per offset. What a pair has of both A and the fit, min(A, fit), is explained; it is split between
-its parts in proportion. Keys and background together are *vertical* (the same from
-everywhere), offsets *diagonal*, and the mass above the fit is the *rest*.
+per offset. The smaller one of A and the fit is explained mass; it is split between the parts of the
+fit in proportion. Keys and background together are *vertical* (equal from all queries), offsets
+*diagonal*, and the mass above the fit is the *rest*.
 
 Why this form. Its likelihood (Poisson: Σ A ln F − F) is concave, so there is one best fit and it
-does not depend on luck; the fit belongs to one sentence, so that shares are ratios of sums over
-rows and sentences add up. Weights normalised row by row would not do: under a causal mask, key
-weights that grow from left to right imitate a diagonal perfectly. The background is what a
-causal head needs to spread evenly over ever more keys. Where both kinds explain the same
-mass, as in uniform attention, vertical has it: offsets start with what exceeds the key
+does not depend on the start; the fit belongs to one sentence, so that shares are ratios of sums
+over rows and sentences add up. Weights normalised row by row would not do: under a causal mask, key
+weights that grow from left to right imitate a diagonal perfectly. The background represents
+causal heads that spread evenly over ever more keys. Where both kinds explain the same
+mass, as in uniform attention, vertical gets it: offsets start with the mass above the key
 means and the background, and the updates never move mass between equal explanations.
 Short sentences leave less rest, having fewer rows per weight: random targets leave 0.9 of 60
 tokens, 0.8 of 24 and 0.6 of 8.
@@ -28,7 +28,7 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.analysis.pattern_fits import Bools
 
-STEPS = 50  # shares of ordinary maps then stand within 0.02 of those after 2,000
+STEPS = 50  # updates; shares of ordinary maps then lie within 0.02 of those after 2,000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class PatternMixture:
     Attributes:
         vertical: mass explained by keys and the even background. *Shape:* ``(head,)``.
         diagonal: mass explained by offsets. *Shape:* ``(head,)``.
-        rest: the other mass. The three sum to `rows`; none is below 0.
-        rows: rows that see at least two keys.
+        rest: mass above the fit, at least 0; the three masses sum to `rows`. *Shape:* ``(head,)``.
+        rows: number of rows that see at least two keys.
     """
 
     vertical: Floats
@@ -49,7 +49,7 @@ class PatternMixture:
 
 
 def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> PatternMixture:
-    """Take the maps of one sentence apart.
+    """Decompose the maps of one sentence into vertical, diagonal and the rest.
 
     *Shape:* attention ``(head, query, key)``, rows of visible queries summing to 1; visible
     ``(query, key)``, padding excluded, special tokens kept. Rows that see one key are skipped.
@@ -77,10 +77,10 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> PatternMix
 def _start(
     mass: Floats, mask: Floats, share: Floats, along: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Key means, an even background, and offsets where attention exceeds both.
+    """Return initial weights: key means, an even background, and offsets of the excess over both.
 
     Args:
-        along: visible pairs of each offset.
+        along: number of visible pairs of each offset.
 
     Returns:
         *Shapes:* ``(head, key)``, ``(head,)`` and ``(head, offset)``.
@@ -92,9 +92,9 @@ def _start(
 
 
 def _along(pairs: Floats) -> Floats:
-    """Sums along diagonals, offsets ascending. *Shape:* ``(head, queries + keys - 1)``.
+    """Return sums along diagonals, offsets ascending. *Shape:* ``(head, queries + keys - 1)``.
 
-    Rows one longer than the result, read again at its width, move one place each.
+    Rows one longer than the result, read again at the width of the result, shift by one each.
     """
     heads, queries, keys = pairs.shape
     width = queries + keys
@@ -106,6 +106,6 @@ def _along(pairs: Floats) -> Floats:
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    """Quotient, 0 where there is nothing below."""
+    """Return the quotient of two arrays, 0 where the divisor is 0."""
     above, below = np.broadcast_arrays(above, below)
     return np.divide(above, below, out=np.zeros(above.shape), where=below > 0)

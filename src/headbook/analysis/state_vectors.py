@@ -1,8 +1,8 @@
-"""States of sampled tokens as points in space, and what each sentence does to a number. No torch.
+"""Geometry of the states of sampled tokens, with jackknives over sentences. No torch.
 
-Intervals are delete-one jackknives over sentences: every number comes with what it would be without
-each sentence in turn. Tokens of one sentence are not independent, and a pair of tokens hangs on two
-sentences, which the jackknife knows of itself.
+Intervals are delete-one jackknives over sentences: every number comes with its values without each
+sentence in turn. Tokens of one sentence are not independent, and a pair of tokens depends on two
+sentences; the jackknife accounts for both.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats, Ints, divide
 
-NO_KIND = -1
+NO_KIND = -1  # kind of tokens that are not compared
 MINIBATCH = 256  # tokens of a minibatch
 NAMED = 3  # outlier dimensions of a state
-STILL = 1e-12  # a dimension that moves less, against its size, does not move
+STILL = 1e-12  # standard deviation over largest value, below which a dimension is constant
 
 
 class Jackknife(NamedTuple):
-    """A number with what it would be without each sentence.
+    """Number with its values without each sentence.
 
     Attributes:
-        without: *Shape:* ``(sentence,)``; NaN where that is not known.
-        events: observations behind the value.
+        value: number over all sentences.
+        without: number without each sentence; NaN if unknown. *Shape:* ``(sentence,)``.
+        events: number of observations.
     """
 
     value: float
@@ -32,17 +33,19 @@ class Jackknife(NamedTuple):
     events: float
 
     def minus(self, other: "Jackknife") -> "Jackknife":
-        """The difference; its interval knows that both come from the same sentences."""
+        """Return the difference of two numbers of the same sentences."""
         return Jackknife(self.value - other.value, self.without - other.without, self.events)
 
 
 class TokensByKind(NamedTuple):
-    """Tokens of one kind in one sentence, for kinds that occur in several sentences.
+    """Cells of tokens of one kind in one sentence, for kinds that occur in several sentences.
 
     Attributes:
-        tokens: places of the tokens, cell by cell.
-        starts: where in ``tokens`` each cell begins. *Shape:* ``(cell,)``.
-        sentence, kind, size: of each cell; kinds are numbered from 0, ascending.
+        tokens: indices of the tokens, cell by cell.
+        starts: index in ``tokens`` at which each cell begins. *Shape:* ``(cell,)``.
+        sentence: sentence of each cell. *Shape:* ``(cell,)``.
+        kind: kind of each cell, numbered from 0, ascending. *Shape:* ``(cell,)``.
+        size: number of tokens of each cell. *Shape:* ``(cell,)``.
     """
 
     tokens: Ints
@@ -59,8 +62,8 @@ class TokenSample:
     Attributes:
         sentence: number of each token's sentence, from 0, ascending without gaps. *Shape:*
             ``(token,)``.
-        kind: vocabulary entry of each token, or `NO_KIND` where it is none that is compared.
-        seed: of draws from the tokens.
+        kind: vocabulary entry of each token, or `NO_KIND` for tokens that are not compared.
+        seed: seed of random draws from the tokens.
     """
 
     sentence: Ints
@@ -69,22 +72,22 @@ class TokenSample:
 
     @cached_property
     def starts(self) -> Ints:
-        """First token of each sentence."""
+        """Index of the first token of each sentence. *Shape:* ``(sentence,)``."""
         return np.flatnonzero(np.diff(self.sentence, prepend=-1))
 
     @cached_property
     def counts(self) -> Ints:
-        """Tokens of each sentence."""
+        """Number of tokens of each sentence. *Shape:* ``(sentence,)``."""
         return np.diff(self.starts, append=len(self.sentence))
 
     def sums(self, values: Floats) -> Floats:
-        """Values of tokens added up by sentence. *Shape:* ``(sentence, ...)``."""
+        """Return the values of tokens summed by sentence. *Shape:* ``(sentence, ...)``."""
         sums: Floats = np.add.reduceat(values, self.starts, axis=0)
         return sums
 
     @cached_property
     def cells(self) -> TokensByKind:
-        """Tokens by kind and sentence, of kinds that occur in two sentences at least."""
+        """Tokens by kind and sentence, for kinds that occur in at least two sentences."""
         order = np.lexsort((self.sentence, self.kind))
         order = order[self.kind[order] != NO_KIND]
         kind, sentence = self.kind[order], self.sentence[order]
@@ -99,7 +102,9 @@ class TokenSample:
 
     @cached_property
     def minibatches(self) -> Ints:
-        """Tokens in minibatches, neighbours far apart. *Shape:* ``(minibatch, token)``.
+        """Tokens in minibatches, with neighbours in different ones.
+
+        *Shape:* ``(minibatch, token)``.
 
         Each minibatch takes every k-th token, so that few of them share a sentence.
         """
@@ -109,11 +114,12 @@ class TokenSample:
 
 @dataclass(frozen=True, eq=False)
 class StateVectors:
-    """The tokens of a sample in one state.
+    """States of the tokens of a sample at one point of the residual stream.
 
     Attributes:
-        vectors: *Shape:* ``(token, width)``.
-        start: the same tokens in the state that enters layer 0; None for that state itself.
+        sample: the tokens.
+        vectors: states of the tokens. *Shape:* ``(token, width)``.
+        start: states of the tokens at the input of layer 0; None for that state itself.
     """
 
     sample: TokenSample
@@ -122,12 +128,12 @@ class StateVectors:
 
     @cached_property
     def units(self) -> Floats:
-        """Vectors of length 1; NaN where the length is 0."""
+        """States scaled to length 1; NaN where the length is 0. *Shape:* ``(token, width)``."""
         return unit_vectors(self.vectors)
 
     @cached_property
     def sums(self) -> Floats:
-        """Unit vectors added up by sentence. *Shape:* ``(sentence, width)``."""
+        """Unit vectors summed by sentence. *Shape:* ``(sentence, width)``."""
         return self.sample.sums(self.units)
 
     @cached_property
@@ -136,12 +142,12 @@ class StateVectors:
         return mean_cross_sentence_product(self.sums, self.sample.counts)
 
     def mean_cosine(self, vectors: Floats) -> Jackknife:
-        """The same of other unit vectors."""
+        """Return the mean cosine of two tokens of different sentences for other unit vectors."""
         return mean_cross_sentence_product(self.sample.sums(vectors), self.sample.counts)
 
     @cached_property
     def contributions(self) -> Floats:
-        """What each dimension adds to the mean cosine. *Shape:* ``(width,)``."""
+        """Contribution of each dimension to the mean cosine. *Shape:* ``(width,)``."""
         counts = self.sample.counts
         pairs = counts.sum() ** 2 - (counts**2).sum()
         products = self.sums.sum(0) ** 2 - (self.sums**2).sum(0)
@@ -149,19 +155,25 @@ class StateVectors:
 
     @cached_property
     def outlier_dimensions(self) -> Ints:
-        """The dimensions that add most, first the most. *Shape:* ``(up to NAMED,)``."""
+        """Dimensions that contribute most to the mean cosine, largest first.
+
+        *Shape:* ``(up to NAMED,)``.
+        """
         return largest_dimensions(self.contributions, NAMED)
 
     @cached_property
     def standardised(self) -> Floats:
-        """Every dimension with mean 0 and deviation 1, as units. *Shape:* as ``vectors``."""
+        """Unit vectors of states whose dimensions have mean 0 and deviation 1.
+
+        *Shape:* as ``vectors``.
+        """
         middle, deviation = self.vectors.mean(0), self.vectors.std(0)
         moves = deviation > STILL * abs(self.vectors).max(0)
         scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=moves)
         return unit_vectors((self.vectors - middle) * scale)
 
     def without_dimensions(self, dimensions: Ints) -> Floats:
-        """Units of what is left without outliers; NaN where none can be told apart.
+        """Return unit vectors of the states without some dimensions; NaN if anisotropy is unknown.
 
         *Shape:* as ``vectors``.
         """
@@ -171,51 +183,53 @@ class StateVectors:
 
 
 def unit_vectors(vectors: Floats) -> Floats:
-    """Vectors of length 1; NaN where the length is 0."""
+    """Return vectors scaled to length 1; NaN where the length is 0. *Shape:* ``(token, width)``."""
     lengths = np.sqrt(np.einsum("td,td->t", vectors, vectors))
     return vectors / np.where(lengths > 0, lengths, np.nan)[:, None]
 
 
 def largest_dimensions(contributions: Floats, most: int) -> Ints:
-    """The dimensions that add most, first the most. Rounded, so that last bits decide nothing.
+    """Return the dimensions with the largest contributions, largest first.
 
+    Contributions are rounded to nine decimals, so that the last bits decide nothing.
     *Shape:* ``(width,)`` to ``(up to most,)``.
     """
     return np.argsort(-abs(contributions).round(9), kind="stable")[:most]
 
 
 def mean_cross_sentence_product(sums: Floats, counts: Ints) -> Jackknife:
-    """Mean product of vectors of different sentences, over all ordered pairs.
+    """Return the mean inner product of vectors of different sentences, over ordered pairs.
 
     Args:
-        sums: vectors added up by sentence. *Shape:* ``(sentence, width)``.
-        counts: how many vectors. *Shape:* ``(sentence,)``.
+        sums: vectors summed by sentence. *Shape:* ``(sentence, width)``.
+        counts: number of vectors of each sentence. *Shape:* ``(sentence,)``.
     """
     products = sums @ sums.sum(0) - np.einsum("sd,sd->s", sums, sums)
     pairs = counts * (counts.sum() - counts)
-    # Without a sentence, the pairs go in which it comes first, and those in which it comes second.
+    # Leaving out a sentence removes the pairs in which it is first and those in which it is second.
     without = divide(products.sum() - 2 * products, pairs.sum() - 2 * pairs)
     return Jackknife(float(divide(products.sum(), pairs.sum())), without, float(counts.sum()))
 
 
 def mean_over_tokens(values: Floats, counts: Ints) -> Jackknife:
-    """Mean over tokens.
+    """Return the mean of values over tokens.
 
     Args:
-        values: added up by sentence. *Shape:* ``(sentence,)``.
-        counts: tokens that count.
+        values: sums of the values by sentence. *Shape:* ``(sentence,)``.
+        counts: number of tokens that count, by sentence. *Shape:* ``(sentence,)``.
     """
     without = divide(values.sum() - values, counts.sum() - counts)
     return Jackknife(float(divide(values.sum(), counts.sum())), without, float(counts.sum()))
 
 
 class KindShares(NamedTuple):
-    """Shares of kinds, and what leaves each of them with one of its sentences.
+    """Shares of kinds, and the amounts that each share loses without one of its sentences.
 
     Attributes:
-        top, bottom: the share of a kind is one over the other. *Shape:* ``(kind,)``.
-        kind, sentence: of what can leave. *Shape:* ``(part,)``.
-        top_lost, bottom_lost: what leaves; the same shape.
+        top, bottom: numerator and denominator of each share. *Shape:* ``(kind,)``.
+        kind, sentence: kind and sentence of each part that can be left out. *Shape:* ``(part,)``.
+        top_lost, bottom_lost: contributions of each part to numerator and denominator. *Shape:*
+            ``(part,)``.
     """
 
     top: Floats
@@ -227,13 +241,13 @@ class KindShares(NamedTuple):
 
     @classmethod
     def none(cls) -> "KindShares":
-        """No kind at all."""
+        """Return the shares of no kinds."""
         empty, places = np.zeros(0), np.zeros(0, dtype=np.int64)
         return cls(empty, empty, places, places, empty, empty)
 
 
 def mean_over_kinds(parts: KindShares, sentences: int) -> Jackknife:
-    """The mean share over kinds; a kind of which nothing is left does not count any more."""
+    """Return the mean share over kinds; without its last sentence, a kind does not count."""
     shares = divide(parts.top, parts.bottom)
     left = parts.bottom[parts.kind] - parts.bottom_lost
     gone = ~(left > 0)

@@ -1,22 +1,22 @@
-"""Trees from weights: maximum spanning trees of dependencies, and phrase trees by CKY.
+r"""Trees from attention: maximum spanning trees of dependencies, phrase trees by CKY, baselines.
 
-With baselines.
+Dependency trees follow Raganato & Tiedemann (2018, https://aclanthology.org/W18-5431): the words of
+a sentence are a complete weighted graph, the root of the gold tree is given, and the algorithm of
+Chu & Liu (1965) and Edmonds (1967) finds the tree of the largest total weight. Edges are compared
+with the gold tree regardless of direction, as in Htut et al. (2019, arXiv:1911.12246).
 
-After Raganato & Tiedemann (2018, https://aclanthology.org/W18-5431): the words of a sentence are a
-complete weighted graph, the root of the gold tree is given, and the algorithm of Chu & Liu (1965)
-and Edmonds (1967) finds the tree of the largest total weight. Edges are compared with the gold tree
-regardless of direction, as in Htut et al. (2019, arXiv:1911.12246).
+Dependency trees are arrays of heads: ``heads[..., i]`` is the index of word i's head, `NO_HEAD` for
+a root and in the padding. All trees of a batch are built together, so that 12 heads cost little
+more than one.
 
-Trees are arrays of heads: ``heads[..., i]`` is the index of word i's head, `NO_HEAD` for a root and
-in the padding. All trees of a batch grow together, so that 12 heads cost little more than one.
+Neighbouring words that attend most to the same word form a candidate phrase. The candidates of one
+head, or of several heads together, determine the best binary tree, and its brackets are compared
+with the phrases that a dependency tree implies.
 
-Where several neighbouring words look most at the same word, they make a candidate phrase. The
-candidates of one head, or of several heads together, choose the best binary tree, and its brackets
-are compared with the phrases that a dependency tree implies.
-
-A tree is a table of its brackets: ``tree[..., a, b]`` says whether the words a to b, both included,
-are a bracket. Single words and the whole sentence are in every tree; they are no brackets here, and
-no table has them. So a binary tree of n ≥ 2 words has n − 2 brackets, and 1 or 2 words have none.
+A phrase tree is a table of its brackets: ``tree[..., a, b]`` says whether the words a to b, both
+included, are a bracket. Single words and the whole sentence are in every tree; they do not count as
+brackets here, and no table contains them. So a binary tree of n ≥ 2 words has n − 2 brackets, and 1
+or 2 words have none.
 """
 
 from dataclasses import dataclass
@@ -37,14 +37,15 @@ Indices = NDArray[np.int64]
 class _Round:
     """The edge that entered each component before a round of contraction.
 
-    Words and components are numbered through the batch; a component bears the number of its first
+    Words and components are numbered through the batch; a component has the number of its first
     word.
 
     Attributes:
         labels: component of each word. *Shape:* ``(sentence * word,)``.
-        components: those without a root. *Shape:* ``(component,)``.
-        weights: weight of the best edge into each of them. *Shape:* ``(component,)``.
-        words, heads: where that edge ends and begins. *Shape:* ``(component,)``.
+        components: components without a root. *Shape:* ``(component,)``.
+        weights: weight of the best edge into each component. *Shape:* ``(component,)``.
+        words, heads: word at which that edge ends, and at which it begins. *Shape:*
+            ``(component,)``.
     """
 
     labels: Indices
@@ -57,12 +58,12 @@ class _Round:
 def spanning_trees(
     weights: Floats, roots: Flags, lengths: NDArray[np.integer] | None = None
 ) -> Indices:
-    """The heaviest tree over the words of each sentence, with given roots.
+    """Return the heaviest tree over the words of each sentence, with given roots.
 
-    Attention as it is makes ``weights`` in which a word looks at its head. The literature's "edges
-    from the output token to the attended token" are the other direction when read strictly, since
-    a tree's edges leave its root: heads that look at their dependents. That is the same function on
-    the transposed attention.
+    With attention as ``weights``, a word attends to its head. The literature's "edges from the
+    output token to the attended token" are the other direction if read strictly, since a tree's
+    edges leave its root: heads that attend to their dependents. Pass the transposed attention for
+    this direction.
 
     Several roots, as an annotation of two sentences in one has them, give the heaviest forest with
     those roots. A word whose row is all zero has edges of weight 0. Among equal edges into a word
@@ -98,7 +99,7 @@ def spanning_trees(
 
 
 def undirected_matches(heads: Indices, gold: Indices) -> tuple[Indices, Indices]:
-    """Edges that two trees share, whichever end is the head.
+    """Count the edges that two trees share, regardless of direction.
 
     The undirected attachment score is the first number over the second, each summed over sentences.
 
@@ -119,7 +120,7 @@ def undirected_matches(heads: Indices, gold: Indices) -> tuple[Indices, Indices]
 
 
 def chain(n_words: int) -> Indices:
-    """The baseline that links each word to the next, the first being the root.
+    """Return the tree that links each word to the previous one, with the first word as root.
 
     *Shape:* ``(word,)``. Undirected, right- and left-branching chains are the same.
     """
@@ -127,10 +128,10 @@ def chain(n_words: int) -> Indices:
 
 
 def _contracted(weights: Floats) -> list[_Round]:
-    """Contract the cycles of best edges, all of them in a round, until none is left.
+    """Contract the cycles of best edges, all cycles in a round, until none is left.
 
     Args:
-        weights: as in `spanning_trees`, minus infinity where there is no edge; used up.
+        weights: as in `spanning_trees`, minus infinity where there is no edge; overwritten.
             *Shape:* ``(sentence, word, word)``.
     """
     rounds: list[_Round] = []
@@ -148,7 +149,7 @@ def _contracted(weights: Floats) -> list[_Round]:
 
 
 def _best_edges(weights: Floats, labels: Indices) -> _Round:
-    """The heaviest edge into each component from outside of it."""
+    """Return the heaviest edge into each component from outside the component."""
     n_sentences, n_words = weights.shape[:2]
     table = labels.reshape(n_sentences, n_words)
     np.copyto(weights, -np.inf, where=table[:, :, None] == table[:, None, :])
@@ -156,7 +157,7 @@ def _best_edges(weights: Floats, labels: Indices) -> _Round:
     value = np.take_along_axis(weights, head[..., None], -1).ravel()
     best = np.full(len(labels), -np.inf)
     np.maximum.at(best, labels, value)
-    # Backwards, so that the first of several equal words is the last to be written.
+    # Backwards, so that the first of several equal words is written last.
     enters = np.flatnonzero((value == best[labels]) & (value > -np.inf))[::-1]
     word = np.zeros(len(labels), dtype=np.int64)
     word[labels[enters]] = enters
@@ -167,10 +168,10 @@ def _best_edges(weights: Floats, labels: Indices) -> _Round:
 
 
 def _merged(edges: _Round, n_words: int) -> Indices:
-    """The component that each component becomes part of. *Shape:* ``(sentence * word,)``.
+    """Return the component that each component becomes part of. *Shape:* ``(sentence * word,)``.
 
-    Following the edges 2^k steps for 2^k ≥ n_words leads from anywhere onto a cycle, or to a root,
-    and sees the whole of a cycle from any place on it.
+    Following the edges 2^k steps for 2^k ≥ n_words leads from any component onto a cycle, or to a
+    root, and visits all components of a cycle.
     """
     every = np.arange(len(edges.labels))
     target, least = every.copy(), every
@@ -184,7 +185,7 @@ def _merged(edges: _Round, n_words: int) -> Indices:
 
 
 def _expanded(rounds: list[_Round], n_words: int) -> Indices:
-    """Undo the contractions: a component keeps its best edge unless a later one entered it.
+    """Undo the contractions: a component keeps its best edge unless a later edge entered it.
 
     *Shape:* ``(sentence * word,)``, numbered through the batch.
     """
@@ -204,14 +205,14 @@ TOLERANCE = 1e-9
 
 
 def phrase_scores(attention: Floats) -> Floats:
-    """How strongly each head, alone, holds each span together.
+    """Return how strongly each single head groups the words of each span.
 
     A row keeps the cells equal to its maximum, an all-zero row none. A phrase is a maximal run of
     such cells down a column; it counts the mean weight of the run, and the runs of a span in
-    several columns add. Runs of one row score single words: these are no brackets, but they weigh
-    in the choice of the tree, as in the authors' code.
+    several columns add. Runs of one row score single words: these are no brackets, but they affect
+    the choice of the tree, as in the authors' code.
 
-    Scores of several heads add to their joint score; `equalised` comes after.
+    The joint score of several heads is the sum of their scores; apply `equalised` afterwards.
 
     Args:
         attention: from word to word, not negative, sinks already set to 0, padding too.
@@ -239,7 +240,7 @@ def phrase_scores(attention: Floats) -> Floats:
 
 
 def equalised(scores: Floats) -> Floats:
-    """Scores whose mean is 1 over the phrases found, those above 0, of each length and table.
+    """Scale scores to a mean of 1 over the phrases with a score, for each length and table.
 
     *Shape:* ``(..., word, word)``, like ``scores``.
     """
@@ -252,7 +253,7 @@ def equalised(scores: Floats) -> Floats:
 def best_trees(
     scores: Floats, lengths: NDArray[np.integer] | None = None, *, late: bool = False
 ) -> Flags:
-    """The best binary tree under each table of phrase scores w, by the algorithm of CKY.
+    """Return the best binary tree for each table of phrase scores w, by the CKY algorithm.
 
     A span a to b scores s_ab = max_k (s_ak + s_k+1,b + w_ak + w_k+1,b) / 4, a single word 1.
 
@@ -288,10 +289,10 @@ def best_trees(
 
 
 def gold_phrases(heads: Indices) -> Flags:
-    """Brackets that a dependency tree implies: a word with everything below it.
+    """Return the brackets that a dependency tree implies: each word with all its descendants.
 
-    Only what stands together counts; the scattered words below the head of a crossing edge are no
-    bracket. Words that head each other in a circle, which is no tree, count with all of the circle.
+    Only contiguous words count; the scattered words below the head of a crossing edge are no
+    bracket. Words that head each other in a circle, which is no tree, include the whole circle.
 
     Args:
         heads: index of each word's head, negative for a root. *Shape:* ``(word,)``.
@@ -317,9 +318,9 @@ def gold_phrases(heads: Indices) -> Flags:
 
 
 def bracket_counts(tree: Flags, gold: Flags) -> tuple[Indices, Indices, Indices]:
-    """Brackets in both, in the tree, in the gold tree; F1 = 2 · first / (second + third).
+    """Count the brackets in both trees, in the tree and in the gold tree.
 
-    Counts are summed over sentences before the division.
+    F1 = 2 · first / (second + third), with counts summed over sentences before the division.
 
     Args:
         tree: brackets. *Shape:* ``(..., word, word)``.
@@ -333,21 +334,21 @@ def bracket_counts(tree: Flags, gold: Flags) -> tuple[Indices, Indices, Indices]
 
 
 def right_branching(n_words: int) -> Flags:
-    """The tree that splits off the first word each time. *Shape:* ``(word, word)``."""
+    """Return the tree that splits off the first word each time. *Shape:* ``(word, word)``."""
     brackets = np.zeros((n_words, n_words), dtype=bool)
     brackets[1 : n_words - 1, n_words - 1 :] = True
     return brackets
 
 
 def left_branching(n_words: int) -> Flags:
-    """The tree that splits off the last word each time. *Shape:* ``(word, word)``."""
+    """Return the tree that splits off the last word each time. *Shape:* ``(word, word)``."""
     brackets = np.zeros((n_words, n_words), dtype=bool)
     brackets[:1, 1 : n_words - 1] = True
     return brackets
 
 
 def balanced(n_words: int) -> Flags:
-    """The tree that halves each span, the first half taking an odd word.
+    """Return the tree that halves each span; the first half gets the odd word.
 
     *Shape:* ``(word, word)``.
     """
@@ -363,14 +364,14 @@ def balanced(n_words: int) -> Flags:
 
 
 def _splits(phrases: Floats, *, late: bool) -> Indices:
-    """Where the best tree splits each span: how far the left part reaches beyond its first word.
+    """Return the length of the left part minus one in the best split of each span.
 
     Args:
         phrases: by length, as from `_by_length`. *Shape:* ``(table, reach, start)``.
         late: which of several equal splits wins.
 
     Returns:
-        *Shape:* ``(table, reach, start)``; 0 where no span is, or a single word.
+        *Shape:* ``(table, reach, start)``; 0 without span and for single words.
     """
     n_words = phrases.shape[-1]
     splits = np.zeros(phrases.shape, dtype=np.int64)
@@ -390,7 +391,7 @@ def _splits(phrases: Floats, *, late: bool) -> Indices:
 
 
 def _by_length(spans: NDArray[T]) -> NDArray[T]:
-    """From ``[..., start, end]`` to ``[..., end - start, start]``, 0 where no span is."""
+    """Rearrange ``[..., start, end]`` to ``[..., end - start, start]``, 0 without span."""
     start, end = np.triu_indices(spans.shape[-1])
     lines = np.zeros_like(spans)
     lines[..., end - start, start] = spans[..., start, end]
@@ -398,7 +399,7 @@ def _by_length(spans: NDArray[T]) -> NDArray[T]:
 
 
 def _by_span(lines: NDArray[T]) -> NDArray[T]:
-    """From ``[..., end - start, start]`` to ``[..., start, end]``, 0 where no span is."""
+    """Rearrange ``[..., end - start, start]`` to ``[..., start, end]``, 0 without span."""
     start, end = np.triu_indices(lines.shape[-1])
     spans = np.zeros_like(lines)
     spans[..., start, end] = lines[..., end - start, start]
