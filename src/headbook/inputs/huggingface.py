@@ -76,7 +76,8 @@ class DatasetSource:
         """Its rows; those without text are blank, since nobody mends a dataset for one of them."""
         features = dict(self.data.features or {})
         number = 0
-        rows = _rows(_plain(self.data, features), _names(features))
+        names = {name: f.int2str for name, f in features.items() if hasattr(f, "int2str")}
+        rows = _rows(_plain(self.data, features), names)
         while True:
             with _readable(self.name, number):
                 row = next(rows, None)
@@ -201,12 +202,6 @@ def _media(feature: Any) -> bool:
         return any(map(_media, feature.values()))
     inner = getattr(feature, "feature", None)
     return hasattr(feature, "decode_example") or (inner is not None and _media(inner))
-
-
-def _names(features: Mapping[str, Any]) -> dict[str, Callable[[int], str]]:
-    """What gives the classes of a column their names."""
-    classes = {name: f for name, f in features.items() if hasattr(f, "int2str")}
-    return {name: feature.int2str for name, feature in classes.items()}
 
 
 def _rows(data: Any, names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:

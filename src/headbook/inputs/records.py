@@ -278,7 +278,8 @@ class SmallestHashes:
         full = len(self._heap) == self._size
         if full and content < self._heap[0][0]:
             return
-        entry = (content, -_hash(_rest(record)), -self._seen, file, record)
+        rest = repr((record.id, sorted(record.metadata.items()), record.words))
+        entry = (content, -_hash(rest), -self._seen, file, record)
         if full:
             heapq.heappushpop(self._heap, entry)
         else:
@@ -288,10 +289,6 @@ class SmallestHashes:
         """Each with the number of its file, in the order in which they came."""
         for *_, file, record in sorted(self._heap, key=lambda entry: -entry[2]):
             yield file, record
-
-
-def _rest(record: Record) -> str:
-    return repr((record.id, sorted(record.metadata.items()), record.words))
 
 
 def _hash(text: str) -> int:
