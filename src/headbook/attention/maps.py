@@ -184,18 +184,18 @@ class ConcatenatedMaps(AttentionMaps):
         self._layers = tuple(layers)
 
     @cached_property
-    def _together(self) -> torch.Tensor:
-        return torch.cat([layer.attention for layer in self._layers], 1)
-
-    @cached_property
     def value_norms(self) -> torch.Tensor | None:
         """Return value norms by head; 0 for layers without any, None if no layer has any."""
         return _norms_of(self._layers)
 
-    @property
+    @cached_property
     def attention(self) -> torch.Tensor:
-        """See `AttentionMaps.attention`; for a shape or a number format, ask the sums."""
-        return self._together
+        """Weights of all layers as the model computed them, copied into one tensor.
+
+        Read shapes and number formats from the sums, which need no copy. *Shape:*
+        ``(sentence, head, query, key)``.
+        """
+        return torch.cat([layer.attention for layer in self._layers], 1)
 
     def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """See `AttentionMaps.on`.
