@@ -218,7 +218,9 @@ class _BlockObserver:
 
     def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if self._layer is None and module in self._order:
-            self._layer, self._run = module, _begun(args, kwargs)
+            states = args[0] if args else kwargs["hidden_states"]
+            eps = float(torch.finfo(states.dtype).eps)
+            self._layer, self._run = module, LayerRun(eps, states.shape[-1])
         if self._run is None or self._layer is None or module not in self._paths[self._layer]:
             return
         leaf = next(module.children(), None) is None
@@ -274,9 +276,3 @@ class _BlockObserver:
             site = find_residual_addition(run, number, path)
             if site is not None:
                 self.ends.sites[place] = site
-
-
-def _begun(args: Any, kwargs: Any) -> LayerRun:
-    """The run of a layer that takes such states."""
-    states = args[0] if args else kwargs["hidden_states"]
-    return LayerRun(float(torch.finfo(states.dtype).eps), states.shape[-1])
