@@ -323,6 +323,12 @@ def test_every_error_has_its_place_in_the_tree_of_the_docstring() -> None:
         assert kind.__name__ in (errors.__doc__ or "")
 
 
-def test_the_changelog_has_a_place_for_what_is_new() -> None:
+def test_the_changelog_groups_what_is_new() -> None:
+    """In the order of Keep a Changelog, each group with an entry at once below its heading."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(r"^## Unreleased\n\n- ", text, re.MULTILINE)
+    new = text.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
+    groups = re.findall(r"^### (\w+)$", new, re.MULTILINE)
+    assert groups == re.findall(r"^### (Added|Changed|Fixed|Removed)\n\n- ", new, re.MULTILINE)
+    assert groups
+    assert groups == sorted(set(groups))
+    assert not re.search(r"^[^-#\s]", new, re.MULTILINE), "an entry outside of a list"
