@@ -363,7 +363,9 @@ def test_sums_are_added_and_shifted_field_by_field() -> None:
     """Descriptions stay, missing parts are taken from the other, mappings merge by key."""
     rng = np.random.default_rng(0)
     columns = (PairColumn("head_distance", SinkView.RAW),)
-    one, other = (HeadDistances(columns, *rng.random((2, 1, 3, 3)), n) for n in (2, 5))
+    one, other = (
+        HeadDistances(columns, rng.random((1, 3, 3)), rng.random((1, 3, 3)), n) for n in (2, 5)
+    )
     alike = HellingerSums(*rng.random((2, 1, 3, 3)))
     both = add_fields(one, replace(other, alike=alike))
     assert (both.columns, both.sentences, both.alike) == (columns, 7, alike)
