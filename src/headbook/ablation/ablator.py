@@ -5,7 +5,6 @@ replacement ``resample``, the output is taken from other sentences of similar le
 position. Hashes of the sentences choose these donors, so the choice is equal in every run.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.ablation.missed_tokens import TokenChanges
-from headbook.ablation.targets import TargetFunctions
+from headbook.ablation.targets import TargetFunctions, pair_hash
 from headbook.analysis.arrays import Ints
 from headbook.attention.masks import BatchMask
 from headbook.attention.views import ViewMasks
@@ -256,16 +255,11 @@ class DonorOutputs:
             key=lambda k: (
                 max(own - length[k], 0),
                 abs(own - length[k]),
-                _hash(key, int(self.content_hash[k])),
+                pair_hash(key, int(self.content_hash[k])),
             )
         )
-        near = sorted(others[:NEAR], key=lambda k: _hash(key, int(self.content_hash[k])))
+        near = sorted(others[:NEAR], key=lambda k: pair_hash(key, int(self.content_hash[k])))
         return near[draw % len(near)]
-
-
-def _hash(one: int, other: int) -> bytes:
-    both = one.to_bytes(8, "big") + other.to_bytes(8, "big")
-    return hashlib.blake2b(both, digest_size=8).digest()
 
 
 def _padded(parts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -360,6 +354,14 @@ class HeadAblator:
 
     heads: PatchableModel
     functions: TargetFunctions
+
+    @property
+    def head_names(self) -> tuple[HeadName, ...]:
+        """All heads of the model, sorted by stack, layer and number."""
+        places = sorted((call.stack, call.layer) for call in self.heads.architecture.calls)
+        return tuple(
+            HeadName(*p, head) for p in places for head in range(self._stacks[p[0]].n_heads)
+        )
 
     def means(self, batch: Batch) -> MeanOutputs:
         """Sum the outputs of all heads over a batch."""

@@ -121,7 +121,6 @@ def gradient_estimates(
     """
     read = ablator.functions.prepare_batch(batch)
     watched = PatchedPass(ablator, read, asked, means)
-    heads = _heads(ablator)
     gradient: dict[str, Floats] = {}
     found: dict[Asked, Floats] = {}
     with torch.enable_grad():
@@ -145,7 +144,7 @@ def gradient_estimates(
                 rows = sums**2 / 2 / DRAWS if slope.squared else sums
                 key = slope.target, replacement
                 found[key] = found.get(key, 0) + rows
-    return GradientEstimates(heads, gradient, found)
+    return GradientEstimates(ablator.head_names, gradient, found)
 
 
 def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any, torch.Tensor]:
@@ -173,23 +172,10 @@ def _gradient(
     }
 
 
-def _heads(ablator: HeadAblator) -> tuple[HeadName, ...]:
-    """Return all heads, sorted by stack, layer and number."""
-    stacks = ablator.heads.architecture.stacks
-    return tuple(
-        HeadName(call.stack, call.layer, head)
-        for call in _order(ablator.heads.architecture.calls)
-        for head in range(stacks[call.stack].n_heads)
-    )
-
-
-def _order(places: Sequence[AttentionPlace]) -> list[AttentionPlace]:
-    return sorted(places, key=lambda place: (place.stack, place.layer))
-
-
 def concat_layers(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
     """Concatenate tables of all layers along the heads, sorted by stack, layer and number."""
-    found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
+    calls = sorted(tables, key=lambda call: (call.stack, call.layer))
+    found = torch.cat([tables[call].double() for call in calls], 1)
     numbers: Floats = found.cpu().numpy()
     return numbers
 

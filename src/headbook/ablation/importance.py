@@ -45,7 +45,7 @@ from headbook.study.ablation import (
     MissedToken,
 )
 from headbook.study.ablation_tables import GRADIENT
-from headbook.study.ablation_tests import ATTRIBUTION
+from headbook.study.ablation_tests import ATTRIBUTION, COSINES
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
@@ -62,7 +62,6 @@ FULL_REPLACEMENTS = (
     Replacement.UNIFORM,
     Replacement.WITHOUT_SINK,
 )
-COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}
 # Kinds of sets that are chosen on the selection half and ablated on the held-out half only.
 HELD_OUT_KINDS = {HeadSetKind.ORDER, HeadSetKind.PAIR}
 
@@ -152,9 +151,7 @@ class AblationPlan:
     @cached_property
     def heads(self) -> tuple[HeadName, ...]:
         """All heads of the model, sorted by stack, layer and number."""
-        stacks = self.ablator.heads.architecture.stacks
-        places = sorted((call.stack, call.layer) for call in self.ablator.heads.architecture.calls)
-        return tuple(HeadName(*p, head) for p in places for head in range(stacks[p[0]].n_heads))
+        return self.ablator.head_names
 
     @cached_property
     def _means(self) -> MeanOutputs:
@@ -227,11 +224,6 @@ class AblationPlan:
         targets = self.ablator.functions.targets
         return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
-    @property
-    def _unestimated(self) -> set[AblationTarget]:
-        """Targets without estimates: each would double the number of backward passes."""
-        return COSINES - {self._ranked}
-
     def _dependent_sets(
         self, table: "_ResultTable", columns: Sequence[AttributionKey], estimates: RatioSums
     ) -> HeadSets:
@@ -303,11 +295,12 @@ class AblationPlan:
         """
         waiting = [*self.sample.small]
         self._small.clear()
+        skipped = COSINES - {self._ranked}  # another cosine would double the backward passes
         while waiting:
             batch = waiting.pop(0)
             try:
                 found = gradient_estimates(
-                    self.ablator, batch, FULL_REPLACEMENTS, self._means, self._unestimated
+                    self.ablator, batch, FULL_REPLACEMENTS, self._means, skipped
                 )
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
@@ -357,15 +350,12 @@ class AblationPlan:
                     effects = BatchEffects.merge([*self._effects(batches, some, replacement)])
                     table.add(some, effects)
                     heads, tokens = _of_single_heads(some, effects.tokens)
-                    table.missed += self._missed(heads, tokens)
+                    items = [item for batch in self.sample.batches for item in batch.items]
+                    texts = texts_of(items, self.ablator.functions.side)
+                    places = [self.heads.index(head) for head in heads]
+                    table.missed += missed_tokens(tokens, places, texts)
                     if heads:
                         table.by_token.append((heads, tokens))
-
-    def _missed(self, heads: Sequence[HeadName], changes: TokenChanges) -> Iterator[MissedToken]:
-        """Yield the tokens at which the ablation of single heads changes the target most."""
-        items = [item for batch in self.sample.batches for item in batch.items]
-        texts = texts_of(items, self.ablator.functions.side)
-        return missed_tokens(changes, [self.heads.index(head) for head in heads], texts)
 
     def _effects(
         self, batches: Sequence[Batch], sets: HeadSets, replacement: Replacement

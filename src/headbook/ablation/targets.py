@@ -495,11 +495,12 @@ def _masked(batch: Batch, texts: PaddedTexts) -> torch.Tensor:
     ordinary = texts.ordinary.cpu().numpy()
     for row, (key, there) in enumerate(zip(batch.content_hash, ordinary, strict=True)):
         places = np.flatnonzero(there)
-        order = sorted(places, key=lambda place, key=key: _hash(int(key), int(place)))  # type: ignore[misc]
+        order = sorted(places, key=lambda place, key=key: pair_hash(int(key), int(place)))  # type: ignore[misc]
         chosen[row, order[: ceil(MASKED * len(places))]] = True
     return torch.from_numpy(chosen).to(texts.ids.device)
 
 
-def _hash(key: int, place: int) -> bytes:
-    both = key.to_bytes(HASH_BYTES, "big") + place.to_bytes(HASH_BYTES, "big")
+def pair_hash(one: int, other: int) -> bytes:
+    """Return a hash of two numbers, by which random choices are equal in every run."""
+    both = one.to_bytes(HASH_BYTES, "big") + other.to_bytes(HASH_BYTES, "big")
     return hashlib.blake2b(both, digest_size=HASH_BYTES).digest()

@@ -39,7 +39,6 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.ablation import (
-    COSINES,
     INSTEAD,
     NAMES,
     Rows,
@@ -85,6 +84,7 @@ from headbook.report.wording import (
 from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.ablation import AblationResults, MissedToken
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
+from headbook.study.ablation_tests import COSINES
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, heads_of
 from headbook.study.token_sums import (
     DISTINCT,

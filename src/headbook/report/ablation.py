@@ -15,10 +15,9 @@ from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationReason, AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
-from headbook.study.ablation_tests import ATTRIBUTION, AblationVerdict
+from headbook.study.ablation_tests import ATTRIBUTION, COSINES, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
 
-COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}
 NAMES = {
     AblationTarget.LOSS: "loss of the next token",
     AblationTarget.MASKED_LOSS: "loss of masked tokens",

@@ -96,7 +96,7 @@ def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 
 
 def _about(metric: str, replacement: Replacement, target: str) -> dict[str, str]:
-    """Return the columns of the table that say what an exact number is about."""
+    """Return the columns of the table that describe an exact number."""
     return {
         "metric": metric, "replacement": str(replacement), "target": str(target), "label": "",
         "method": EXACT,

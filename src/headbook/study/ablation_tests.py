@@ -39,6 +39,7 @@ RESAMPLED = 500  # most sentences with bootstrap-t intervals
 GROUP_MARGIN = 2.0  # margin of many heads together, in margins of one head
 TOP = "top_2_percent"  # label of self-repair at the tokens of largest direct effect
 RANDOM_ORDER = "random"  # beginning of the names of random pruning orders
+COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}  # targets that are 1 minus a cosine
 NOT_NEGATIVE: dict[str, tuple[float, float]] = {
     AblationTarget.KL: (0, np.inf),
     AblationTarget.STATE: (0, 2),
@@ -99,7 +100,7 @@ def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool
         return float("nan")
     found = ablation.asked_margin
     if np.isnan(found):
-        if target in {AblationTarget.STATE, AblationTarget.EMBEDDING}:
+        if target in COSINES:
             found = APART * ablation.sentence_distance.get(target, float("nan"))
         else:
             found = LOSS_MARGIN * ablation.loss(ablation.targets[0], reported=reported)

@@ -8,7 +8,6 @@ import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT
 from headbook.report.ablation import (
-    COSINES,
     HEAVY_NAME,
     REPLACEMENTS,
     change_text,
@@ -26,7 +25,7 @@ from headbook.report.wording import STACKS, count_text, number, number_word, per
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tests import AblationVerdict, head_names
+from headbook.study.ablation_tests import COSINES, AblationVerdict, head_names
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
