@@ -206,7 +206,7 @@ def test_other_sentences_are_refused_with_names(
     studies = place / "studies" / "step-0", study
     assert command("film", "--studies", *studies, "--out", tmp_path / "site") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "step-0 and fewer-20: two studies of different sentences came" in line
+    assert "step-0 and fewer-20: got two studies of different sentences" in line
     assert not (tmp_path / "site").exists()
 
 

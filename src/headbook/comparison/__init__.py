@@ -1,1 +1,1 @@
-"""Two finished studies of the same sentences, held against each other. No torch."""
+"""Comparison of two finished studies of the same sentences, and of many checkpoints. No torch."""

@@ -1,4 +1,4 @@
-"""A comparison of two studies: differences, medians, matching, losses, and its tables."""
+"""The comparison of two studies: differences, medians, matching and losses, and its tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ DepthMedians = Mapping[ComparedColumn, Medians]
 
 
 def depth_medians(sides: StudyPair, pair: StackPair) -> DepthMedians:
-    """All numbers that both models have.
+    """Return medians over all heads, or layers, of every number that both models have.
 
-    Labels of those of tokens are as in ``layers.csv``, without a view.
+    Labels of token metrics are as in ``layers.csv``, without a view.
     """
     return dict(_medians(sides, pair))
 
@@ -54,25 +54,25 @@ def _medians(sides: StudyPair, pair: StackPair) -> Iterator[tuple[ComparedColumn
 
 
 def _cells(sums: ClusterSums, place: int) -> ClusterSums:
-    """One column of all cells."""
+    """Return one column, with all cells in one dimension."""
     size = prod(sums.n.shape[1:-1])
     return ClusterSums(*(part[..., place].reshape(len(part), size) for part in sums))
 
 
 def _of(column: ComparedColumn, a: ClusterSums, b: ClusterSums) -> Medians:
-    """Medians inside the bounds of a metric."""
+    """Return the medians of a column, within the bounds of its metric."""
     metric = all_metrics()[column.metric]
     return medians(a, b, metric.spread(column.label), metric.limits)
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Loss of both models on the sentences on which both were asked what they need heads for.
+    """Loss of both models on the sentences that both ablation samples share.
 
     Attributes:
-        bits: per character of the text that is predicted; comparable between tokenizers.
-        nats: per token.
-        sentences: how many.
+        bits: bits per character of the predicted text; comparable between tokenizers.
+        nats: nats per token.
+        sentences: number of sentences.
     """
 
     bits: PairedDifferences
@@ -81,7 +81,7 @@ class Losses:
 
 
 def losses(sides: StudyPair) -> Losses | None:
-    """Both models' losses; None where one of them predicts no text from left to right."""
+    """Return both models' losses; None if one of them does not predict text from left to right."""
     parts = [study.corpus_sums.ablation for study in (sides.a, sides.b)]
     known = [
         part
@@ -99,7 +99,7 @@ def losses(sides: StudyPair) -> Losses | None:
 
 
 def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
-    """Bits with characters, and nats with tokens, of each sentence."""
+    """Return sums of bits by characters, and of nats by tokens, for each sentence."""
     loss = part.unablated[AblationTarget.LOSS][rows]
     characters = part.characters[rows].astype(np.float64)
     return (
@@ -185,20 +185,20 @@ COMPARISON_TABLES = (DIFFERENCES, MEDIANS, MATCHING, SIMILARITY)
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two models on the same sentences.
+    """The comparison of two models on the same sentences.
 
     Attributes:
-        sides: the studies, and whether heads correspond by their numbers.
-        heads: differences of corresponding heads, by the name of the pair of stacks; empty where
-            heads do not correspond.
-        layers: differences of the tokens of corresponding layers, by the same name; empty likewise,
-            and of studies that have no sums of tokens by groups of sentences.
-        depths: medians over all heads, or layers, of both models, by the same name; only where
-            heads do not correspond.
-        matched: which heads attend alike, by the same name; not of cross-attention.
-        losses: of both models, where both predict texts from left to right.
-        missing: what could not be compared, and why, in words.
-        floor_sentences: sentences that rounding floors were measured on; 0 if they were not.
+        sides: the two studies, and whether heads correspond by their numbers.
+        heads: differences of corresponding heads, by name of the pair of stacks; empty if heads do
+            not correspond.
+        layers: differences of the tokens of corresponding layers, by name of the pair of stacks;
+            empty if heads do not correspond, or without sums of tokens by bucket.
+        depths: medians over all heads, or layers, of both models, by name of the pair of stacks;
+            empty if heads correspond.
+        matched: heads that attend alike, by name of the pair of stacks; without cross-attention.
+        losses: losses of both models, if both predict text from left to right.
+        missing: numbers that could not be compared, with reasons, in words.
+        floor_sentences: number of sentences behind the rounding floors; 0 without floors.
     """
 
     sides: StudyPair
@@ -212,7 +212,9 @@ class Comparison:
 
     @property
     def differences(self) -> pd.DataFrame:
-        """A row for each number of each head, and of the tokens of each layer.
+        """Table with a row for each number of each head, and of the tokens of each layer.
+
+        Columns are as in ``differences.csv``.
 
         Columns as in ``differences.csv``.
         """
@@ -223,7 +225,7 @@ class Comparison:
 
     @property
     def medians(self) -> pd.DataFrame:
-        """A row for each number of both models; columns as in ``medians.csv``."""
+        """Table with a row for each number of both models; columns as in ``medians.csv``."""
         rows = [
             (stack, *column, *found.a, *found.b, *found.difference)
             for stack, every in self.depths.items()
@@ -234,13 +236,13 @@ class Comparison:
 
     @property
     def matching(self) -> pd.DataFrame:
-        """A row for each head of the first model; columns as in ``matching.csv``."""
+        """Table with a row for each head of the first model; columns as in ``matching.csv``."""
         rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
         return pd.DataFrame(rows, columns=[*MATCHING.columns])
 
     @property
     def similarity(self) -> pd.DataFrame:
-        """A row for every two heads of both models; columns as in ``head_similarity.csv``."""
+        """Table with a row for every two heads; columns as in ``head_similarity.csv``."""
         frames = [_similarity(stack, found) for stack, found in self.matched.items()]
         return pd.concat(frames, ignore_index=True) if frames else SIMILARITY.empty
 
@@ -256,20 +258,20 @@ def compare(
     drift: ModelDrift | None = None,
     twice: tuple[Study, Study] | None = None,
 ) -> Comparison:
-    """Compare two studies of the same sentences; differences are what ``b`` has more.
+    """Compare two studies of the same sentences; differences are ``b`` minus ``a``.
 
     Args:
-        heads: which heads are held against each other.
-        names: what pages call the models; by default their own names.
-        rounded: the first model in bfloat16, for what rounding alone does.
-        drift: of weights and outputs, where the models themselves were compared.
-        null: the second model with random weights, for how alike heads are that learned nothing.
+        heads: how heads of the two models correspond.
+        names: names of the models on pages; by default their own names.
+        rounded: the first model in bfloat16, for the effect of rounding alone.
+        null: the second model with random weights, for the similarity of untrained heads.
+        drift: drift of weights and outputs, if the models themselves were compared.
         twice: the first model as it is and in another number format, both on the same sentences,
             for the rounding floor of every number.
 
     Raises:
         StudyError: the studies are of different sentences, or heads do not correspond although
-            that was asked for.
+            ``heads`` is ``same``.
     """
     both = pair_studies(a, b, heads, names)
     nothing = pair_studies(a, null) if null is not None else None
@@ -307,7 +309,7 @@ def compare(
 
 
 def _own_targets(both: StudyPair) -> Iterator[str]:
-    """What cannot be compared where each model wrote its own target texts."""
+    """Yield what cannot be compared if each model generated its own target texts."""
     if any(text.generated for one, _ in both.mapped() for text in one.texts.values()):
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
@@ -316,7 +318,7 @@ def _own_targets(both: StudyPair) -> Iterator[str]:
 
 
 def _token_states(both: StudyPair) -> Iterator[str]:
-    """What studies of earlier versions lack."""
+    """Yield what cannot be compared with studies of earlier versions."""
     studies = both.a, both.b
     if all(each.corpus_sums.tokens for each in studies) and not all(
         each.corpus_sums.token_buckets for each in studies
@@ -328,7 +330,7 @@ def _token_states(both: StudyPair) -> Iterator[str]:
 
 
 def _heads(both: StudyPair, pair: StackPair, below: StudyPair | None) -> Iterator[HeadDifferences]:
-    """What studies alone say of the heads of a stack."""
+    """Yield the differences of a stack's heads that the studies alone give."""
     yield head_differences(both, pair)
     yield from head_drifts(both, pair)
     if below is not None:
@@ -336,7 +338,7 @@ def _heads(both: StudyPair, pair: StackPair, below: StudyPair | None) -> Iterato
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
-    """The numbers of the heads of one pair of stacks, those that there are."""
+    """Return the rows of a pair of stacks for the heads of layers with attention."""
     _, n_heads, n_columns = found.value.shape
     present = [*pair.a.attention_layers]
     places = {
@@ -347,7 +349,7 @@ def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
 
 
 def _layer_rows(stack: str, found: LayerDifferences) -> pd.DataFrame:
-    """The numbers of the tokens of one pair of stacks; of no head."""
+    """Return the rows of a pair of stacks for the tokens of layers."""
     n_layers, n_columns = found.value.shape
     places = {"layer": np.repeat(np.arange(n_layers), n_columns), "head": None}
     return _numbers(stack, found, places, [*range(n_layers)])
@@ -356,7 +358,7 @@ def _layer_rows(stack: str, found: LayerDifferences) -> pd.DataFrame:
 def _numbers(
     stack: str, found: ModelDifferences, places: dict[str, Any], present: Sequence[int]
 ) -> pd.DataFrame:
-    """A row for each cell and column of some layers.
+    """Return a row for each cell and column of some layers.
 
     Args:
         places: layer and head of each row.
@@ -379,7 +381,7 @@ def _numbers(
 
 
 def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
-    """Each head of the first model with the one it is matched with."""
+    """Yield a row for each head of the first model, with its match."""
     matched = found.matching
     for place, head in enumerate(found.a):
         partner, best = (

@@ -1,10 +1,10 @@
-"""Paired differences of every number of heads and of layers.
+"""Paired differences of all numbers of heads and of layers, tested family-wise.
 
-From sums over the same sentences or buckets of sentences, pair by pair, so that a sentence that is
-hard for both models widens no interval (`headbook.analysis.paired`).
+Differences come from sums over the same sentences or buckets of sentences, pair by pair, so that a
+sentence that is hard for both models widens no interval (`headbook.analysis.paired`).
 
-From sums over the same buckets of sentences, as those of heads. Labels are those of ``layers.csv``:
-state, space where there is one, and class of tokens, as in ``mid/positional/all``.
+Labels of token metrics are those of ``layers.csv``: state, space if there is one, and class of
+tokens, as in ``mid/positional/all``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,12 +28,12 @@ from headbook.study.buckets import BucketSums
 from headbook.study.corpus_sums import ABOUT, SampleSums, statistics
 from headbook.study.study import Study
 
-FLOOR = 2.0  # of the largest difference by rounding, which other sentences may exceed
+FLOOR = 2.0  # factor on the largest difference by rounding, which other sentences may exceed
 Column = TypeVar("Column", HeadKey, TokenKey)
 
 
 class ComparedColumn(NamedTuple):
-    """What one number of two models is; ``view`` is empty where there is none."""
+    """Key of a number of two models; ``view`` is empty for numbers without a view."""
 
     metric: str
     view: str
@@ -45,13 +45,13 @@ class ModelDifferences:
     """Numbers of one stack in both models. *Shape* of all: ``(*cells, column)``.
 
     Attributes:
-        columns: what the last dimension holds.
-        a, b: values; NaN where a cell has none, or where a number is of both models at once.
-        value: what ``b`` has more, or how far the two are apart.
-        low, high: ends of its 95 % interval; NaN where there is none.
-        p: family-wise over all cells and labels of a metric and view; NaN without interval, 1
-            where both models are exactly equal.
-        sentences: how many stand behind it, in the model where they are fewer.
+        columns: keys of the last dimension.
+        a, b: values of both models; NaN without a value, or for divergences of both models.
+        value: ``b`` minus ``a``, or the divergence of both models.
+        low, high: ends of the 95 % interval of ``value``; NaN without an interval.
+        p: family-wise over all cells and labels of a metric and view; NaN without an interval, 1
+            if both models are exactly equal.
+        sentences: number of sentences behind ``value``, the smaller number of both models.
         floor: rounding floor of each column: twice the largest difference over cells that running
             the first model in another number format makes; NaN if not measured. *Shape:*
             ``(column,)``; None if no floor was measured at all.
@@ -74,7 +74,7 @@ class ModelDifferences:
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
-        """Whether the interval lies above the rounding floor, or below minus the floor.
+        """Mask of intervals above the rounding floor, or below minus the floor.
 
         A floor that was not measured counts as 0.
         """
@@ -85,27 +85,27 @@ class ModelDifferences:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether the models differ: family-wise p below `ALPHA`, interval beyond the floor."""
+        """Mask of supported differences: family-wise p below `ALPHA`, interval beyond the floor."""
         with np.errstate(invalid="ignore"):
             found: NDArray[np.bool_] = (self.p < ALPHA) & self.beyond
         return found
 
     def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
-        """Return the differences with the rounding floors of columns, those that are known."""
+        """Return the differences with the known rounding floors of their columns."""
         return replace(self, floor=np.array([floors.get(c, np.nan) for c in self.columns]))
 
     def column(self, metric: str, view: str = "", label: str = "") -> int | None:
-        """Where a number stands; None where there is none."""
+        """Return the index of a column, or None if it is missing."""
         wanted = ComparedColumn(metric, view, label)
         return self.columns.index(wanted) if wanted in self.columns else None
 
     def named(self, columns: tuple[ComparedColumn, ...]) -> Self:
-        """The same numbers under other names."""
+        """Return the differences under other column keys."""
         return replace(self, columns=columns)
 
     @classmethod
     def join_columns(cls, parts: Sequence[Self]) -> Self:
-        """Several, column by column."""
+        """Join several differences along the columns."""
         names = ("a", "b", "value", "low", "high", "p", "sentences", "floors")
         return cls(
             tuple(column for part in parts for column in part.columns),
@@ -114,10 +114,10 @@ class ModelDifferences:
 
     @classmethod
     def of(cls, columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> Self:
-        """Differences of the columns of one metric and view, tested together.
+        """Compute the differences of the columns of one metric and view, tested together.
 
         Args:
-            a, b: *Shape:* ``(cluster, *cells, column)``.
+            a, b: sums of both models. *Shape:* ``(cluster, *cells, column)``.
         """
         known = all_metrics().get(columns[0].metric)
         spread = [known.spread(c.label) if known else IntervalRule.USUAL for c in columns]
@@ -131,7 +131,7 @@ class ModelDifferences:
 def rounding_floors(
     sums: Iterable[tuple[Sequence[ComparedColumn], ClusterSums, ClusterSums]],
 ) -> dict[ComparedColumn, float]:
-    """Return twice the largest difference over heads, or layers, of each number.
+    """Return the rounding floor of each column: twice the largest difference over heads or layers.
 
     Args:
         sums: columns with the sums of one model in two number formats, over the same sentences.
@@ -149,34 +149,34 @@ def rounding_floors(
 def paired_buckets(
     mine: BucketSums, other: BucketSums, columns: Sequence[Column], others: Sequence[Column]
 ) -> Iterator[tuple[list[Column], ClusterSums, ClusterSums]]:
-    """What two studies have of the same buckets: the columns of each metric and view, and sums.
+    """Yield columns and sums that two studies have over the same buckets, by metric and view.
 
     Args:
-        columns, others: of both.
+        columns, others: columns of ``mine`` and of ``other``.
     """
-    theirs = set(others)
-    both = [column for column in columns if column in theirs]
+    shared = set(others)
+    both = [column for column in columns if column in shared]
     if not both or mine.once != other.once:
         return
     size = min(mine.size, other.size)
     one, another = (part if part.size == size else part.of_size(size) for part in (mine, other))
     keys = np.union1d(one.keys, another.keys)
     for family in dict.fromkeys(map(_family, both)):
-        some = [column for column in both if _family(column) == family]
+        chosen = [column for column in both if _family(column) == family]
         sums = [
-            _some(part, keys, [own.index(column) for column in some])
+            _some(part, keys, [own.index(column) for column in chosen])
             for part, own in ((one, columns), (another, others))
         ]
-        yield some, sums[0], sums[1]
+        yield chosen, sums[0], sums[1]
 
 
 def _family(column: Column) -> tuple[str, SinkView | None]:
-    """What is tested together: labels; of tokens all states, spaces and classes."""
+    """Return the key of columns that are tested together: metric and, for heads, view."""
     return column.metric, column.view if isinstance(column, HeadKey) else None
 
 
 def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
-    """Some columns in all of the buckets."""
+    """Return some columns in all of the buckets; 0 in buckets that a study lacks."""
     place = np.searchsorted(keys, part.keys)
     n = np.zeros((len(keys), *part.n.shape[1:-1], len(at)))
     d = np.zeros_like(n)
@@ -186,16 +186,18 @@ def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
 
 @dataclass(frozen=True, eq=False)
 class HeadDifferences(ModelDifferences):
-    """Numbers of the heads of one stack in both models; cells are ``(layer, head)``."""
+    """Differences of the heads of one stack. *Shape* of cells: ``(layer, head)``."""
 
 
 class PairedSums(NamedTuple):
-    """Numbers of heads over the same clusters of sentences, of one metric and view.
+    """Sums of heads over the same clusters of sentences, of one metric and view.
 
     Attributes:
-        a, b: *Shape:* ``(cluster, layer, head, column)``, layers and heads those of each model.
-        counted: of which columns of tables the sentences behind them are known; none stands for
-            all clusters.
+        columns: keys of the last dimension.
+        a, b: sums of both models. *Shape:* ``(cluster, layer, head, column)``, layers and heads
+            those of each model.
+        counted: columns of the head tables that give the number of sentences; if empty, the number
+            of clusters counts.
     """
 
     columns: Sequence[ComparedColumn]
@@ -205,7 +207,7 @@ class PairedSums(NamedTuple):
 
 
 def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
-    """All numbers that both studies have, for models whose heads correspond."""
+    """Return the differences of all head numbers that both studies have, if heads correspond."""
     parts = []
     for each in head_sums(sides, pair):
         found = HeadDifferences.of(each.columns, each.a, each.b)
@@ -229,23 +231,26 @@ def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float
 
 
 def head_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
-    """All metrics that both studies have of the heads of a stack, of whatever shape."""
+    """Yield the sums of all head metrics that both studies have; the stacks may differ in shape."""
     yield from _of_buckets(sides, pair)
     yield from _of_samples(sides, pair)
 
 
 def _of_buckets(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
-    """Metrics that are taken on all sentences, on random sequences, or on what heads write."""
-    theirs = sides.b.corpus_sums.buckets.get(pair.b.name, ())
-    for mine in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
-        for other in theirs:
-            for columns, one, another in paired_buckets(mine, other, mine.columns, other.columns):
+    """Yield the metrics of all sentences, of random sequences, and of head outputs."""
+    for first in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
+        for second in sides.b.corpus_sums.buckets.get(pair.b.name, ()):
+            buckets = paired_buckets(first, second, first.columns, second.columns)
+            for columns, one, another in buckets:
                 names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
                 yield PairedSums(names, one, another, columns)
 
 
 def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKey]) -> Ints:
-    """Sentences behind the numbers of every head. *Shape:* ``(layer, head, column)``."""
+    """Return the number of sentences behind every head number.
+
+    *Shape:* ``(layer, head, column)``.
+    """
     found = []
     for study in (sides.a, sides.b):
         table = study.head_tables[stack]
@@ -255,13 +260,13 @@ def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKe
 
 
 def _of_samples(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
-    """Metrics that are taken on a sample, sentence by sentence."""
+    """Yield the metrics of a sample, by sentence."""
     mine = sides.a.corpus_sums.sampled.get(pair.a.name)
     theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
     if mine is None or theirs is None:
         return
     rows = _shared(mine.stats.content_hash, theirs.stats.content_hash)
-    if not len(rows[0]):  # hashes are of tokens: there is none where models cut texts otherwise
+    if not len(rows[0]):  # hashes are of tokens, so that other tokenizers share no sentence
         return
     for name, view, _ in mine.columns:
         metric = all_metrics()[name]
@@ -276,13 +281,13 @@ def _of_samples(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
 
 
 def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """Places of the sentences that two samples share, in one order; equal ones once."""
+    """Return the rows of the sentences that two samples share, each sentence once."""
     _, one, other = np.intersect1d(mine, theirs, return_indices=True)
     return one, other
 
 
 def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) -> ClusterSums | None:
-    """A sampled metric of every sentence; None where it was not taken."""
+    """Return a sampled metric of every sentence; None if it was not measured."""
     start = 0
     for name, its_view, width in sums.columns:
         if (name, str(its_view)) == (metric.id, view):
@@ -343,13 +348,13 @@ def _effects(
 
 @dataclass(frozen=True, eq=False)
 class LayerDifferences(ModelDifferences):
-    """Numbers of the tokens of one stack in both models; cells are ``(layer,)``."""
+    """Differences of the tokens of one stack. *Shape* of cells: ``(layer,)``."""
 
 
 def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | None:
-    """All numbers of tokens that both studies have by groups of sentences; None without any.
+    """Return the differences of the token numbers that both studies have; None without any.
 
-    Studies of earlier versions have none.
+    Studies of earlier versions have no such sums.
     """
     parts = []
     for columns, *sums in token_sums(sides, pair):
@@ -374,18 +379,17 @@ def _names(columns: Sequence[TokenKey]) -> list[ComparedColumn]:
 def token_sums(
     sides: StudyPair, pair: StackPair
 ) -> Iterator[tuple[Sequence[TokenKey], ClusterSums, ClusterSums]]:
-    """All metrics of tokens that both studies have, by metric.
+    """Yield the sums of all token metrics that both studies have, by metric.
 
     *Shape* of sums: ``(cluster, layer, column)``, layers those of each model.
     """
-    theirs = sides.b.corpus_sums.token_buckets.get(pair.b.name, ())
-    for mine in sides.a.corpus_sums.token_buckets.get(pair.a.name, ()):
-        for other in theirs:
-            yield from paired_buckets(mine, other, mine.columns, other.columns)
+    for first in sides.a.corpus_sums.token_buckets.get(pair.a.name, ()):
+        for second in sides.b.corpus_sums.token_buckets.get(pair.b.name, ()):
+            yield from paired_buckets(first, second, first.columns, second.columns)
 
 
 def _n_sentences_of_layers(sides: StudyPair, pair: StackPair, columns: Sequence[TokenKey]) -> Ints:
-    """Sentences behind the numbers of every layer. *Shape:* ``(layer, column)``."""
+    """Return the number of sentences behind every layer number. *Shape:* ``(layer, column)``."""
     both = ((sides.a, pair.a.name), (sides.b, pair.b.name))
     return np.minimum(*(_of_study(study, stack, columns) for study, stack in both))
 

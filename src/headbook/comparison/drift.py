@@ -1,12 +1,10 @@
-"""Divergence of attention, weights and outputs of corresponding heads.
+"""Divergence of attention, weights and outputs between corresponding heads, with floor and ceiling.
 
-Beside rounding and unrelated heads.
-
-Taken on the sentences whose maps both studies keep and which both read as the same tokens: not on
-targets that each model wrote for itself. *Floor:* the same of the first model and itself
-in bfloat16, where such a study is given: what rounding alone does. *Ceiling:* the same of each head
-of the first model and another head of its layer in the second, the next one: what heads that do
-not correspond differ by.
+The divergence is computed on sentences whose maps both studies store and which both models read as
+the same tokens: not on targets that each model generated itself. *Floor:* the divergence of the
+first model from itself in bfloat16, if such a study is given: the effect of rounding alone.
+*Ceiling:* the divergence of each head of the first model from the next head of its layer in the
+second: the difference of heads that do not correspond.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,13 +25,13 @@ from headbook.schema import SinkView
 from headbook.study.sentence_data import MappedSentence
 
 PATTERN_DRIFT = "pattern_drift"
-SHUFFLED = "heads shuffled"  # labels of the same number for what it is compared with
+SHUFFLED = "heads shuffled"  # the label of the ceiling; `ROUNDED` is the label of the floor
 ROUNDED = "bfloat16"
 LIMITS = (0.0, log(2))
 
 
 def head_drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
-    """Divergence of corresponding heads in all views, and the ceiling, for models of one shape."""
+    """Yield the divergence of corresponding heads in all views, and the ceiling."""
     asked = {pair.a.queries, pair.a.keys}
     sentences = [(one, other) for one, other in sides.mapped() if same_ids(one, other, asked)]
     if not sentences:
@@ -47,10 +45,10 @@ def head_drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
 
 
 def rounding_drift(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
-    """The same of the first model and itself with rounded weights.
+    """Yield the divergence of the first model from itself with rounded weights.
 
     Args:
-        sides: the two, as if they were different models.
+        sides: the first model with exact and with rounded weights.
     """
     for each in head_drifts(sides, pair):
         (column,) = each.columns
@@ -61,19 +59,23 @@ def rounding_drift(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifference
 def _drift(
     one: MappedSentence, other: MappedSentence, pair: StackPair, view: SinkView, shift: int
 ) -> DivergenceSums:
-    """Of one sentence; of heads that do not correspond, where they are shifted."""
-    mine, theirs = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
+    """Return the divergence sums of one sentence.
+
+    Args:
+        shift: number of heads by which the second model's heads are shifted in their layer.
+    """
+    first, second = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
     if shift:
-        numbers = np.arange(len(theirs.weights)).reshape(-1, pair.b.n_heads)
+        numbers = np.arange(len(second.weights)).reshape(-1, pair.b.n_heads)
         order = np.roll(numbers, -shift, 1).reshape(-1)
-        theirs = type(theirs)(theirs.weights[order], theirs.counted[order])
-    return attention_divergence(mine, theirs)
+        second = type(second)(second.weights[order], second.counted[order])
+    return attention_divergence(first, second)
 
 
 def _numbers(
     column: ComparedColumn, found: list[DivergenceSums], pair: StackPair
 ) -> HeadDifferences:
-    """Means over queries with intervals clustered by sentence, of heads that there are."""
+    """Return means over queries, with intervals clustered by sentence."""
     shape = (len(found), pair.a.n_layers, pair.a.n_heads, 1)
     n, d = (np.stack(parts).reshape(shape) for parts in zip(*found, strict=True))
     there = np.zeros((pair.a.n_layers, 1, 1), bool)
@@ -85,21 +87,21 @@ def _numbers(
     return HeadDifferences((column,), nothing, nothing, *values, nothing, numbers.sentences)
 
 
-EQUAL = 1e-12  # nats: what is left of equal rows is rounding
-CHANGED = 0.5  # part of the largest median of a layer from which on a layer is among the changed
+EQUAL = 1e-12  # nats; equal rows differ by no more, because of rounding
+CHANGED = 0.5  # share of the largest median of a layer from which on a layer counts as changed
 QUARTILES = (25, 50, 75)
 
 
 @dataclass(frozen=True, eq=False)
 class DriftSummary:
-    """Divergence of the heads of one stack, with all keys. *Shape* of all: ``(layer, head)``.
+    """Divergence of the heads of one stack in the raw view. *Shape* of all: ``(layer, head)``.
 
     Attributes:
-        value, low, high: how far each head is from the one of its number, in nats, with its 95 %
-            interval; NaN where there is no head.
-        floor: of the first model and itself in bfloat16; None where that was not measured.
-        floor_high: upper ends of its intervals.
-        ceiling: of each head and another one of its layer; None in layers of one head.
+        value, low, high: divergence of corresponding heads in nats, with the ends of its 95 %
+            interval; NaN without a head.
+        floor: divergence of the first model from itself in bfloat16; None if not measured.
+        floor_high: upper ends of the floor's intervals; None if not measured.
+        ceiling: divergence of each head from another head of its layer; None with one head a layer.
     """
 
     value: Floats
@@ -111,7 +113,7 @@ class DriftSummary:
 
     @property
     def there(self) -> NDArray[np.bool_]:
-        """Which heads have a number."""
+        """Mask of heads that have a number. *Shape:* ``(layer, head)``."""
         return ~np.isnan(self.value)
 
     @property
@@ -121,7 +123,7 @@ class DriftSummary:
 
     @property
     def above(self) -> NDArray[np.bool_] | None:
-        """Heads whose interval lies above that of rounding; None where rounding is not known."""
+        """Mask of heads whose interval lies above the floor's; None without a floor."""
         if self.floor is None or self.floor_high is None:
             return None
         with np.errstate(invalid="ignore"):
@@ -130,22 +132,27 @@ class DriftSummary:
 
     @property
     def part(self) -> Floats | None:
-        """How much of the way from rounding, or 0, to other heads each head has gone.
+        """Divergence of each head as a part of the distance from the floor, or 0, to the ceiling.
+
+        The ceiling is the median over heads, since a single other head may be a near copy.
 
         The way is that of the median head, since a single other head may be a near copy.
         """
         if self.ceiling is None:
             return None
         floor = 0.0 if self.floor is None else float(np.nanmedian(self.floor))
-        way = float(np.nanmedian(self.ceiling)) - floor
-        return divide(self.value - floor, np.full(self.value.shape, max(way, 0.0)))
+        distance = float(np.nanmedian(self.ceiling)) - floor
+        return divide(self.value - floor, np.full(self.value.shape, max(distance, 0.0)))
 
     def layers(self) -> Floats:
-        """Quartiles of the heads of each layer; NaN without attention. *Shape:* ``(3, layer)``."""
+        """Return quartiles of the heads of each layer; NaN without attention.
+
+        *Shape:* ``(3, layer)``.
+        """
         return by_layer(self.value)
 
     def changed(self) -> tuple[int, ...]:
-        """Layers that changed most, the most first: none where all are alike or equal."""
+        """Return the layers that changed most, in order; empty if all layers changed alike."""
         medians = self.layers()[1]
         if self.equal or np.isnan(medians).all():
             return ()
@@ -155,7 +162,10 @@ class DriftSummary:
 
 
 def by_layer(values: Floats) -> Floats:
-    """Quartiles of the heads of each layer. *Shape:* ``(layer, head)`` to ``(3, layer)``."""
+    """Return quartiles of the heads of each layer.
+
+    *Shape:* ``(layer, head)`` to ``(3, layer)``.
+    """
     found = np.full((len(QUARTILES), len(values)), np.nan)
     for layer, row in enumerate(values):
         if not np.isnan(row).all():
@@ -164,7 +174,7 @@ def by_layer(values: Floats) -> Floats:
 
 
 def drift_summary(found: HeadDifferences, view: SinkView = SinkView.RAW) -> DriftSummary | None:
-    """What is known of a stack; None where no attention was compared."""
+    """Return the divergence of a stack; None if no attention was compared."""
     places = [found.column(PATTERN_DRIFT, str(view), x) for x in ("", ROUNDED, SHUFFLED)]
     column, floor, ceiling = places
     if column is None or np.isnan(found.value[..., column]).all():
@@ -184,20 +194,20 @@ QUERY_KEY, VALUE_OUTPUT = "query_key", "value_output"
 
 
 def rounded(label: str) -> str:
-    """The label of the same number for what rounding alone does."""
+    """Return the label of a number's rounding floor."""
     return f"{label} {ROUNDED}".strip()
 
 
 @dataclass(frozen=True, eq=False)
 class ModelDrift:
-    """Numbers of corresponding heads, by stack; empty where nobody asked for them.
+    """Changes of weights and outputs of corresponding heads, by stack; empty if not compared.
 
     Attributes:
-        weights: by label, change of the product of two weight matrices as part of its length; NaN
-            where they were not found. *Shape:* ``(layer, head)``.
+        weights: by label, change of the product of two weight matrices relative to its norm; NaN if
+            the matrices were not found. *Shape:* ``(layer, head)``.
         outputs: sums over the tokens of each sentence. *Shape:* ``(sentence, layer, head, 1)``.
-        missing: what could not be compared, and why, in words.
-        floor: the same of the first model and itself in bfloat16; None where that is not known.
+        missing: numbers that could not be compared, with reasons, in words.
+        floor: drift of the first model from itself in bfloat16; None if it is not known.
     """
 
     weights: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
@@ -206,7 +216,7 @@ class ModelDrift:
     floor: "ModelDrift | None" = None
 
     def of(self, stack: str) -> Iterator[HeadDifferences]:
-        """The numbers of a stack, and those of rounding."""
+        """Yield the numbers of a stack, then their rounding floors."""
         yield from self._numbers(stack)
         if self.floor is not None:
             for each in self.floor.of(stack):

@@ -1,6 +1,7 @@
-"""The film of a training: checkpoints of one model in order, and when what of its heads changed.
+"""The film of a training: checkpoints of one model in order, and when numbers of heads changed.
 
-Studies are looked at one after the other, and each is reduced to a frame before the next is made.
+Studies are read one after the other, and each is reduced to a step of the film before the next is
+read.
 """
 
 import re
@@ -82,11 +83,11 @@ FILM_TABLES = (FILM, HALF_RISE, TYPES)
 
 
 class FilmedCheckpoint(NamedTuple):
-    """A checkpoint that is yet to be looked at.
+    """A checkpoint whose study is yet to be read.
 
     Attributes:
-        name: its revision, or folder.
-        study: reads its study, or makes it.
+        name: revision or folder of the checkpoint.
+        study: function that reads the study, or collects it.
     """
 
     name: str
@@ -94,12 +95,12 @@ class FilmedCheckpoint(NamedTuple):
 
 
 class BestHead(NamedTuple):
-    """The head that does something most at one step.
+    """The head with the highest value of a number at one step.
 
     Attributes:
-        place: layer and head, chosen on one half of the sentences; None where nothing is known.
-        value: on the other half.
-        uniform: what uniform attention would give.
+        place: layer and head, chosen on one half of the sentences; None if nothing is known.
+        value: value on the other half.
+        uniform: value under uniform attention.
     """
 
     place: Place | None
@@ -113,8 +114,8 @@ class Film:
 
     Attributes:
         frames: the checkpoints.
-        steps: of each, ascending. *Shape:* ``(step,)``.
-        named: whether steps are numbers of the checkpoints' names; else they are counted.
+        steps: step of each checkpoint, ascending. *Shape:* ``(step,)``.
+        named: whether steps are numbers in the checkpoints' names; otherwise steps are counted.
     """
 
     frames: tuple[FilmStep, ...]
@@ -123,27 +124,27 @@ class Film:
 
     @property
     def stacks(self) -> tuple[AttentionStack, ...]:
-        """Kinds of attention."""
+        """Stacks of the model."""
         return self.frames[0].manifest.stacks
 
     def columns(self, stack: str) -> tuple[FilmColumn, ...]:
-        """The headlines that all checkpoints have."""
+        """Return the followed metrics that all checkpoints have."""
         first, *others = (each.stacks[stack].numbers for each in self.frames)
         return tuple(column for column in first if all(column in other for other in others))
 
     def numbers(self, stack: str, column: FilmColumn) -> list[FrameValues]:
-        """One number of all heads, by step."""
+        """Return one number of all heads, by step."""
         return [each.stacks[stack].numbers[column] for each in self.frames]
 
     def values(self, stack: str, column: FilmColumn) -> Floats:
-        """The same, values alone. *Shape:* ``(step, layer, head)``."""
+        """Return the values of one number of all heads. *Shape:* ``(step, layer, head)``."""
         return np.stack([each.heads.value for each in self.numbers(stack, column)])
 
     @cached_property
     def half_rises(self) -> Mapping[tuple[str, FilmColumn], HalfRise]:
-        """By stack and headline, when each head's number changed: places among the steps.
+        """Half-rises of each head by stack and metric, as indices of steps.
 
-        Those without sums of buckets are left out.
+        Metrics without sums by bucket are left out.
         """
         return {
             (stack.name, column): half_rises(n, d)
@@ -153,11 +154,11 @@ class Film:
         }
 
     def step(self, place: float) -> int:
-        """The step at a place among them."""
+        """Return the step at an index."""
         return int(self.steps[int(place)])
 
     def best_heads(self, stack: str, column: FilmColumn) -> list[BestHead]:
-        """The head with the highest value at each step."""
+        """Return the head with the highest value at each step."""
         numbers = self.numbers(stack, column)
         size = len(self.frames), -1
         choice, report = (
@@ -168,17 +169,17 @@ class Film:
         return [_leader(each, int(cell)) for each, cell in zip(numbers, found, strict=True)]
 
     def type_shares(self, stack: str, families: Sequence[str]) -> Floats:
-        """Share of heads of each family of types. *Shape:* ``(step, family)``."""
+        """Return the share of heads of each family of types. *Shape:* ``(step, family)``."""
         return shares(np.stack([_families(each, stack) for each in self.frames]), families)
 
     def families(self, stack: str) -> list[str]:
-        """Families of types that any head has at any step."""
+        """Return the families of types that any head has at any step."""
         found = np.unique(np.stack([_families(each, stack) for each in self.frames]))
         return [str(name) for name in found if name]
 
     @property
     def film(self) -> pd.DataFrame:
-        """A row for each number of each head at each step; columns as in ``film.csv``."""
+        """Table with a row for each number, head and step; columns as in ``film.csv``."""
         parts = [
             _rows(step, each, stack, column)
             for step, each in zip(self.steps.tolist(), self.frames, strict=True)
@@ -189,7 +190,7 @@ class Film:
 
     @property
     def half_rise(self) -> pd.DataFrame:
-        """A row for each number of each head; columns as in ``half_rise.csv``."""
+        """Table with a row for each number of each head; columns as in ``half_rise.csv``."""
         stacks = {stack.name: stack for stack in self.stacks}
         parts = [
             self._half_rise(stacks[name], column, found)
@@ -199,7 +200,7 @@ class Film:
 
     @property
     def types(self) -> pd.DataFrame:
-        """A row for the type of each head at each step; columns as in ``types.csv``."""
+        """Table with a row for the type of each head at each step; columns as in ``types.csv``."""
         rows = [
             (
                 step,
@@ -226,12 +227,15 @@ class Film:
         return _table(names, stack, column, values)
 
     def _steps(self, places: Floats) -> Floats:
-        """Steps at places among them; NaN where there is none."""
+        """Return the steps at some indices; NaN for NaN."""
         known = np.nan_to_num(places).astype(np.int64)
         return np.where(np.isnan(places), np.nan, self.steps[known])
 
     def _sums(self, stack: str, column: FilmColumn) -> Iterator[tuple[Floats, Floats]]:
-        """Sums of all steps over the same buckets. *Shape:* ``(step, bucket, layer, head)``."""
+        """Yield sums of all steps over the same buckets, if all steps have them.
+
+        *Shape:* ``(step, bucket, layer, head)``.
+        """
         kept = [each.sums for each in self.numbers(stack, column)]
         sums = [each for each in kept if each is not None]
         if len(sums) < len(kept):
@@ -242,17 +246,17 @@ class Film:
 
 
 def film(shots: Sequence[FilmedCheckpoint]) -> Film:
-    """The film of checkpoints, one study in memory at a time.
+    """Return the film of checkpoints, with one study in memory at a time.
 
     Args:
-        shots: in the order of the training where their names do not tell it.
+        shots: checkpoints, in the order of training if their names do not give it.
 
     Raises:
-        StudyError: there is one alone, or they are not of one model's checkpoints on the same
-            sentences; or a study cannot be read.
+        StudyError: there is only one checkpoint, or the checkpoints are not of one model on the
+            same sentences; or a study cannot be read.
     """
     if len(shots) < 2:
-        raise StudyError(f"film: {len(shots)} checkpoint came; expected two or more")
+        raise StudyError(f"film: got {len(shots)} checkpoint, expected two or more")
     steps = steps_of([shot.name for shot in shots])
     frames: list[FilmStep] = []
     for shot in shots:
@@ -270,7 +274,7 @@ def film(shots: Sequence[FilmedCheckpoint]) -> Film:
 
 
 def steps_of(names: Sequence[str]) -> list[int] | None:
-    """The last number in each name; None where one has none, or two the same."""
+    """Return the last number in each name; None if a name has no number, or two have the same."""
     found = [NUMBER.findall(name) for name in names]
     steps = [int(numbers[-1]) for numbers in found if numbers]
     return steps if len({*steps}) == len(names) else None
@@ -290,7 +294,7 @@ def _families(of: FilmStep, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype
 
 
 def _spread(sums: BucketRatios, keys: Ints) -> tuple[Floats, Floats]:
-    """Numerators and denominators of each head in all buckets; 0 in those of other steps."""
+    """Return numerators and denominators in all buckets; 0 in buckets of other steps."""
     place = np.searchsorted(keys, sums.keys)
     n = np.zeros((len(keys), *sums.n.shape[1:]), np.float32)
     d = np.zeros_like(n)
@@ -308,7 +312,7 @@ def _rows(step: int, each: FilmStep, stack: AttentionStack, column: FilmColumn) 
 def _table(
     names: Sequence[str], stack: AttentionStack, column: FilmColumn, values: Mapping[str, object]
 ) -> pd.DataFrame:
-    """A row for each head, from columns or what all rows have."""
+    """Return a table with a row for each head, from columns or values that all rows share."""
     layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")
     place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
     about = {"metric": column.metric, "view": str(column.view), "label": column.label}

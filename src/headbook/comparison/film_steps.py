@@ -1,4 +1,4 @@
-"""What a film keeps of one checkpoint's study, and which numbers it follows."""
+"""The part of each checkpoint's study that a film keeps, and the metrics that a film follows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import SentenceData
 from headbook.study.study import Study
 
-INDUCTION = 0.4  # score from which on a head is called an induction head, a convention
+INDUCTION = 0.4  # least score of an induction head, by convention
 
 
 class FilmMetric(NamedTuple):
-    """A number of every head.
+    """A metric of every head that a film follows.
 
     Attributes:
-        metric, label: as files have them.
-        name: what pages call it; ``{sink}`` stands for the tokens that are the sink.
-        does: what a head does of which it is high; empty where it is no function.
+        metric, label: id and label as in files.
+        name: name on pages; ``{sink}`` stands for the tokens that are the sink.
+        does: description of a head with a high value; empty if the metric describes no function.
     """
 
     metric: str
@@ -42,7 +42,7 @@ class FilmMetric(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A name for files and addresses."""
+        """Name of the metric in files and addresses."""
         return "-".join(filter(None, (self.metric, self.label.replace(":", "-"))))
 
 
@@ -90,10 +90,12 @@ HEADLINES = (
 
 
 class FilmColumn(NamedTuple):
-    """A headline in the view that pages show.
+    """A followed metric of one stack, in the view that pages show.
 
     Attributes:
-        name, does: with the sink's tokens named.
+        metric, view, label: key of the metric.
+        name, does: texts of `FilmMetric`, with the tokens of the stack's sink.
+        key: name in files and addresses.
     """
 
     metric: str
@@ -105,7 +107,7 @@ class FilmColumn(NamedTuple):
 
 
 def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
-    """The headlines that a stack has numbers for, enough observations behind some of them."""
+    """Return the followed metrics for which a stack has enough observations."""
     found = []
     for each in HEADLINES:
         known = results.by_id.get(each.metric)
@@ -125,11 +127,11 @@ LOSSES = (AblationTarget.LOSS, AblationTarget.MASKED_LOSS)
 
 @dataclass(frozen=True, eq=False)
 class BucketRatios:
-    """Sums over buckets of sentences of one number.
+    """Sums of one number over buckets of sentences.
 
     Attributes:
-        keys: of the buckets, ascending. *Shape:* ``(bucket,)``.
-        n, d: numerators and denominators; of ``d`` one head where it is the same for all. *Shape:*
+        keys: keys of the buckets, ascending. *Shape:* ``(bucket,)``.
+        n, d: numerators and denominators; ``d`` has one head if all heads share it. *Shape:*
             ``(bucket, layer, head)``.
     """
 
@@ -144,12 +146,12 @@ class FrameValues:
 
     Attributes:
         heads: values with intervals. *Shape:* ``(layer, head)``.
-        choice: values on the half of the sentences by which heads are chosen; NaN where too few
-            observations are behind one. The same shape.
-        report: values with intervals on the other half.
-        uniform: the same measure on uniform attention. *Shape:* ``(layer,)``.
-        sums: by bucket; None where they are not kept.
-        random: whether it is of random sequences.
+        choice: values on the selection split; NaN with too few observations. *Shape:*
+            ``(layer, head)``.
+        report: values with intervals on the held-out split. *Shape:* ``(layer, head)``.
+        uniform: values under uniform attention. *Shape:* ``(layer,)``.
+        sums: sums by bucket; None if they are not stored.
+        random: whether the number is measured on random sequences.
     """
 
     heads: Estimates
@@ -165,9 +167,10 @@ class StackFrame:
     """One stack at one step.
 
     Attributes:
-        numbers: by headline.
-        types: of heads; None where their numbers are missing.
-        maps: mean attention by position; NaN where no sentence is long enough. *Shape:*
+        stack: the stack.
+        numbers: numbers of heads, by followed metric.
+        types: types of heads; None if the numbers are missing.
+        maps: mean attention by position; NaN if no sentence is long enough. *Shape:*
             ``(layer, head, query, key)``.
     """
 
@@ -179,15 +182,15 @@ class StackFrame:
 
 @dataclass(frozen=True, eq=False)
 class FilmStep:
-    """One checkpoint.
+    """One checkpoint of a film.
 
     Attributes:
-        name: of the checkpoint: a revision, or a folder.
-        manifest: of its study.
-        stacks: by name.
-        loss: of the whole model per token, in nats; NaN where the study has none.
-        target: what the loss is; empty without one.
-        sentences: the study with what tells its sentences apart, and no more.
+        name: name of the checkpoint: a revision, or a folder.
+        manifest: manifest of the checkpoint's study.
+        stacks: stacks by name.
+        loss: loss of the whole model per token, in nats; NaN if the study has none.
+        target: ablation target that names the kind of loss; empty without a loss.
+        sentences: the study without anything but the hashes of its sentences.
     """
 
     name: str
@@ -199,7 +202,7 @@ class FilmStep:
 
 
 def film_step(name: str, study: Study) -> FilmStep:
-    """What a film keeps of a study."""
+    """Reduce a study to the numbers that a film keeps."""
     target, loss = _loss(study)
     return FilmStep(
         name,
@@ -212,24 +215,24 @@ def film_step(name: str, study: Study) -> FilmStep:
 
 
 def check_same_run(first: FilmStep, other: FilmStep) -> None:
-    """Refuse frames that are not of one model's checkpoints on the same sentences.
+    """Check that two steps are of one model's checkpoints on the same sentences.
 
     Raises:
-        StudyError: in one line, which, and how they differ.
+        StudyError: sentences, shapes or tokenizers differ.
     """
     try:
         check_same_sentences(first.sentences, other.sentences)
     except StudyError as error:
         raise StudyError(f"{first.name} and {other.name}: {error}") from error
-    mine, theirs = (
+    stacks, others = (
         {name: each.stack for name, each in frame.stacks.items()} for frame in (first, other)
     )
-    if mine.keys() != theirs.keys() or not all(
-        StackPair(stack, theirs[name]).same_shape for name, stack in mine.items()
+    if stacks.keys() != others.keys() or not all(
+        StackPair(stack, others[name]).same_shape for name, stack in stacks.items()
     ):
         sizes = [
-            ", ".join(f"{s.n_layers} × {s.n_heads} heads ({s.name})" for s in stacks.values())
-            for stacks in (mine, theirs)
+            ", ".join(f"{s.n_layers} × {s.n_heads} heads ({s.name})" for s in each.values())
+            for each in (stacks, others)
         ]
         raise StudyError(
             f"{first.name} has {sizes[0]}, {other.name} {sizes[1]}; expected checkpoints of one "
@@ -253,7 +256,7 @@ def _stack(of: StackResults) -> StackFrame:
 
 
 def _bare(found: HeadType | None) -> HeadType | None:
-    """A type without what only the page of a head shows."""
+    """Return a type without the shares by offset, which only pages of heads show."""
     return found and replace(found, shares=replace(found.shares, offsets={}))
 
 
@@ -280,7 +283,7 @@ def _sums(of: StackResults, column: HeadKey) -> BucketRatios | None:
 
 
 def _loss(study: Study) -> tuple[str, Estimate]:
-    """What the model's loss is, and how large."""
+    """Return the kind of the model's loss, and the loss."""
     ablation = study.corpus_sums.ablation
     if ablation is not None:
         for target in LOSSES:

@@ -1,10 +1,11 @@
 """Pairs of heads sentence by sentence, and the sentences that both studies store.
 
-Where heads correspond, those of one number are a pair; else each head of the first model and the
-one it is matched with, or without a counterpart the one that attends most like it.
+If heads correspond, heads of one number are a pair; otherwise each head of the first model is
+paired with its match or, without a counterpart, with the most similar head.
 
 Each study lists the sentences that its own heads chose, so that two lists of a large corpus share
-few. What both list stands here, and what both keep the maps of, which their texts alone decide.
+few. Compared are the sentences that both studies list, and those whose maps both store, which
+depend on the texts alone.
 """
 
 from collections import defaultdict
@@ -38,7 +39,12 @@ Both = tuple[MappedSentence, MappedSentence]
 
 
 class HeadPair(NamedTuple):
-    """Two heads; ``counterpart``: whether the second is one, not only the most similar head."""
+    """A head of the first model and a head of the second.
+
+    Attributes:
+        a, b: the heads; ``b`` is None if no head is similar.
+        counterpart: whether ``b`` is the counterpart of ``a``, not only the most similar head.
+    """
 
     a: HeadName
     b: HeadName | None
@@ -50,9 +56,9 @@ class PairMaps(NamedTuple):
 
     Attributes:
         queries, keys: the texts.
-        a, b: 0 between words where one of the two rows does not count. *Shape:*
-            ``(query, key)``.
-        counted: queries that the divergence is taken over. *Shape:* ``(query,)``.
+        a, b: attention of both heads; 0 between words if one of the rows does not count.
+            *Shape:* ``(query, key)``.
+        counted: mask of the queries over which the divergence is taken. *Shape:* ``(query,)``.
     """
 
     queries: StoredText
@@ -64,16 +70,16 @@ class PairMaps(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PairedStack:
-    """One kind of attention of two models, head by head and sentence by sentence.
+    """One attention stack of two models, head by head and sentence by sentence.
 
     Attributes:
-        names: of the models.
-        stack: the kind of attention.
-        a, b: everything measured in it.
-        pairs: of heads, in the order of the first model's.
-        differences: of their numbers; None where heads do not correspond.
-        matched: who attends like whom; None in cross-attention.
-        sentences: those whose maps both studies keep.
+        names: names of the models.
+        stack: the pair of stacks.
+        a, b: results of both stacks.
+        pairs: pairs of heads, in the order of the first model's heads.
+        differences: differences of corresponding heads; None if heads do not correspond.
+        matched: heads that attend alike; None in cross-attention.
+        sentences: sentences whose maps both studies store.
         words: whether maps are compared between words, since tokens or visible keys differ.
     """
 
@@ -89,15 +95,15 @@ class PairedStack:
 
     @property
     def cut(self) -> bool:
-        """Whether one of the two sees earlier keys only, so that both are compared on these."""
+        """Whether only one of the stacks is causal, so that both are compared on earlier keys."""
         return self.stack.a.causal != self.stack.b.causal
 
     @cached_property
     def drift(self) -> Floats:
-        """Mean divergence of every pair in every sentence, in nats; NaN where no query counts.
+        """Mean divergence of every pair in every sentence, in nats; NaN if no query counts.
 
-        *Shape:* ``(sentence, pair)``. Of all keys between tokens; between words without the sink,
-        renormalised.
+        *Shape:* ``(sentence, pair)``. Between tokens all keys count; between words the sink is
+        masked and rows are renormalised.
         """
         found = np.full((len(self.sentences), len(self.pairs)), np.nan)
         for number, both in enumerate(self.sentences):
@@ -105,24 +111,24 @@ class PairedStack:
         return found
 
     def apart(self, both: Both) -> Floats:
-        """Mean divergence of every pair in one sentence. *Shape:* ``(pair,)``."""
+        """Return the mean divergence of every pair in one sentence. *Shape:* ``(pair,)``."""
         there = [n for n, pair in enumerate(self.pairs) if pair.b is not None]
         found: Floats = np.full(len(self.pairs), np.nan)
         if there:
             rows = self._rows(both)
             places = [self._places(side, there) for side in (0, 1)]
-            some = [
+            chosen = [
                 AttentionRows(each.weights[at], each.counted[at])
                 for each, at in zip(rows, places, strict=True)
             ]
-            found[there] = divide(*attention_divergence(*some))
+            found[there] = divide(*attention_divergence(*chosen))
         return found
 
     def maps(self, both: Both, pair: HeadPair) -> PairMaps:
-        """The attention of a pair in a sentence.
+        """Return the attention of a pair of heads in a sentence.
 
         Args:
-            pair: of two heads.
+            pair: a pair with two heads.
         """
         stacks = self.stack.a, self.stack.b
         assert pair.b is not None
@@ -141,7 +147,7 @@ class PairedStack:
         return PairMaps(queries, keys, a, b, counted)
 
     def can_compare(self, both: Both) -> bool:
-        """Whether maps of a sentence are there, and between tokens or words that both have."""
+        """Check whether a sentence has maps of both stacks between shared tokens or words."""
         a, b = self.stack.a, self.stack.b
         if a.name not in both[0].maps or b.name not in both[1].maps:
             return False
@@ -151,7 +157,7 @@ class PairedStack:
         return all(same_tokens(one, other) for one, other in texts)
 
     def _rows(self, both: Both) -> tuple[AttentionRows, AttentionRows]:
-        """Rows of all heads, layer by layer."""
+        """Return the rows of all heads, layer by layer."""
         a, b = self.stack.a, self.stack.b
         if not self.words:
             return token_rows(both[0], a, SinkView.RAW), token_rows(both[1], b, SinkView.RAW)
@@ -163,14 +169,14 @@ class PairedStack:
         return one, other
 
     def _places(self, side: int, there: Sequence[int]) -> list[int]:
-        """Where the heads of one model stand among all of its rows."""
+        """Return the indices of one model's heads among all of its rows."""
         n_heads = (self.stack.a, self.stack.b)[side].n_heads
         heads = (self.pairs[n][side] for n in there)
         return [h.layer * n_heads + h.head for h in heads if isinstance(h, HeadName)]
 
 
 def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
-    """Everything that is compared head by head."""
+    """Return all pairs of stacks that are compared head by head."""
     sides = comparison.sides
     numbers = stack_results(sides.a), stack_results(sides.b)
     return tuple(
@@ -192,12 +198,12 @@ def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
 
 
 def same_tokens(one: StoredText, other: StoredText) -> bool:
-    """Whether two models read a text as the same tokens."""
+    """Check whether two models read a text as the same tokens."""
     return one.pieces == other.pieces and one.spans == other.spans
 
 
 def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[Both], bool]:
-    """Sentences that can be compared, and whether between words.
+    """Return the sentences that can be compared, and whether between words.
 
     Args:
         same: whether heads correspond, so that both models read the same tokens.
@@ -216,7 +222,7 @@ def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[B
 
 
 def _spans(pair: StackPair, both: Both) -> tuple[Span, ...]:
-    """The words of one text that both models have read."""
+    """Return the words of one text that both models have read."""
     stacks = pair.a, pair.b
     texts = [each.texts[s.keys].text for each, s in zip(both, stacks, strict=True)]
     if texts[0] != texts[1]:
@@ -238,13 +244,13 @@ def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
 
 
 def _alone(sentence: MappedSentence, stack: str, head: HeadName) -> MappedSentence:
-    """A sentence with the map of one head."""
+    """Return a sentence with the map of one head."""
     maps = sentence.maps[stack][head.layer : head.layer + 1, head.head : head.head + 1]
     return MappedSentence(sentence.index, sentence.texts, sentence.ids, {stack: maps})
 
 
 def _of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
-    """A text whose tokens are some of its words."""
+    """Return a text whose tokens are some of its words."""
     return StoredText(
         text=text.text,
         pieces=tuple(text.text[start:stop] for start, stop in spans),
@@ -262,15 +268,14 @@ Stored = tuple[StoredSentence, StoredSentence]
 
 @dataclass(frozen=True, eq=False)
 class SharedSentence:
-    """A sentence of two models.
+    """A sentence that both studies store.
 
     Attributes:
-        a, b: as each study has stored it.
-        drift: mean divergence of every pair of heads, in nats, by kind of attention; kinds whose
-            maps are not there, or cannot be compared in this sentence, are missing. *Shape:*
-            ``(pair,)``, NaN where no query counts.
-        coarse: whether that is of maps in steps of 1/255.
-        followed: whether both studies list it, so that the paths of its tokens are there.
+        a, b: the sentence as each study stores it.
+        drift: mean divergence of every pair of heads in nats, by stack; without stacks whose maps
+            are missing or cannot be compared. *Shape:* ``(pair,)``, NaN if no query counts.
+        coarse: whether the divergence is of maps in steps of 1/255.
+        followed: whether both studies list the sentence, so that its token states are stored.
     """
 
     a: StoredSentence
@@ -281,14 +286,14 @@ class SharedSentence:
 
     @property
     def mean(self) -> float:
-        """Mean divergence over all pairs; NaN where there is none."""
+        """Mean divergence over all pairs; NaN without any."""
         every = [each[~np.isnan(each)] for each in self.drift.values()]
         values = np.concatenate(every) if every else np.zeros(0)
         return float(values.mean()) if len(values) else float("nan")
 
 
 def listed_sentences(sides: StudyPair, stacks: Sequence[PairedStack]) -> tuple[SharedSentence, ...]:
-    """The sentences that both studies list or keep the maps of, in the first one's order."""
+    """Return the sentences that both studies list or map, in the first study's order."""
     both_list = {pair[0].index: pair for pair in _both_list(sides)}
     both_map = {
         one.index: (_stored(sides.a, one), _stored(sides.b, other)) for one, other in sides.mapped()
@@ -302,17 +307,17 @@ def listed_sentences(sides: StudyPair, stacks: Sequence[PairedStack]) -> tuple[S
 
 
 def _both_list(sides: StudyPair) -> Iterator[Stored]:
-    """What both list, by what was read; of equal sentences the first with the first."""
-    theirs = defaultdict[tuple[str, ...], list[StoredSentence]](list)
+    """Yield the sentences that both studies list, by their texts; equal texts in their order."""
+    by_text = defaultdict[tuple[str, ...], list[StoredSentence]](list)
     for each in sides.b.sentence_data.listed:
-        theirs[_read(each)].append(each)
+        by_text[_read(each)].append(each)
     for each in sides.a.sentence_data.listed:
-        if theirs[_read(each)]:
-            yield each, theirs[_read(each)].pop(0)
+        if by_text[_read(each)]:
+            yield each, by_text[_read(each)].pop(0)
 
 
 def _read(sentence: StoredSentence) -> tuple[str, ...]:
-    """The texts of a sentence, but none that a model wrote; its number where there is no text."""
+    """Return the texts of a sentence without generated ones; its number if there is no text."""
     texts = tuple(text.text for text in sentence.texts.values() if not text.generated)
     return texts if any(texts) else (str(sentence.number),)
 
@@ -323,9 +328,9 @@ def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
 
 
 def maps_of(sides: StudyPair, pair: Stored) -> tuple[Both, bool]:
-    """The maps of a sentence in both studies, and whether they are in steps of 1/255.
+    """Return the maps of a sentence in both studies, and whether they are in steps of 1/255.
 
-    Kinds of attention without maps are missing in them.
+    Stacks without stored maps are missing.
     """
     numbers = pair[0].index, pair[1].index
     one, other = _mapped(sides.a, numbers[0]), _mapped(sides.b, numbers[1])

@@ -1,7 +1,7 @@
-"""Rows of attention on shared tokens or words, and which heads attend alike.
+"""Rows of attention on shared tokens or words, and matching of heads that attend alike.
 
-Taken between the words that both have read, on the sentences whose maps both studies keep. Where
-one of the two sees earlier words only, both are compared on these alone.
+Heads are compared between the words that both models have read, on the sentences whose maps both
+studies store. If only one model is causal, both are compared on earlier words alone.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ Span = tuple[int, int]
 
 
 def token_rows(sentence: MappedSentence, stack: AttentionStack, view: SinkView) -> AttentionRows:
-    """Rows of all heads, layer by layer; heads of layers without attention are all 0.
+    """Return the rows of all heads, layer by layer; 0 in layers without attention.
 
     *Shape:* ``(layer * head, query, key)``.
     """
@@ -49,11 +49,11 @@ def token_rows(sentence: MappedSentence, stack: AttentionStack, view: SinkView) 
 
 
 class SharedWords(NamedTuple):
-    """Words that two models have read, by their place in the text.
+    """Words that two models have read, by their position in the text.
 
     Attributes:
-        spans: first character and the one after the last, ascending.
-        keys: those that are in the sink of neither model.
+        spans: first character of each word and the character after its last, ascending.
+        keys: mask of the words that are in the sink of neither model. *Shape:* ``(word,)``.
     """
 
     spans: tuple[Span, ...]
@@ -63,10 +63,10 @@ class SharedWords(NamedTuple):
 def shared_words(
     a: MappedSentence, b: MappedSentence, side: Side, causal: tuple[bool, bool]
 ) -> SharedWords:
-    """The words of a text that have the same characters, and tokens, in both models.
+    """Return the words of a text that have the same characters, and tokens, in both models.
 
     Args:
-        causal: whether each model's first position is a sink.
+        causal: for each model, whether the first position is a sink.
     """
     texts = a.texts[side], b.texts[side]
     members = [word_tokens(text) for text in texts]
@@ -79,7 +79,7 @@ def shared_words(
 
 
 def word_tokens(text: StoredText) -> dict[Span, list[int]]:
-    """The tokens of each word, by the characters that they stand for."""
+    """Return the tokens of each word, by the span of the word's characters."""
     found: dict[int, list[int]] = {}
     for place, word in enumerate(text.words):
         if word >= 0:
@@ -94,10 +94,10 @@ def word_tokens(text: StoredText) -> dict[Span, list[int]]:
 def word_rows(
     sentence: MappedSentence, stack: AttentionStack, words: SharedWords, *, causal: bool = False
 ) -> AttentionRows:
-    """Renormalised rows between shared words: to a word the sum, from a word the mean.
+    """Return renormalised rows between shared words: summed over keys, averaged over queries.
 
     Args:
-        causal: whether rows are cut to the words before and the word itself.
+        causal: whether rows are limited to the word itself and earlier words.
     """
     tokens = word_tokens(sentence.texts[stack.queries])
     maps = sentence.maps[stack.name].astype(np.float64)
@@ -109,22 +109,23 @@ def word_rows(
     return rows_between_words(flat, words.keys, causal=causal)
 
 
-LEAST = 30  # words that two heads need to be compared
+LEAST = 30  # least words that two heads share to be compared
 
 
 @dataclass(frozen=True, eq=False)
 class MatchedHeads:
-    """The heads of two stacks held against each other by where they look.
+    """The heads of two stacks matched by their attention.
 
     Attributes:
-        a, b: the heads of both, layer by layer.
-        similarity: of every two; NaN below `LEAST` words. *Shape:* ``(head of A, head of B)``.
-        matching: one to one.
-        stability: share of the counterparts of one half of the sentences that the other half gives
-            again; NaN without any.
-        sentences: how many were compared.
-        tested: whether a model without training tells what a counterpart needs.
-        cut: whether both were compared on earlier words alone.
+        a, b: the heads of both stacks, layer by layer.
+        similarity: similarity of every two heads; NaN below `LEAST` words. *Shape:*
+            ``(head of A, head of B)``.
+        matching: the one-to-one matching.
+        stability: share of the counterparts on one half of the sentences that are counterparts on
+            the other half, too; NaN without any.
+        sentences: number of sentences that were compared.
+        tested: whether a model with random weights sets the threshold of counterparts.
+        cut: whether both stacks were compared on earlier words alone.
     """
 
     a: tuple[HeadName, ...]
@@ -137,7 +138,7 @@ class MatchedHeads:
     cut: bool
 
     def partner(self, place: int) -> HeadName | None:
-        """The head that a head of A is matched with, where that is a counterpart."""
+        """Return the counterpart of a head of A, or None."""
         matched = self.matching
         there = matched.counterpart[place] and matched.partner[place] != UNMATCHED
         return self.b[matched.partner[place]] if there else None
@@ -147,7 +148,7 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
     """Match the heads of two stacks.
 
     Args:
-        null: the first model and the second with random weights.
+        null: the first model paired with the second with random weights.
     """
     sums = similarities(sides, pair)
     below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
@@ -168,13 +169,13 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
 
 
 def _matched(sums: SimilaritySums, below: SimilaritySums | None, least: int) -> HeadMatching:
-    """One to one; every pair is a counterpart where no model without training was compared."""
+    """Return the one-to-one matching; without ``below``, every pair is a counterpart."""
     threshold = null_threshold(below.value(least)) if below is not None else 0.0
     return match(sums.value(least), threshold)
 
 
 def similarities(sides: StudyPair, pair: StackPair) -> SimilaritySums:
-    """Sums over the sentences whose maps both studies keep."""
+    """Return similarity sums over the sentences whose maps both studies store."""
     zero = SimilaritySums.zero(len(heads_of(pair.a)), len(heads_of(pair.b)))
     cut = pair.a.causal != pair.b.causal
     parts = []
@@ -188,16 +189,16 @@ def similarities(sides: StudyPair, pair: StackPair) -> SimilaritySums:
             for sentence, stack in ((one, pair.a), (other, pair.b))
         ]
         kept = [_present(pair.a), _present(pair.b)]
-        some = [
+        present = [
             type(each)(each.weights[there], each.counted[there])
             for each, there in zip(rows, kept, strict=True)
         ]
-        parts.append(SimilaritySums.of(some[0], some[1], key & 1))
+        parts.append(SimilaritySums.of(present[0], present[1], key & 1))
     return reduce(add, parts, zero)
 
 
 def _present(stack: AttentionStack) -> NDArray[np.bool_]:
-    """Which heads, layer by layer, are in layers with attention."""
+    """Return the mask of heads, layer by layer, that are in layers with attention."""
     there = np.zeros((stack.n_layers, stack.n_heads), bool)
     there[[*stack.attention_layers]] = True
     return there.reshape(-1)

@@ -1,7 +1,7 @@
-"""Whether two studies can be compared, and in which way.
+"""Pairs of studies: checks that two studies can be compared, and how their heads correspond.
 
-Both must be of the same sentences. Heads correspond by their numbers where both models have the
-same shape and read the same tokens; else they have to be matched.
+Both studies must be of the same sentences. Heads correspond by their numbers if both models have
+one shape and read the same tokens; otherwise heads have to be matched.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,25 +16,25 @@ from headbook.study.manifest import ModelFacts
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 
-FEW = 5  # sentences that differ which are named
+FEW = 5  # most differing sentences that an error names
 
 
 @dataclass(frozen=True, eq=False)
 class StackPair:
-    """One kind of attention in both models."""
+    """One attention stack of each of two models."""
 
     a: AttentionStack
     b: AttentionStack
 
     @property
     def same_shape(self) -> bool:
-        """Whether every head has a counterpart of the same number."""
+        """Whether every head has a counterpart with the same number."""
         sizes = [(s.n_layers, s.n_heads, s.attention_layers, s.causal) for s in (self.a, self.b)]
         return self.a.name == self.b.name and sizes[0] == sizes[1]
 
     @property
     def name(self) -> str:
-        """The kind of attention, as files call it."""
+        """Name of the stack in files, or both names if they differ."""
         return self.a.name if self.a.name == self.b.name else f"{self.a.name}-{self.b.name}"
 
 
@@ -43,10 +43,10 @@ class StudyPair:
     """Two studies of the same sentences.
 
     Attributes:
-        a, b: the studies; differences are what ``b`` has more.
-        names: what pages call the models.
-        stacks: kinds of attention that are compared.
-        mismatch: why heads do not correspond by their numbers; empty where they do.
+        a, b: the studies; differences are ``b`` minus ``a``.
+        names: names of the models on pages.
+        stacks: pairs of stacks that are compared.
+        mismatch: reason why heads do not correspond by their numbers; empty if they do.
     """
 
     a: Study
@@ -62,11 +62,11 @@ class StudyPair:
 
     @property
     def sentences(self) -> int:
-        """How many sentences both are of."""
+        """Number of sentences, equal in both studies."""
         return self.a.manifest.counts["sentences"]
 
     def mapped(self) -> Iterator[tuple[MappedSentence, MappedSentence]]:
-        """Sentences whose maps both have kept, in an order that is always the same."""
+        """Yield the sentences whose maps both studies store, in a fixed order."""
         mine, theirs = self.a.map_sample.sentences, self.b.map_sample.sentences
         yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
 
@@ -77,14 +77,15 @@ def pair_studies(
     heads: HeadCorrespondence = HeadCorrespondence.AUTO,
     names: tuple[str, str] = ("", ""),
 ) -> StudyPair:
-    """Two studies ready to be compared.
+    """Return two studies ready to be compared.
 
     Args:
-        names: what pages call the models; by default their own names, told apart where they are
+        names: names of the models on pages; by default their own names, with a suffix if they are
             equal.
 
     Raises:
-        StudyError: they are of different sentences, or heads do not correspond although asked to.
+        StudyError: the studies are of different sentences, or heads do not correspond although
+            ``heads`` is ``same``.
     """
     check_same_sentences(a, b)
     apart = (
@@ -99,14 +100,17 @@ def pair_studies(
 
 
 def check_same_sentences(a: Study, b: Study) -> None:
-    """Hold the sentences of two studies against each other.
+    """Check that two studies are of the same sentences.
 
     Raises:
-        StudyError: they differ; the first that do are named.
+        StudyError: the sentences differ; the message names the first that do.
     """
     mine, theirs = a.corpus_sums.texts, b.corpus_sums.texts
     if mine is None or theirs is None:
-        raise StudyError("a study without hashes of its sentences came; collect it again")
+        raise StudyError(
+            "got a study without hashes of its sentences; expected one of this version: collect it "
+            "again"
+        )
     if np.array_equal(mine.prints, theirs.prints) and np.array_equal(
         mine.sentences, theirs.sentences
     ):
@@ -121,13 +125,13 @@ def check_same_sentences(a: Study, b: Study) -> None:
         if text
     )
     raise StudyError(
-        f"two studies of different sentences came ({counts[0]:,} and {counts[1]:,}); {differing}; "
+        f"got two studies of different sentences ({counts[0]:,} and {counts[1]:,}); {differing}; "
         "expected both to be collected from the same input"
     )
 
 
 def _only(mine: SentenceSet, theirs: SentenceSet, study: Study, which: str) -> str:
-    """The sentences that one study alone has, as far as they are known one by one."""
+    """Return the sentences that only one study has, as far as they are stored, in words."""
     known, other = mine.smallest, theirs.smallest
     full = len(other.content_hash) == NAMED
     bound = other.content_hash.max() if full else np.iinfo(np.uint64).max
@@ -141,7 +145,7 @@ def _only(mine: SentenceSet, theirs: SentenceSet, study: Study, which: str) -> s
 
 
 def _named(study: Study, number: int) -> str:
-    """A sentence's number in the input, with the beginning of its text where that is stored."""
+    """Return a sentence's number in the input, with the beginning of its text if that is stored."""
     stored = study.sentence_data.sentences.get(number - 1)
     if stored is None:
         return str(number)
@@ -150,7 +154,7 @@ def _named(study: Study, number: int) -> str:
 
 
 def _apart(a: Study, b: Study) -> str:
-    """Why heads do not correspond by their numbers; empty where they do."""
+    """Return why heads do not correspond by their numbers; empty if they do."""
     stacks = [{s.name: s for s in study.manifest.stacks} for study in (a, b)]
     if stacks[0].keys() != stacks[1].keys():
         return f"one has {_list(stacks[0])} attention, the other {_list(stacks[1])}"
@@ -164,12 +168,12 @@ def _apart(a: Study, b: Study) -> str:
 
 
 def same_vocabulary(a: ModelFacts, b: ModelFacts) -> bool:
-    """Whether two models have one tokenizer."""
+    """Check whether two models have the same tokenizer."""
     return a.tokenizer_sha256 == b.tokenizer_sha256
 
 
 def _same_tokens(a: Study, b: Study) -> bool:
-    """Whether the sentences whose maps are kept have the same tokens in both studies."""
+    """Check whether the sentences whose maps are stored have the same tokens in both studies."""
     mine, theirs = a.map_sample.sentences, b.map_sample.sentences
     return bool(mine) and all(
         key in theirs and same_ids(each, theirs[key]) for key, each in mine.items()
@@ -177,10 +181,10 @@ def _same_tokens(a: Study, b: Study) -> bool:
 
 
 def same_ids(a: MappedSentence, b: MappedSentence, asked: Iterable[Side] = tuple(Side)) -> bool:
-    """Whether two models read a sentence as the same tokens.
+    """Check whether two models read a sentence as the same tokens.
 
     Args:
-        asked: sides that matter, among those that there are.
+        asked: sides that matter, if the sentence has them.
     """
     there = a.ids.keys() & set(asked)
     return there == b.ids.keys() & set(asked) and all(
@@ -189,7 +193,7 @@ def same_ids(a: MappedSentence, b: MappedSentence, asked: Iterable[Side] = tuple
 
 
 def _stacks(a: Study, b: Study) -> Iterator[StackPair]:
-    """Kinds of attention that can be held against each other: of one name, else of one text."""
+    """Yield the pairs of stacks to compare: of one name or, without any, two within one text."""
     mine, theirs = a.manifest.stacks, b.manifest.stacks
     by_name = {stack.name: stack for stack in theirs}
     for stack in mine:
@@ -209,7 +213,7 @@ def _size(stack: AttentionStack) -> str:
 
 
 def _names(a: Study, b: Study, given: tuple[str, str]) -> tuple[str, str]:
-    """Names that tell two models apart."""
+    """Return names that tell two models apart."""
     models = a.manifest.model, b.manifest.model
     names = [name or model.name for name, model in zip(given, models, strict=True)]
     for differing in ("dtype", "revision"):
