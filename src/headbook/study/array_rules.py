@@ -254,7 +254,7 @@ def sizes_of(value: Any) -> Sizes:
 def field_agreements(  # noqa: C901 - one branch for each kind of record
     value: Any, sizes: Sizes
 ) -> Iterator[tuple[bool, str]]:
-    """Yield what must hold between the fields of a record, and it in words."""
+    """Yield whether fields of a record agree, each with the expectation in words."""
     if isinstance(value, RatioSums):
         yield not (value.sums[SQUARES] < 0).any(), "squares from 0"
         yield bool((value.sums[COUNTS] >= 0).all()), "counts from 0"

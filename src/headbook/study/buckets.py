@@ -1,8 +1,8 @@
-"""Sums of groups of sentences, by which two studies of the same texts are compared. No torch.
+"""Sums of buckets of sentences, by which two studies of the same texts are compared. No torch.
 
-Which group, or bucket, a sentence belongs to follows from its text alone: whatever model reads it,
-it is in the same bucket, so that differences between models can be taken bucket by bucket. Where
-there are fewer sentences than buckets, nearly each has one of its own.
+The bucket of a sentence follows from the hash of its text alone. So each sentence is in the same
+bucket for every model, and differences between models can be taken bucket by bucket. If there are
+fewer sentences than buckets, nearly every sentence has a bucket of its own.
 """
 
 from dataclasses import dataclass, replace
@@ -15,19 +15,20 @@ from headbook.analysis.accumulators import HashSample, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import HeadKey, TokenKey
 
-MOST, FEWER = 256, 64  # buckets; a divisor, so that one study's can be put together as another's
-MANY_HEADS = 300  # of a stack, above which there are fewer buckets
-NAMED = 2000  # sentences that are known one by one, to say which differ
+# Numbers of buckets. One divides the other, so that buckets of two studies can be made to agree.
+MOST, FEWER = 256, 64
+MANY_HEADS = 300  # heads of a stack above which there are `FEWER` buckets
+NAMED = 2000  # sentences whose hashes are stored one by one, to name those that differ
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceSet:
-    """Which sentences a study is of.
+    """Identity of the sentences of a study, to compare with those of another study.
 
     Attributes:
-        sentences: how many are in each of `MOST` buckets. *Shape:* ``(bucket,)``.
-        prints: the hashes of each bucket's sentences, added up modulo 2^64; the same shape.
-        smallest: those with the smallest hashes; it has no payload.
+        sentences: number of sentences in each of `MOST` buckets. *Shape:* ``(bucket,)``.
+        prints: sum of the hashes of each bucket's sentences, modulo 2^64. *Shape:* ``(bucket,)``.
+        smallest: sentences with the smallest hashes, without a payload.
     """
 
     sentences: Ints
@@ -36,10 +37,11 @@ class SentenceSet:
 
     @classmethod
     def of(cls, hashes: NDArray[np.uint64], index: Ints) -> "SentenceSet":
-        """Sentences one by one.
+        """Return the set of some sentences.
 
         Args:
-            hashes, index: of each, and its place in the input. *Shape:* ``(sentence,)``.
+            hashes: hash of each text. *Shape:* ``(sentence,)``.
+            index: place of each sentence in the input. *Shape:* ``(sentence,)``.
         """
         bucket = bucket_of(hashes, MOST)
         prints = np.zeros(MOST, np.uint64)
@@ -59,10 +61,11 @@ class BucketSums:
     """Numerators and denominators of each bucket, for one stack.
 
     Attributes:
-        size: how many buckets there may be.
-        keys: those that hold sentences, ascending. *Shape:* ``(bucket,)``.
+        size: number of buckets, empty ones included.
+        keys: numbers of the buckets that hold sentences, ascending. *Shape:* ``(bucket,)``.
         n, d: the first dimension is that of ``keys``, the last that of the columns.
-        once: whether other sentences bring nothing new: of random sequences.
+        once: whether all parts of a corpus have the same sums, as those of random sequences; their
+            mean is taken instead of their sum.
     """
 
     size: int
@@ -80,27 +83,28 @@ class BucketSums:
         return replace(self, keys=keys, n=n, d=d)
 
     def spread(self, keys: Ints) -> tuple[Floats, Floats]:
-        """Numerators and denominators of other buckets too, which are 0.
+        """Return numerators and denominators of given buckets; 0 for those without sentences.
 
         Args:
-            keys: ascending, the own ones among them.
+            keys: numbers of buckets, ascending; all of ``self.keys`` are among them.
         """
         return _sum(keys, (self.keys, self.n)), _sum(keys, (self.keys, self.d))
 
     def of_size(self, size: int) -> Self:
-        """The same in fewer buckets, or as many."""
+        """Return these sums in ``size`` buckets, a divisor of the present number."""
         keys, n, d = _added(self.keys % size, self.n, self.d)
         return replace(self, size=size, keys=keys, n=n, d=d)
 
 
 @dataclass(frozen=True, eq=False)
 class HeadBuckets(BucketSums):
-    """Those of heads.
+    """Sums of head metrics by bucket.
 
     Attributes:
-        columns: what the last dimension holds.
+        columns: keys of the last dimension.
         n: *Shape:* ``(bucket, layer, head, column)``.
-        d: the same shape, with one head where denominators are the same for all.
+        d: *Shape:* ``(bucket, layer, head, column)``, with one head if denominators do not depend
+            on the head.
     """
 
     columns: tuple[HeadKey, ...] = ()
@@ -108,12 +112,13 @@ class HeadBuckets(BucketSums):
 
 @dataclass(frozen=True, eq=False)
 class TokenBuckets(BucketSums):
-    """Those of the tokens of layers.
+    """Sums of token metrics by bucket.
 
     Attributes:
-        columns: what the last dimension holds.
+        columns: keys of the last dimension.
         n: *Shape:* ``(bucket, layer, column)``.
-        d: the same shape, with one layer where denominators are the same for all.
+        d: *Shape:* ``(bucket, layer, column)``, with one layer if denominators do not depend on the
+            layer.
     """
 
     columns: tuple[TokenKey, ...] = ()
@@ -122,11 +127,11 @@ class TokenBuckets(BucketSums):
     def of(
         cls, columns: tuple[TokenKey, ...], hashes: NDArray[np.uint64], n: Floats, d: Floats
     ) -> Self:
-        """Sentences one by one.
+        """Return the sums of some sentences by bucket.
 
         Args:
-            hashes: of their texts. *Shape:* ``(sentence,)``.
-            n, d: *Shape:* ``(sentence, layer, column)``; sentences in which nothing counts are
+            hashes: hash of each text. *Shape:* ``(sentence,)``.
+            n, d: *Shape:* ``(sentence, layer, column)``. Sentences whose denominators are all 0 are
                 left out.
         """
         there = d.any((1, 2))
@@ -137,11 +142,11 @@ class TokenBuckets(BucketSums):
 
 
 def _sum(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
-    """Rows of several parts by their keys, added up; in place, for those of a corpus are large.
+    """Return the sums of several parts by key; rows are added in place, for they are large.
 
     Args:
-        keys: ascending, those of the parts among them.
-        parts: ascending keys, and a row for each. Shapes of rows broadcast.
+        keys: ascending; the keys of all parts are among them.
+        parts: ascending keys, and a row for each key. Shapes of rows broadcast.
     """
     shape = np.broadcast_shapes(*(rows.shape[1:] for _, rows in parts))
     found = np.zeros((len(keys), *shape))
@@ -151,7 +156,7 @@ def _sum(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
 
 
 def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
-    """Rows added up by their buckets: these, ascending, and the sums."""
+    """Return the different buckets, ascending, and the sums of both arrays by bucket."""
     keys, place = np.unique(buckets, return_inverse=True)
     parts = []
     for part in (n, d):
@@ -165,12 +170,12 @@ Kind = TypeVar("Kind", HeadBuckets, TokenBuckets)
 
 
 def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
-    """The bucket of each sentence, by the hash of its text."""
+    """Return the bucket of each sentence, from the hash of its text."""
     return (hashes % np.uint64(size)).astype(np.int64)
 
 
 def merge_buckets(mine: tuple[Kind, ...], theirs: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """Buckets of two parts of a corpus, by what they hold."""
+    """Merge the buckets of two parts of a corpus: those with equal columns are added."""
     known = {each.columns: each for each in mine}
     for each in theirs:
         known[each.columns] = known[each.columns] + each if each.columns in known else each

@@ -1,4 +1,4 @@
-"""Whether two studies were made in one way, so that their numbers may be added up."""
+"""Check whether two studies were made in the same way, so that they can be merged."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -17,39 +17,40 @@ from headbook.study.manifest import Manifest
 if TYPE_CHECKING:
     from headbook.study.study import Study
 
-FREE = {  # options that two studies need not share, and why
+FREE = {  # options that may differ between two studies, with the reason
     "title": "it is text for people",
     "model": "hash, sizes and tokenizer are compared instead",
-    "revision": "the commit that it leads to is compared instead",
-    "device": "the one that it leads to is compared instead",
-    "dtype": "that of the model is compared instead",
-    "max_length": "the limit that it leads to is compared instead",
-    "annotator": "the annotators that it leads to are compared instead",
-    "target_annotator": "the annotators that it leads to are compared instead",
+    "revision": "the resolved commit is compared instead",
+    "device": "the resolved device is compared instead",
+    "dtype": "the number format of the loaded model is compared instead",
+    "max_length": "the resolved limit is compared instead",
+    "annotator": "the resolved annotators are compared instead",
+    "target_annotator": "the resolved annotators are compared instead",
     "batch_tokens": "how sentences are batched changes nothing but rounding",
     "sentence_pages": "each part keeps the pages of its own sentences",
     "limit": "each part may be a part of another file",
     "sample": "each part may be a part of another file",
-    "text_column": "where texts stand in a file decides nothing about them",
-    "subset": "it says which texts, as names of files do",
-    "split": "it says which texts, as names of files do",
+    "text_column": "the name of a column does not change its texts",
+    "subset": "each part may be a part of another dataset",
+    "split": "each part may be a part of another dataset",
     "query_key_sentences": "each part keeps the queries and keys of its own sentences",
 }
-# Every other option decides numbers: a new one does until it is named above.
+# A new option counts as one that changes numbers until it is entered in `FREE`.
 DECISIVE = tuple(name for name in Config().recorded() if name not in FREE)
-LISTS = ("metrics", "facet", "control")  # whose order decides nothing
+LISTS = ("metrics", "facet", "control")  # options whose order does not change numbers
 SUMS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
         "head_outputs",
         "anchors")  # fmt: skip
-MOST = 4  # differences that are named
-NEAR = 1e-3  # what the same sequences may differ by from one machine to another
+MOST = 4  # differences that a message names
+NEAR = 1e-3  # relative and absolute difference of equal sequences between two machines
 
 
 def check_compatible(mine: "Study", theirs: "Study") -> None:
-    """Hold two studies against each other.
+    """Check that two studies can be merged.
 
     Raises:
-        StudyError: they differ in what decides numbers; each difference with both values.
+        StudyError: the studies differ in something that changes numbers; the message names each
+            difference with both values.
     """
     made = mine.manifest, theirs.manifest
     found = [*chain(_descriptions(*made), _options(*made))]
@@ -65,7 +66,7 @@ def check_compatible(mine: "Study", theirs: "Study") -> None:
 
 
 def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
-    """What their manifests say of model and texts."""
+    """Yield differences of model, stacks and annotators between two manifests."""
     yield from _different("model's ", *(dataclasses.asdict(m.model) for m in (mine, theirs)))
     stacks = [
         {f"{s.name}'s {name}": value for s in m.stacks for name, value in vars(s).items()}
@@ -76,7 +77,7 @@ def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
 
 
 def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
-    """Options that decide numbers. One that an older study does not record is not known."""
+    """Yield differences of options that change numbers, of those that both manifests record."""
     known = [
         {flag(name): _comparable(name, m.options[name]) for name in DECISIVE if name in m.options}
         for m in (mine, theirs)
@@ -86,7 +87,7 @@ def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """A list of names in one order."""
+    """Return the value of an option, with lists of names in alphabetical order."""
     asked = name in LISTS and isinstance(value, str)
     return ",".join(sorted({part.strip() for part in value.split(",")})) if asked else value
 
@@ -104,7 +105,7 @@ def _short(value: Any) -> str:
 
 
 def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
-    """What was measured, where both have it: other versions may measure other things."""
+    """Yield differences of columns between sums that both studies have."""
     heads = [{name: sums.table for name, sums in m.heads.items()} for m in (mine, theirs)]
     every: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         ("heads", heads[0], heads[1]),
@@ -122,7 +123,7 @@ def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
 
 
 def _named(table: HeadTable) -> dict[str, str]:
-    """The labels outside Universal Dependencies: a corpus is collected as a whole to have them."""
+    """Return the labels outside Universal Dependencies, which are fixed for a whole corpus."""
     known = {name: metric.labels for name, metric in all_metrics().items() if metric.named}
     names = [
         c.label.removesuffix(f":{DIRECTIONS[0]}")
@@ -133,7 +134,7 @@ def _named(table: HeadTable) -> dict[str, str]:
 
 
 def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
-    """Columns that group the sentences of one, but not the other's, which have them, too."""
+    """Yield metadata columns that both studies have and that group sentences in one alone."""
     for one, other in ((mine, theirs), (theirs, mine)):
         sentences = one.sentence_data.sentences.values()
         filled = {
@@ -148,7 +149,7 @@ def _columns(study: "Study") -> set[str]:
 
 
 def _same_sums(one: HeadTable, other: HeadTable) -> bool:
-    """Whether two tables are of the same texts."""
+    """Whether two tables have the same columns and nearly the same sums."""
     pairs = zip((one.heads, one.layers), (other.heads, other.layers), strict=True)
     return one.columns != other.columns or all(
         np.allclose(a.sums, b.sums, rtol=NEAR, atol=NEAR) for a, b in pairs

@@ -25,15 +25,16 @@ from headbook.schema import HeadKey
 from headbook.study.corpus_sums import HeadSums
 from headbook.study.groups import PairMembers
 
-FIRST, SECOND = "first", "second"  # members of a pair that nothing but their order tells apart
+FIRST, SECOND = "first", "second"  # names of members that only their order tells apart
 
 
 class Contrast(NamedTuple):
-    """One value minus another; NaN where either lacks an interval. Arrays of one shape.
+    """Differences of two values; NaN if either has no interval. All arrays have one shape.
 
     Attributes:
-        value: the difference; ``low`` and ``high`` are the ends of its 95 % interval.
-        p: two-sided, of this comparison alone.
+        value: difference of the two values.
+        low, high: ends of its 95 % confidence interval.
+        p: two-sided p value of this comparison alone.
     """
 
     value: Floats
@@ -43,10 +44,10 @@ class Contrast(NamedTuple):
 
 
 def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Contrast:
-    """The difference of two independent samples; a spread of 0 is no evidence, and gives NaN.
+    """Return the difference of two independent samples; NaN if the variance is 0.
 
     Args:
-        limits: least and largest possible value of each.
+        limits: least and largest possible value of each sample.
     """
     parts = [
         (r.variance(limits), np.where(r.n_effective >= MIN_EFFECTIVE, r.n_effective, np.nan))
@@ -63,18 +64,20 @@ def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Co
 
 @dataclass(frozen=True, eq=False)
 class PairDifferences:
-    """What differs within pairs of sentences: the first member minus the second.
+    """Differences within pairs of sentences: the first member minus the second.
 
     Attributes:
-        columns: what the last dimension of the numbers holds.
-        member_column: the metadata column that tells members apart; empty where their order does.
-        members: what it says of them.
-        pairs: how many have two members.
-        left_out: how many have not.
+        columns: keys of the last dimension of the numbers.
+        member_column: the metadata column that tells members apart; empty if their order does.
+        members: values of both members in ``member_column``.
+        pairs: number of pairs with two members.
+        left_out: number of pairs with fewer or more members.
         first, second: means over pairs in which both members have a value. *Shape:*
             ``(layer, head, column)``.
-        difference: of the two, a pair the cluster; the same shape.
-        p: family-wise over ``family`` heads and columns; the same shape.
+        difference: sums of the differences, clustered by pair. *Shape:* ``(layer, head, column)``.
+        p: p values, family-wise over ``family`` heads and columns. *Shape:*
+            ``(layer, head, column)``.
+        family: number of heads and columns that were tested together.
     """
 
     columns: tuple[HeadKey, ...]
@@ -90,7 +93,7 @@ class PairDifferences:
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """Ends of the intervals of ``difference``, within bounds; arrays of the same shape."""
+        """Ends of the intervals of ``difference``, within bounds, in arrays of its shape."""
         known = [all_metrics().get(column.metric) for column in self.columns]
         limits = np.array([UNBOUNDED if m is None else m.limits for m in known]).reshape(-1, 2).T
         return clipped(*self.difference.interval(), of_difference((limits[0], limits[1])))
@@ -99,11 +102,11 @@ class PairDifferences:
 def pair_differences(
     sums: HeadSums, present: NDArray[np.bool_], member_column: str | None = None
 ) -> PairDifferences | None:
-    """Compare the members of all pairs that were kept; None without any.
+    """Compare the members of all stored pairs; None without pairs.
 
     Args:
-        present: which heads there are. *Shape:* ``(layer, head)``.
-        member_column: the column that tells members apart, where one was asked for.
+        present: mask of the heads that the model has. *Shape:* ``(layer, head)``.
+        member_column: the column that tells members apart; None to find one.
     """
     kept = sums.members
     if kept is None or not len(kept.pair):
@@ -134,7 +137,7 @@ def pair_differences(
 
 
 def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
-    """The column that tells members apart, its two values, and the rows of each pair.
+    """Return the column that tells members apart, its two values, and the rows of each pair.
 
     *Shape* of the rows: ``(pair, 2)``, the member of the first value first.
     """
@@ -153,14 +156,14 @@ def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[s
 
 
 def _candidates(kept: PairMembers) -> Iterator[str]:
-    """Columns that may tell members apart; a label first."""
+    """Yield the columns that may tell members apart; a column ``label`` first."""
     yield from sorted(kept.labels, key=lambda name: (name != "label", name))
 
 
 def _set_apart(kept: PairMembers, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
-    """The two values of a column, and the pairs that have both; None with other than two values.
+    """Return the two values of a column and the pairs that have both.
 
-    The first value is that of the sentence that comes first.
+    The first value is that of the first sentence. None if the column has not exactly two values.
     """
     texts = np.array(kept.texts(column))
     ordered = rows.ravel()[np.argsort(kept.index[rows.ravel()])]

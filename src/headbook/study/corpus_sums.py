@@ -1,4 +1,7 @@
-"""Everything that is kept of the pass over all sentences, by stack; merges with `+`."""
+"""Sums over all sentences of a corpus by stack, and head metrics of sampled sentences.
+
+All sums merge with ``+``. No torch.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -27,13 +30,13 @@ from headbook.study.state_geometry import GeometrySums
 from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
 from headbook.study.word_samples import PairCells, StrongestWords
 
-FIRST = 12  # positions of queries and of keys that are kept
-FIRST_OF_MANY = 8  # where a layer has `MANY` heads or more
+FIRST = 12  # positions of queries and of keys in `PositionSums`
+FIRST_OF_MANY = 8  # positions for stacks with `MANY` heads or more in a layer
 MANY = 24
 
 
 def kept_positions(stack: AttentionStack) -> int:
-    """How many positions are kept of a stack's maps."""
+    """Return the number of positions of a stack in `PositionSums`."""
     return FIRST_OF_MANY if stack.n_heads >= MANY else FIRST
 
 
@@ -41,12 +44,12 @@ def kept_positions(stack: AttentionStack) -> int:
 class PositionSums:
     """Attention between the first positions of one stack, summed over all sentences.
 
-    All keys as the model weights them, and all queries, special tokens included. A key that a
-    query may not see adds 0.
+    The weights are those of the raw view, with all queries and keys, special tokens included. A
+    key that a query does not see adds 0.
 
     Attributes:
-        total: weights added up. *Shape:* ``(layer, head, query, key)``.
-        count: sentences long enough for a query and a key there. *Shape:* ``(query, key)``.
+        total: sums of weights. *Shape:* ``(layer, head, query, key)``.
+        count: number of sentences with both positions. *Shape:* ``(query, key)``.
     """
 
     total: Floats
@@ -56,13 +59,13 @@ class PositionSums:
 
     @property
     def mean(self) -> Floats:
-        """Mean weight; NaN where no sentence is long enough. The shape of ``total``."""
+        """Mean weight, NaN if no sentence is long enough, in an array of the shape of ``total``."""
         found: Floats = divide(self.total, self.count.astype(np.float64))
         return found
 
     @classmethod
     def zero(cls, stack: AttentionStack) -> "PositionSums":
-        """Sums of no sentence."""
+        """Return the sums of zero sentences."""
         side = kept_positions(stack)
         cells = (stack.n_layers, stack.n_heads, side, side)
         return cls(np.zeros(cells), np.zeros((side, side), np.int64))
@@ -70,13 +73,13 @@ class PositionSums:
 
 @dataclass(frozen=True, eq=False)
 class HeadTable:
-    """Numbers of the heads of one stack.
+    """Sums of head metrics of one stack.
 
     Attributes:
-        columns: what the last dimension of the sums holds.
+        columns: keys of the last dimension.
         heads: *Shape:* ``(layer, head, column)``.
-        layers: the same, heads of a layer added up. *Shape:* ``(layer, column)``.
-        uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
+        layers: sums over the heads of a layer. *Shape:* ``(layer, column)``.
+        uniform: sums under uniform attention. *Shape:* ``(layer, column)``.
     """
 
     columns: tuple[HeadKey, ...]
@@ -87,25 +90,25 @@ class HeadTable:
     __add__ = add_fields
 
     def scaled(self, by: float) -> "HeadTable":
-        """All sums times a number."""
+        """Return all sums times a number."""
         parts = (self.heads, self.layers, self.uniform)
         return HeadTable(self.columns, *(RatioSums(part.sums * by) for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
 class HeadSums:
-    """The attention of one stack over all sentences.
+    """Sums over the attention of one stack.
 
     Attributes:
         table: sums of the metrics.
-        strongest: sentences by their largest single weight without the sink, for each head.
-        sample: that weight for a sample of sentences, from which quantiles are taken.
+        strongest: sentences with the largest single weight outside the sink, for each head.
+        sample: largest weight outside the sink of sampled sentences, for quantiles.
         positions: attention between the first positions.
-        mass_off_sink: sentences by the mean of what queries give to keys off the sink.
-        strongest_words: of a sample of sentences, or None if neither relations nor surface rules
-            are asked for.
+        mass_off_sink: sentences with the largest mean attention outside the sink, for each head.
+        strongest_words: strongest words of sampled sentences, or None if neither relations nor
+            surface rules are measured.
         groups: sums of the metrics by metadata column and value.
-        members: values of single sentences that form pairs, or None where none do.
+        members: values of single sentences of minimal pairs, or None without pairs.
     """
 
     table: HeadTable
@@ -130,7 +133,7 @@ class HeadSums:
 
 
 class SampleColumn(NamedTuple):
-    """Which statistics belong together, and how many there are."""
+    """A sampled metric in one view, with the number of its statistics."""
 
     metric: str
     view: SinkView
@@ -139,13 +142,13 @@ class SampleColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleSums:
-    """What is kept of each sampled sentence, for one stack.
+    """Statistics of each sampled sentence, for one stack.
 
     Attributes:
-        columns: what the last dimension holds, side by side.
-        stats: *Shape* of the payload: ``(kept, layer, head + 2, statistic)``; after the heads
-            come uniform attention and the sentence itself.
-        cells: attention by parts of speech and distance, or None if no metric asks for it.
+        columns: metrics whose statistics stand side by side in the last dimension.
+        stats: statistics of all heads, of uniform attention and of the sentence itself. *Shape* of
+            the payload: ``(kept, layer, head + 2, statistic)``.
+        cells: attention by parts of speech and distance, or None if no metric needs it.
     """
 
     columns: tuple[SampleColumn, ...]
@@ -160,7 +163,7 @@ class SampleSums:
 
 
 class PairColumn(NamedTuple):
-    """What one number of two heads is."""
+    """Metric and view of a number of two heads."""
 
     metric: str
     view: SinkView
@@ -168,11 +171,12 @@ class PairColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HellingerSums:
-    """How alike every two heads of a stack are, by Bhattacharyya's affinity.
+    """Bhattacharyya's affinity of every two heads of a stack.
 
     Attributes:
-        total: affinities of rows added up; symmetric. *Shape:* ``(column, head, head)``.
-        rows: number of those rows; the same shape.
+        total: sums of the affinities of attention rows; symmetric. *Shape:*
+            ``(column, head, head)``.
+        rows: number of these rows. *Shape:* ``(column, head, head)``.
     """
 
     total: NDArray[np.float64]
@@ -182,7 +186,7 @@ class HellingerSums:
 
     @property
     def apart(self) -> NDArray[np.float64]:
-        """Squared Hellinger distances; NaN without rows, 0 of a head to itself."""
+        """Squared Hellinger distances; NaN without rows, 0 between a head and itself."""
         found: NDArray[np.float64] = np.full(self.total.shape, np.nan)
         np.divide(self.total, self.rows, out=found, where=self.rows > 0)
         found = np.clip(1 - found, 0, 1)
@@ -197,12 +201,13 @@ class HeadDistances:
     Heads are numbered through all layers that have attention.
 
     Attributes:
-        columns: what the first dimension holds.
-        total: values of rows added up, over rows that count in both heads; symmetric. *Shape:*
+        columns: keys of the first dimension.
+        total: sums over the rows that count in both heads; symmetric. *Shape:*
             ``(column, head, head)``.
-        rows: number of those rows; the same shape. 0 for pairs that were not compared.
+        rows: number of these rows; 0 for pairs that were not compared. *Shape:*
+            ``(column, head, head)``.
         sentences: number of sentences.
-        alike: of all pairs, where not all were compared; else None.
+        alike: affinities of all pairs if only some were compared; else None.
     """
 
     columns: tuple[PairColumn, ...]
@@ -216,10 +221,10 @@ class HeadDistances:
 
 @dataclass(frozen=True, eq=False)
 class TokenSums:
-    """The states of one stack.
+    """Sums of token metrics of one stack.
 
     Attributes:
-        columns: what the last dimension holds.
+        columns: keys of the last dimension.
         layers: *Shape:* ``(layer, column)``.
     """
 
@@ -231,25 +236,26 @@ class TokenSums:
 
 @dataclass(frozen=True, eq=False)
 class CorpusSums:
-    """All that is kept of the pass over all sentences.
+    """All sums over the sentences of a corpus; mappings are by stack.
 
     Attributes:
-        heads, tokens: sums by stack.
-        vocabulary: sums of the metrics that need the vocabulary, on a sample of sentences.
-        types: by stack, the mean path of every token type.
-        flows: sums of what attention carries from token to token, on a sample of sentences.
-        sampled: by stack, statistics of sampled sentences.
-        random: by stack, metrics of random sequences.
-        distances: by stack, how far heads are from each other.
-        geometry: by stack, the shape of its states.
-        head_outputs: by stack, metrics of what heads write, on a sample of sentences.
-        anchors: by stack, the tokens for which heads write nearly the same.
-        affinities: by stack, how much heads give from which tokens to which, on a sample.
-        counts: numbers of sentences, tokens, words and their like.
-        ablation: what is lost without heads, on a sample; None where nobody asked for it.
-        buckets: by stack, sums of groups of sentences, for comparisons with other models.
-        texts: which sentences these are; None where it is not known.
-        token_buckets: by stack, the same as ``buckets`` of tokens.
+        heads: sums of head metrics.
+        tokens: sums of token metrics.
+        vocabulary: sums of token metrics that need the vocabulary, on a sample of sentences.
+        types: mean path of every token type.
+        flows: sums of attention flow, on a sample of sentences.
+        sampled: statistics of sampled sentences.
+        random: head metrics of random sequences.
+        distances: distances of every two heads, on a sample of sentences.
+        geometry: geometry of states, on a sample of sentences.
+        head_outputs: metrics of head outputs, on a sample of sentences.
+        anchors: tokens at the ends of pairs with similar head outputs.
+        affinities: attention by token, on a sample of sentences.
+        counts: numbers of sentences, tokens and words.
+        ablation: results of ablation, on a sample of sentences; None if not measured.
+        buckets: sums of head metrics by bucket, for comparisons with other models.
+        texts: identity of the sentences; None in studies that lack it.
+        token_buckets: sums of token metrics by bucket, for comparisons with other models.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -285,14 +291,14 @@ class CorpusSums:
 def _together(
     one: Mapping[str, tuple[Kind, ...]], other: Mapping[str, tuple[Kind, ...]]
 ) -> dict[str, tuple[Kind, ...]]:
-    """Buckets of every stack that either has."""
+    """Merge the buckets of two parts of a corpus, stack by stack."""
     return {n: buckets_together(one.get(n, ()), other.get(n, ())) for n in {**one, **other}}
 
 
 def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[str, HeadTable]:
-    """Sums of the same sequences of the same model: twice would not be more.
+    """Merge sums of equal random sequences by their mean, for their sum would count them twice.
 
-    Half of each, for two machines may differ in their last digits and neither comes first.
+    The mean is symmetric, and two machines may differ in the last digits.
     """
     both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
     return {**one, **other, **both}
@@ -303,7 +309,7 @@ UNIFORM, ABOUT = -2, -1  # rows of a sample's payload behind those of heads
 
 
 def finish_sampled(sums: SampleSums) -> HeadTable:
-    """The sampled metrics of a stack, each from all of its sentences."""
+    """Return the sampled metrics of a stack, each computed from all sampled sentences."""
     payload = sums.stats.payload
     tables = []
     start = 0
@@ -313,7 +319,7 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         columns = tuple(HeadKey(name, view, label) for label in metric.labels)
-        layers = [  # one at a time: all of them in double precision are large
+        layers = [  # one by one, for all layers in double precision take much memory
             _layer(metric, statistics(sums, metric, place, layer), sums.stats.half)
             for layer in range(payload.shape[1])
         ]
@@ -328,10 +334,10 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
 def statistics(
     sums: SampleSums, metric: SampledMetric, place: slice, layer: int
 ) -> NDArray[np.float64]:
-    """Return the statistics of a metric in one layer, expectations by surface filled in.
+    """Return the statistics of a metric in one layer, with expectations by surface filled in.
 
     Args:
-        place: where the metric's columns stand.
+        place: slice of the metric's statistics in the payload.
 
     Returns:
         *Shape:* ``(kept, head + 2, statistic)``.
@@ -343,9 +349,9 @@ def statistics(
 
 
 def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
-    """The share of each head's variability, sink masked, that each sampled sentence makes.
+    """Return the share of each sampled sentence in the variability of each head, sink masked.
 
-    *Shape:* ``(kept, layer, head)``; NaN where a head has none. None where it was not measured.
+    *Shape:* ``(kept, layer, head)``; NaN if a head has no variability. None if not measured.
     """
     start = 0
     for name, view, width in sums.columns:
@@ -353,25 +359,25 @@ def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
             stats = sums.stats.payload[..., start : start + width]
             metric = all_metrics()[name]
             assert isinstance(metric, SampledMetric)
-            made = [
-                _numerators(metric, stats[:, layer].astype(np.float64))
-                for layer in range(stats.shape[1])
-            ]
-            return np.stack(made, 1)
+            shares = []
+            for layer in range(stats.shape[1]):
+                of_layer = stats[:, layer].astype(np.float64)
+                finished = metric.finish(of_layer[:, :ABOUT], of_layer[:, ABOUT])
+                above = finished.numerator[:, :-1, 0]
+                shares.append(divide(above, above.sum(0)))
+            return np.stack(shares, 1)
         start += width
     return None
 
 
-def _numerators(metric: SampledMetric, stats: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What sentences add to a sampled metric, as parts of the whole. *Shape:* ``(kept, head)``."""
-    above = metric.finish(stats[:, :ABOUT], stats[:, ABOUT]).numerator[:, :-1, 0]
-    return divide(above, above.sum(0))
-
-
 def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]) -> HeadTable:
-    """One layer: ``(sentence, head + 2, statistic)``."""
+    """Return the sums of one layer.
+
+    Args:
+        stats: *Shape:* ``(sentence, head + 2, statistic)``.
+    """
     parts = metric.finish(stats[:, :ABOUT], stats[:, ABOUT])
-    # A layer's number is that of its heads together.
+    # The number of a layer is that of all its heads together.
     together = FinishedRatios(*(part[:, :-1].sum(1) for part in parts))
     even = FinishedRatios(*(part[:, -1] for part in parts))
     heads = FinishedRatios(*(part[:, :-1] for part in parts))
@@ -379,7 +385,7 @@ def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.i
 
 
 def join_columns(tables: Iterable[HeadTable]) -> HeadTable:
-    """Tables of the same heads as one, column by column."""
+    """Return one table with the columns of several tables of the same heads."""
     tables = list(tables)
     return HeadTable(
         tuple(column for table in tables for column in table.columns),

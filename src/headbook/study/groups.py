@@ -1,7 +1,4 @@
-"""Sentences grouped by metadata columns and by minimal pairs: which columns, and their sums.
-
-Which columns of the input say so, `headbook.study.groups` finds out.
-"""
+"""Sentences grouped by metadata columns and by minimal pairs: which columns, and their sums."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,19 +18,19 @@ from headbook.study.manifest import MissingPart, NotAvailable
 
 AUTO, NO_GROUPS = "auto", "none"
 PAIR = "pair_id"
-FEWEST, MOST = 2, 12  # values of a column that groups
-LONGEST = 80  # characters of a value that tells members apart
+FEWEST, MOST = 2, 12  # least and largest number of values of a column that groups sentences
+LONGEST = 80  # characters of a value that tells members of a pair apart
 
 
 @dataclass(frozen=True)
 class Facets:
-    """What sentences are compared by.
+    """Metadata columns by which sentences are compared.
 
     Attributes:
-        columns: those whose values group sentences.
-        members: those that may tell the two members of a pair apart.
-        paired: whether any sentence has a `PAIR`.
-        gaps: columns that were left out, and why.
+        columns: columns whose values group sentences.
+        members: columns that may tell the two members of a pair apart.
+        paired: whether any sentence has a value in the column `PAIR`.
+        gaps: columns that were left out, with the reason.
     """
 
     columns: tuple[str, ...] = ()
@@ -44,12 +41,12 @@ class Facets:
 
 @dataclass
 class _ColumnValues:
-    """The texts of one column.
+    """Values of one metadata column.
 
     Attributes:
-        sentences: that have one.
-        values: all of them, where the column may group sentences.
-        of_pairs: the first `FEWEST` + 1 among sentences of pairs.
+        sentences: number of sentences that have a value.
+        values: all values, if the column may group sentences; else empty.
+        of_pairs: the first `FEWEST` + 1 values among sentences of pairs.
     """
 
     sentences: int = 0
@@ -60,14 +57,15 @@ class _ColumnValues:
 def find_facets(
     sentences: Iterable[Sentence], asked: str = AUTO, member: str | None = None
 ) -> Facets:
-    """Read the columns once.
+    """Find the columns that group sentences and that tell members of pairs apart.
 
     Args:
         asked: columns separated by commas, `AUTO` or `NO_GROUPS`.
-        member: the column that tells the members of a pair apart; None: any that does.
+        member: the column that tells the members of a pair apart; None for any that does.
 
     Raises:
-        ConfigError: a column is not there, or cannot do what is asked of it.
+        ConfigError: a column is missing, or its values do not group sentences or tell members
+            apart.
     """
     wanted = () if asked == NO_GROUPS else FACETS if asked == AUTO else tuple(asked.split(","))
     seen, paired = _read(sentences, wanted)
@@ -77,7 +75,7 @@ def find_facets(
     if member is not None:
         _check_members(member, seen)
     there = {name: len(seen[name].values) for name in wanted if name in seen}
-    # One value does where it was asked for: another study may bring the others.
+    # A column that was asked for may have one value: another part of the corpus may have others.
     there = {name: size for name, size in there.items() if asked != AUTO or _groups(seen[name])}
     return Facets(
         columns=tuple(name for name, size in there.items() if size <= MOST),
@@ -88,7 +86,7 @@ def find_facets(
 
 
 def value_of(sentence: Sentence, column: str) -> str:
-    """The text of a column, or nothing."""
+    """Return the value of a sentence in a metadata column, or an empty string."""
     return sentence.metadata.get(column, "").strip()
 
 
@@ -112,12 +110,12 @@ def _read(
 
 
 def _groups(column: _ColumnValues) -> bool:
-    """Whether a column that nobody asked for has values that several sentences share."""
+    """Whether a column has several values, and sentences share one."""
     return FEWEST <= len(column.values) < column.sentences
 
 
 def _members(seen: dict[str, _ColumnValues]) -> Iterator[str]:
-    """Columns with no more values than a pair has members; a part of the input may lack one."""
+    """Yield columns with at most two values; a part of the input may have one value alone."""
     for name in sorted(seen):
         texts = seen[name].of_pairs
         if name != PAIR and 0 < len(texts) <= FEWEST and max(map(len, texts)) <= LONGEST:
@@ -150,7 +148,7 @@ def _check_there(option: str, name: str, seen: dict[str, _ColumnValues]) -> None
 
 
 def _gaps(sizes: dict[str, int]) -> Iterator[NotAvailable]:
-    """What is said of columns that have too many values."""
+    """Yield columns that are left out because they have too many values."""
     for name, size in sizes.items():
         if size > MOST:
             yield NotAvailable(
@@ -162,7 +160,7 @@ def _gaps(sizes: dict[str, int]) -> Iterator[NotAvailable]:
 
 
 def rows_by_value(values: Sequence[str]) -> dict[str, list[int]]:
-    """Where each value stands; nothing has no place."""
+    """Return the positions of each value that is not empty."""
     found: dict[str, list[int]] = {}
     for index, value in enumerate(values):
         if value:
@@ -171,14 +169,17 @@ def rows_by_value(values: Sequence[str]) -> dict[str, list[int]]:
 
 
 def pair_key(pair: str) -> int:
-    """Hash of a `PAIR`, by which pairs are chosen."""
+    """Return the hash of a pair's id, by which pairs are sampled."""
     return int.from_bytes(hashlib.blake2b(pair.encode(), digest_size=8).digest(), "big")
 
 
 def compared_keys(
     metrics: Sequence[HeadMetric], columns: Sequence[HeadKey], stack: AttentionStack
 ) -> tuple[int, ...]:
-    """Return the columns that groups and pairs are compared by, of `MAIN_METRICS` or one metric."""
+    """Return the positions of the columns by which groups and pairs are compared.
+
+    The columns are those of `MAIN_METRICS`, or of the first metric if none of these was measured.
+    """
     there = {column.metric for column in columns}
     measured = [metric for metric in metrics if metric.id in there]
     view = stack.default_view
@@ -188,21 +189,22 @@ def compared_keys(
     )
 
 
-ENOUGH = 3  # sentences of a pair that are kept: a third one tells that it is no pair
+ENOUGH = 3  # sentences stored of a pair: a third sentence shows that there is no pair
 
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """The sentences that have one value in a metadata column, for one stack.
+    """Sums of the sentences with one value in a metadata column, for one stack.
 
-    Columns of numbers are those of the table of all sentences. Halves are not kept apart.
+    Columns of numbers are those of the table of all sentences. Both halves of the sentences count
+    as one.
 
     Attributes:
-        column, value: what the sentences share.
-        sentences: how many there are.
+        column, value: metadata column, and the value that the sentences share.
+        sentences: number of sentences.
         heads: *Shape:* ``(layer, head, column)``.
-        layers: the same, heads of a layer added up. *Shape:* ``(layer, column)``.
-        uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
+        layers: sums over the heads of a layer. *Shape:* ``(layer, column)``.
+        uniform: sums under uniform attention. *Shape:* ``(layer, column)``.
     """
 
     column: str
@@ -216,7 +218,7 @@ class GroupSums:
 
 
 def merge_groups(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
-    """One group for each column and value, in the order of their names."""
+    """Merge groups with equal column and value; return them in the order of their names."""
     found: dict[tuple[str, str], GroupSums] = {}
     for group in groups:
         name = group.column, group.value
@@ -226,18 +228,17 @@ def merge_groups(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PairMembers:
-    """Single sentences that form pairs, of the pairs with the smallest hashes.
+    """Sentences of minimal pairs one by one, of the pairs with the smallest hashes.
 
-    Of each pair at most `ENOUGH` sentences are kept, those that come first.
+    The first `ENOUGH` sentences of each pair are stored.
 
     Attributes:
-        size: how many pairs are kept.
-        places: which columns of the table of all sentences the values are of.
-        pair: hash of what the sentences of a pair share. *Shape:* ``(kept,)``.
-        index: places in the input; the same shape.
-        labels: by metadata column, the text of each sentence; empty where it has none.
-        values: numbers of each sentence, NaN where it has none. *Shape:*
-            ``(kept, layer, head, place)``.
+        size: largest number of pairs.
+        places: columns of the table of all sentences that the values belong to.
+        pair: hash of the pair's id. *Shape:* ``(kept,)``.
+        index: place of each sentence in the input. *Shape:* ``(kept,)``.
+        labels: value of each sentence by metadata column; empty without one.
+        values: numbers of each sentence, NaN if missing. *Shape:* ``(kept, layer, head, place)``.
     """
 
     size: int
@@ -259,15 +260,15 @@ class PairMembers:
         ).smallest()
 
     def texts(self, column: str) -> tuple[str, ...]:
-        """What a metadata column says of each sentence; empty where it says nothing."""
+        """Return the value of each sentence in a metadata column; empty if missing."""
         return self.labels.get(column, ("",) * len(self.index))
 
     def shifted(self, by: int) -> "PairMembers":
-        """The same for sentences that come ``by`` places later."""
+        """Return a copy whose sentence indices are increased by ``by``."""
         return replace(self, index=self.index + by)
 
     def smallest(self) -> "PairMembers":
-        """Those of the pairs with the smallest hashes, in their order."""
+        """Return the pairs with the smallest hashes, in the order of their hashes."""
         order = np.lexsort((self.index, self.pair))
         _, starts, rank = np.unique(self.pair[order], return_index=True, return_inverse=True)
         within = np.arange(len(order)) - starts[rank]

@@ -1,6 +1,6 @@
-"""How a study was made, what was checked, what is not available and why.
+"""The manifest of a study: how it was made, what was checked, what is missing and why.
 
-Read from JSON with the type of every value checked.
+Manifests are read from JSON, and the type of every value is checked.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from headbook.schema import MILLION, AttentionStack, ModelKind, Side
 
 
 class MissingPart(StrEnum):
-    """What pages ask for by name; studies store these words."""
+    """Parts of a study that may be missing; studies store these words."""
 
     TAGS = "tags"
     TREE = "tree"
@@ -32,18 +32,19 @@ class MissingPart(StrEnum):
     PASSAGES = "passages"
     QUERIES = "queries"
     WEIGHTS = "weights"
-    """Weights that do not follow from queries and keys."""
+    """Attention weights that do not follow from queries and keys."""
     GROUPS = "groups"
 
 
 @dataclass(frozen=True)
 class NotAvailable:
-    """Something that this study does not have, and why.
+    """Something that a study does not have, with the reason.
 
     Attributes:
-        what: in words.
-        stack: where; empty for all of the model.
-        key: a `MissingPart` or the id of a metric; empty where no page asks for it.
+        what: name of the missing part, in words.
+        stack: stack that lacks the part; empty for the whole model.
+        why: the reason.
+        key: a `MissingPart` or the id of a metric; empty if no page needs the part.
     """
 
     what: str
@@ -52,7 +53,7 @@ class NotAvailable:
     key: str = ""
 
 
-MOST = 1 << 63  # of whole numbers
+MOST = 1 << 63  # bound of whole numbers
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -62,10 +63,10 @@ def read_value(kind: Any, value: Any, place: str = "") -> Any:
     Args:
         kind: a dataclass, an enumeration, a tuple or a mapping of such types, a scalar, or a union
             of a type and None.
-        place: where the value stands, for messages.
+        place: path of the value, for messages.
 
     Raises:
-        ValueError: the value does not fit; the message says where, and what is expected.
+        ValueError: the value does not fit; the message has its path and the expected type.
     """
     origin, inside = get_origin(kind) or kind, get_args(kind)
     if origin is Any:
@@ -135,10 +136,10 @@ class Check:
     """A check that ran while the study was collected.
 
     Attributes:
-        name: what should hold.
-        stack: where it was checked; empty where it concerns the whole model.
+        name: condition that should hold.
+        stack: stack that was checked; empty for the whole model.
         error: largest absolute difference, relative to the largest value compared.
-        tolerance: what rounding explains.
+        tolerance: largest error that rounding explains.
     """
 
     name: str
@@ -152,19 +153,21 @@ class Check:
         return self.error <= self.tolerance
 
     def message(self) -> str:
-        """What should hold, in which stack, and how far it is from that."""
+        """Return the condition, the stack and the difference, as a message."""
         where = f" ({self.stack})" if self.stack else ""
         return f"{self.name}{where}, difference {self.error:.2g}"
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What a coarser product with the vocabulary does to ranks.
+    """Changes of ranks by a product with the vocabulary in lower precision.
 
     Attributes:
-        states: states whose ranks were compared with those of the exact product.
-        changed: how many of the ranks differ.
-        largest: the largest difference.
+        side: side of the texts.
+        space: vocabulary space of the ranks.
+        states: number of states whose ranks were compared with those of the exact product.
+        changed: number of ranks that differ.
+        largest: largest difference of ranks.
     """
 
     side: str
@@ -187,9 +190,9 @@ class UnmeasuredSentences:
     """Sentences that could not be measured.
 
     Attributes:
-        sentences: their ids; files and lines of those without.
-        why: the error.
-        baseline: what the model is compared with, if only that has no numbers of them; else empty.
+        sentences: ids of the sentences; file and line of a sentence without an id.
+        why: message of the error.
+        baseline: the baseline that lacks the sentences; empty if the model itself lacks them.
     """
 
     sentences: tuple[str, ...]
@@ -199,14 +202,14 @@ class UnmeasuredSentences:
 
 @dataclass(frozen=True)
 class InputFacts:
-    """An input: its name, its hash, and what was found in it.
+    """An input file or dataset, with its hash and its numbers of sentences.
 
     Attributes:
-        sha256: of a file's bytes, or of a dataset's rows; empty where nothing was read.
-        sentences: that were taken.
-        blank: lines that were skipped because they are.
-        left: sentences that were left out by ``--limit`` or ``--sample``; None where their number
-            is not known.
+        name: name of the file or dataset.
+        sha256: hash of a file's bytes, or of a dataset's rows; empty if nothing was read.
+        sentences: number of sentences that were used.
+        blank: number of blank lines.
+        left: number of sentences that ``--limit`` or ``--sample`` left out; None if not known.
     """
 
     name: str
@@ -221,13 +224,22 @@ class ModelFacts:
     """A model as it was loaded.
 
     Attributes:
+        name: name or folder of the model.
         revision: commit of a hub model; hash of the weights of a folder or file.
-        limit: longest sequence that was let in, in tokens.
-        special_tokens: what the tokenizer adds to a text, in order, ``…`` for the text itself.
-        missing: parameters that the checkpoint lacks; they are random.
+        architecture: class of the model in transformers.
+        kind: encoder, decoder, or both.
+        parameters: number of parameters.
+        dtype: number format in which the model ran.
+        device: device on which the model ran.
+        limit: length of the longest sequence, in tokens.
+        tokenizer: class of the tokenizer.
+        tokenizer_sha256: hash of the tokenizer.
+        special_tokens: special tokens that the tokenizer adds, in order, with ``…`` for the text.
+        attention: how attention weights were read.
+        missing: parameters that the checkpoint lacks; their values are random.
         unexpected: parameters of the checkpoint that the model does not use.
-        stored: number formats of the GGUF file that it came from; empty for safetensors.
-        bits: those of most weights in that file, where they are quantised; else 0.
+        stored: number formats of the weights in a GGUF file; empty for safetensors.
+        bits: bits of most weights in a quantised GGUF file; else 0.
     """
 
     name: str
@@ -250,19 +262,27 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """How a study was made.
+    """The record of how a study was made.
 
     Attributes:
+        schema: version of the layout of stored studies.
+        headbook: version of Headbook.
         created: date of the collection, ISO 8601; empty in anonymous studies.
-        notes: the author's own words, in Markdown.
-        options: every option that decides numbers or pages.
+        title: title of the site.
+        notes: the author's notes, in Markdown.
+        options: every option that changes numbers or pages.
+        model: the model as it was loaded.
+        stacks: stacks of attention layers of the model.
         annotators: name and version of the annotator by side.
-        counts: sentences, tokens, words and their like.
-        versions: of the libraries that computed the numbers.
-        checked_sentences: sentences on which the checks ran.
-        roundings: what a coarser product with the vocabulary did there, where it was asked for.
+        inputs: inputs in their order.
+        counts: numbers of sentences, tokens and words.
+        versions: versions of the libraries that computed the numbers.
+        checks: self-checks with their errors.
+        checked_sentences: number of sentences on which the checks ran.
+        gaps: parts that the study does not have.
+        roundings: changes of ranks by a vocabulary product in lower precision, if one was used.
         not_measured: sentences that could not be measured.
-        fallbacks: what was measured in another way than planned, in words.
+        fallbacks: deviations from the planned computation, in words.
     """
 
     schema: int
@@ -285,23 +305,23 @@ class Manifest:
     fallbacks: tuple[str, ...] = ()
 
     def stack(self, name: str) -> AttentionStack:
-        """A stack by name."""
+        """Return the stack with a name."""
         return next(stack for stack in self.stacks if stack.name == name)
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The self-checks that failed: what should hold, where, and the difference."""
+        """Messages of the self-checks that failed."""
         return tuple(check.message() for check in self.checks if not check.passed)
 
     @property
     def places(self) -> int:
-        """Sentences that were to be measured; indices of sentences are below it."""
+        """Number of sentences of the input, measured or not; all indices are below this number."""
         own = [each for each in self.not_measured if not each.baseline]
         return self.counts["sentences"] + sum(len(each.sentences) for each in own)
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """What was set aside, in words: how many sentences, with the error of the most of them."""
+        """Messages on sentences that could not be measured, with the most frequent error."""
         found: dict[str, Counter[str]] = {}
         for each in self.not_measured:
             found.setdefault(each.baseline, Counter())[each.why] += len(each.sentences)
@@ -313,16 +333,16 @@ class Manifest:
         )
 
     def learned_share(self, stack: AttentionStack) -> float:
-        """Which share of a stack's attention goes to the learned sink of its softmax."""
+        """Return the share of a stack's attention on the learned sink of the softmax."""
         rows = self.counts.get(stack.rows_counted, 0)
         return self.counts.get(stack.learned_counted, 0) / MILLION / rows if rows else 0.0
 
     def count(self, side: Side, what: str) -> int:
-        """A count of one side's texts, 0 where there was none."""
+        """Return a count of one side's texts; 0 if nothing was counted."""
         return self.counts.get(f"{side}.{what}", 0)
 
     def to_json(self) -> str:
-        """The same bytes for the same content."""
+        """Return the manifest as JSON; equal manifests give equal bytes."""
         return _written(dataclasses.asdict(self))
 
     def sealed(self, sums: Mapping[str, str]) -> str:
@@ -336,22 +356,22 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read that of a stored study.
+        """Read the manifest of a stored study.
 
         Raises:
-            StudyError: the folder holds none, or one that cannot be read or was changed.
+            StudyError: the folder holds no manifest, or one that cannot be read or was changed.
         """
         return read_sealed(folder)[0]
 
     @classmethod
     def from_json(cls, text: str, place: str = MANIFEST) -> "Manifest":
-        """Read what `to_json` or `sealed` wrote, without a look at sums.
+        """Read a manifest from the text of `to_json` or `sealed`, without checking SHA-256 sums.
 
         Args:
             place: the file, for messages.
 
         Raises:
-            StudyError: it was written by another version, or is not a manifest.
+            StudyError: the text was written by another version, or is not a manifest.
         """
         return _manifest(_parsed(text, place), place)
 
@@ -381,7 +401,7 @@ def read_sealed(folder: Path) -> tuple[Manifest, dict[str, str]]:
 
 
 def changed(file: Path) -> StudyError:
-    """Return the error of a file of a study that is not as it was written."""
+    """Return the error to raise if a file of a study differs from its SHA-256 sum."""
     return StudyError(
         f"{file}: changed since the study was saved (another SHA-256 sum); expected the file as it "
         "was written: copy the study again, or collect it again"
@@ -424,7 +444,7 @@ def _manifest(table: Mapping[str, Any], place: str) -> Manifest:
 
 
 def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what types alone do not say and is not so, with what is expected."""
+    """Yield values that have the right type and are impossible, each with what is expected."""
     names = [stack.name for stack in manifest.stacks]
     if not names or len({*names}) < len(names):
         yield f"stacks: got {', '.join(names) or 'none'}", "one or more, each once"

@@ -1,9 +1,7 @@
-"""What pages show of single sentences.
+"""Data of single sentences for pages: texts, maps, exemplars, token tables, queries and keys.
 
-Texts, maps, exemplars, token tables, queries and keys, maps for comparisons.
-
-Which sentences these are follows from their texts alone, so that studies of the same sentences keep
-the same ones, whatever their models are.
+Also the sample of maps for comparisons. Its sentences are chosen by the hashes of their texts, so
+that studies of the same sentences by different models have maps of the same ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +17,7 @@ from headbook.analysis.arrays import Ints
 from headbook.schema import AttentionStack, Side
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
-MAX_QUERY_KEY_BYTES = 16_000_000  # of a sentence's queries and keys in one stack
+MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
 NUMBER = np.dtype(np.float32).itemsize
 
 Place = tuple[str, int, int]  # stack, index of the sentence, layer
@@ -27,19 +25,19 @@ Place = tuple[str, int, int]  # stack, index of the sentence, layer
 
 @dataclass(frozen=True)
 class QueriesAndKeys:
-    """One layer of one stack over one sentence, so that its weights can be computed again.
+    """Queries and keys of one layer for one sentence, to compute its attention weights again.
 
     The weight of a pair is the softmax, over the keys that its query sees, of query times key
     times ``scaling`` plus ``added``.
 
     Attributes:
-        queries: after rotary positions, in float32. *Shape:* ``(head, query, width)``.
-        keys: likewise; key head ``head * n_key_heads // n_heads`` serves a head.
-            *Shape:* ``(key_head, key, width)``.
-        scaling: of the products, as the model has it. *Shape:* ``()``.
-        added: by what the model changes scaled products before its softmax, such as a position
-            bias; empty where it changes nothing. *Shape:* ``(head, query, key)``.
-        seen: which keys a query sees, 0 or 1. *Shape:* ``(query, key)``.
+        queries: queries after rotary positions, in float32. *Shape:* ``(head, query, width)``.
+        keys: keys after rotary positions, in float32; key head ``head * n_key_heads // n_heads``
+            serves a head. *Shape:* ``(key_head, key, width)``.
+        scaling: factor of the products. *Shape:* ``()``.
+        added: bias that the model adds to scaled products, such as a position bias; empty without
+            one. *Shape:* ``(head, query, key)``.
+        seen: mask of the keys that a query sees, 0 or 1. *Shape:* ``(query, key)``.
     """
 
     queries: NDArray[np.float32]
@@ -50,7 +48,7 @@ class QueriesAndKeys:
 
 
 def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
-    """Bytes of the queries and keys of a sentence with so many tokens, in all layers."""
+    """Return the bytes of a sentence's queries and keys in all layers, from its token counts."""
     rows = stack.n_heads * n_queries + stack.n_key_heads * n_keys
     return len(stack.attention_layers) * rows * stack.head_width * NUMBER
 
@@ -58,7 +56,7 @@ def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
 def complete_layers(
     kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
 ) -> dict[Place, QueriesAndKeys]:
-    """Those of sentences of which a stack has all its layers."""
+    """Return the queries and keys of the sentences and stacks that have all layers."""
     known = {name: set(stack.attention_layers) for name, stack in stacks.items()}
     found: dict[tuple[str, int], set[int]] = {}
     for name, index, layer in kept:
@@ -70,17 +68,17 @@ def complete_layers(
     }
 
 
-UINT8_STEPS = 255  # an attention map's weights are stored in steps of 1/255
+UINT8_STEPS = 255  # attention weights are stored in steps of 1/255
 OF_A_STATE = ("sentence", "position", "token", "stack", "layer", "state")
 TOKENS = (*OF_A_STATE, "metric", "space", "value")
 NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
-# What tables of tokens are sorted by, each by those that it has.
+# Columns by which tables of tokens are sorted, as far as a table has them.
 ORDER = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
-LOGITS = "logits"  # the space of entries that the logit lens gives; their number is a probability
+LOGITS = "logits"  # space of tokens from the logit lens; `cosine` is their probability
 
 
 class Ranking(StrEnum):
-    """How an exemplar was chosen: from which ranking, and from where in it.
+    """Rankings and quantiles by which exemplars are chosen.
 
     The first four share a ranking, by the largest single weight without the sink.
     """
@@ -90,13 +88,13 @@ class Ranking(StrEnum):
     Q75 = "q75"
     MEDIAN = "median"
     MASS = "mass"
-    """By the mean of what queries give to keys off the sink."""
+    """Mean attention of queries to keys outside the sink."""
     VARIABILITY = "variability"
-    """By the share of the head's variability that the sentence makes."""
+    """Share of the sentence in the head's attention variability."""
 
 
 class HeadName(NamedTuple):
-    """One head of a model; layer and head count from 0."""
+    """A head of a model; layer and head are counted from 0."""
 
     stack: str
     layer: int
@@ -104,26 +102,28 @@ class HeadName(NamedTuple):
 
 
 def heads_of(stack: AttentionStack) -> list[HeadName]:
-    """The heads of a stack, layer by layer; layers without attention have none."""
+    """Return the heads of a stack, layer by layer; layers without attention have none."""
     heads = range(stack.n_heads)
     return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
 
 
 @dataclass(frozen=True)
 class StoredText:
-    """One side of a sentence; lists are by token unless said otherwise.
+    """The text of one side of a sentence, with a value for each token in most fields.
 
     Attributes:
+        text: the text itself.
         pieces: tokens in the text's own spelling.
-        spans: character offsets.
-        words: the word of each token, -1 without one.
+        spans: character offsets of each token.
+        special: whether each token is a special token.
+        words: index of each token's word, -1 without one.
         tags: part of speech of each token's word, empty without one.
-        lost: tokens cut off at the end.
-        left_out: characters behind those tokens, which were not tokenized.
+        lost: number of tokens cut off at the end.
         generated: whether the model wrote the text.
-        heads, relations: by word, the index of its head, `NO_HEAD` without one, and the relation to
-            it; both empty for a text without a tree.
-        parts: where the sentences of a passage begin and end; empty where it is all one.
+        heads: index of each word's syntactic head, `NO_HEAD` without one; empty without a tree.
+        relations: relation of each word to its head; empty without a tree.
+        parts: start and end of each sentence of a passage; empty for a single sentence.
+        left_out: number of characters behind the cut tokens, which were not tokenized.
     """
 
     text: str
@@ -141,7 +141,7 @@ class StoredText:
 
     @classmethod
     def of(cls, tokens: TokenizedText) -> "StoredText":
-        """The lasting part of a tokenised text."""
+        """Return the stored part of a tokenised text."""
         words = [int(w) for w in tokens.word]
         annotated = tokens.words if any(w.relation for w in tokens.words) else ()
         return cls(
@@ -160,7 +160,7 @@ class StoredText:
         )
 
     def sink(self, *, causal: bool) -> NDArray[np.bool_]:
-        """Which tokens are a sink: special ones and, in a causal stack, the first."""
+        """Return the mask of sink tokens: special ones and, in a causal stack, the first."""
         found = np.array(self.special, dtype=bool)
         found[:1] |= causal
         return found
@@ -168,11 +168,14 @@ class StoredText:
 
 @dataclass(frozen=True)
 class StoredSentence:
-    """A sentence that pages show.
+    """A sentence with a page.
 
     Attributes:
-        index: place in the input, counted from 0; pages and tables call it ``index + 1``.
-        listed: whether its page has all heads; pages of others have those that cite it.
+        index: place in the input, counted from 0; pages and tables print ``index + 1``.
+        id: name of the sentence in the input.
+        metadata: values of the sentence by metadata column.
+        texts: texts of the sentence by side.
+        listed: whether the page has all heads; other pages have the heads that cite the sentence.
     """
 
     index: int
@@ -183,12 +186,12 @@ class StoredSentence:
 
     @property
     def number(self) -> int:
-        """The sentence's number in tables and addresses."""
+        """Number of the sentence in tables and addresses."""
         return self.index + 1
 
     @classmethod
     def of(cls, item: TokenizedSentence, *, listed: bool) -> "StoredSentence":
-        """The lasting part of a tokenised sentence."""
+        """Return the stored part of a tokenised sentence."""
         return cls(
             index=item.sentence.index,
             id=item.sentence.id,
@@ -203,14 +206,18 @@ class Exemplar:
     """A sentence on the page of a head.
 
     Attributes:
-        rank: place in its ranking, from 1.
-        score: what its ranking is by: mostly the largest single weight without the sink.
-        query, key: the tokens that this weight runs from and to, whatever the ranking.
-        attention: the head's weights before any view, in steps of 1/255; ``(query, key)``.
-        norms: length of each key's value after the head's part of W_O; empty where not known.
-        written: how alike what the head writes for every two tokens that count is, and how alike
-            their rows of attention are, in steps of 1/255 from -1 to 1; of the strongest sentence
-            only, empty where it is not known. *Shape:* ``(2, token, token)``.
+        head: the head.
+        ranking: ranking from which the sentence was chosen.
+        rank: place in this ranking, from 1.
+        index: place of the sentence in the input.
+        score: number by which the ranking is ordered.
+        query, key: positions of the largest single weight without the sink, for every ranking.
+        attention: weights of the head in the raw view, in steps of 1/255. *Shape:*
+            ``(query, key)``.
+        norms: norm of each key's value after the head's part of W_O; empty if not known.
+        written: cosines of the head outputs of every two tokens, and similarities of their
+            attention rows, in steps of 1/255 from -1 to 1; only of the strongest sentence, else
+            empty. *Shape:* ``(2, token, token)``.
     """
 
     head: HeadName
@@ -227,21 +234,21 @@ class Exemplar:
 
 @dataclass(frozen=True)
 class SentenceData:
-    """Everything that pages show of single sentences.
+    """Data of single sentences for pages.
 
     Attributes:
-        sentences: by index.
-        maps: attention of listed sentences before any view, by stack and index;
-            *Shape:* ``(layer, head, query, key)``, in steps of 1/255.
+        sentences: sentences with a page, by index.
+        maps: attention of listed sentences in the raw view, by stack and index, in steps of 1/255.
+            *Shape:* ``(layer, head, query, key)``.
+        exemplars: exemplars of all heads.
         tokens: a row for each number of a token; columns `TOKENS`.
-        nearest: a row for each near vocabulary entry of a token's state; columns `NEAREST`.
-        norms: length of each key's value after the head's part of W_O, for listed sentences, by
-            stack and index; *Shape:* ``(layer, head, key)``. Nothing where it is not known.
-        ends: after which tokens of a listed passage a sentence may end, by stack and index;
-            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in
-            `headbook.schema.SEGMENTATION_RULES`.
-        rollouts: what the last state of each token of a listed sentence is made of, by stack,
-            index and kind of `RolloutKind`; *Shape:* ``(token, token)``, in steps of 1/255.
+        nearest: a row for each nearest vocabulary token of a state; columns `NEAREST`.
+        norms: norm of each key's value after the head's part of W_O, for listed sentences, by
+            stack and index; empty if not known. *Shape:* ``(layer, head, key)``.
+        ends: tokens of a listed passage after which a sentence may end, by stack and index, 0 or 1;
+            rules as in `headbook.schema.SEGMENTATION_RULES`. *Shape:* ``(layer, rule, token)``.
+        rollouts: shares of all tokens in the last state of each token of a listed sentence, by
+            stack, index and `RolloutKind`, in steps of 1/255. *Shape:* ``(token, token)``.
         queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
     """
 
@@ -257,19 +264,19 @@ class SentenceData:
 
     @property
     def listed(self) -> list[StoredSentence]:
-        """The sentences with a page of all heads, in order."""
+        """Sentences with a page of all heads, in order."""
         return [sentence for sentence in self.sentences.values() if sentence.listed]
 
     @property
     def paged(self) -> list[StoredSentence]:
-        """The sentences with any page, in order: the listed ones, and all that exemplars cite."""
+        """Sentences with a page, in order: listed sentences and those of exemplars."""
         cited = {exemplar.index for exemplar in self.exemplars}
         every = self.sentences.values()
         return [sentence for sentence in every if sentence.listed or sentence.index in cited]
 
     @classmethod
     def join(cls, parts: "Sequence[SentenceData]") -> "SentenceData":
-        """Everything that the parts hold."""
+        """Return the data of several parts together."""
         names, every = [f.name for f in fields(cls)], [cls(), *parts]
         return cls(**{name: _joined([getattr(part, name) for part in every]) for name in names})
 
@@ -277,16 +284,16 @@ class SentenceData:
         return self.join([self, other])
 
     def sorted(self) -> "SentenceData":
-        """Everything in the order of tables and pages, however sentences were batched."""
+        """Return the data in the order of tables and pages, for any batching of sentences."""
         return SentenceData(**{name: _in_order(held) for name, held in vars(self).items()})
 
     def shifted(self, by: int) -> "SentenceData":
-        """The same for sentences that come ``by`` places later."""
+        """Return the data with sentence indices increased by ``by``."""
         return SentenceData(**{name: _later(held, by) for name, held in vars(self).items()})
 
 
 def _joined(held: list[Any]) -> Any:
-    """One field of several parts; the first part is empty."""
+    """Return one field of several parts together; the first part is empty."""
     if isinstance(held[0], pd.DataFrame):
         filled = [table for table in held if len(table)]
         return pd.concat(filled, ignore_index=True) if filled else held[0]
@@ -296,7 +303,7 @@ def _joined(held: list[Any]) -> Any:
 
 
 def _in_order(held: Any) -> Any:
-    """One field with its rows, exemplars or keys in order."""
+    """Return one field with its rows, exemplars or keys in order."""
     if isinstance(held, pd.DataFrame):
         columns = [name for name in ORDER if name in held.columns]
         return held.sort_values(columns, kind="stable", ignore_index=True)
@@ -306,7 +313,7 @@ def _in_order(held: Any) -> Any:
 
 
 def _later(held: Any, by: int) -> Any:
-    """One field, its sentences ``by`` places later."""
+    """Return one field with sentence indices increased by ``by``."""
     if isinstance(held, pd.DataFrame):
         return held.assign(sentence=held["sentence"] + by)
     if isinstance(held, tuple):
@@ -317,31 +324,32 @@ def _later(held: Any, by: int) -> Any:
 
 
 def to_uint8(weights: NDArray[Any]) -> NDArray[np.uint8]:
-    """Weights between 0 and 1, rounded to steps of 1/255."""
+    """Return weights between 0 and 1, rounded to steps of 1/255."""
     steps: NDArray[np.uint8] = np.rint(np.clip(weights, 0, 1) * UINT8_STEPS).astype(np.uint8)
     return steps
 
 
 def rows_by_sentence(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
-    """What finds the rows of a sentence by its number; they are copied only when asked for."""
+    """Return a function from a sentence's number to a copy of its rows."""
     places = table.groupby("sentence", sort=False).indices
     none = np.zeros(0, np.intp)
     return lambda sentence_number: table.iloc[places.get(sentence_number, none)]
 
 
-SENTENCES = 64  # that are kept at most
-MAX_SAMPLE_BYTES = 1 << 26  # of all maps together
+SENTENCES = 64  # largest number of sentences in the sample of maps
+MAX_SAMPLE_BYTES = 1 << 26  # bytes of all maps of the sample
 
 
 @dataclass(frozen=True, eq=False)
 class MappedSentence:
-    """A sentence whose maps are kept.
+    """A sentence with its attention maps in all heads.
 
     Attributes:
-        index: its place in the input.
-        texts, ids: each side's text, and its tokens' vocabulary entries.
-        maps: attention before any view, by stack. *Shape:* ``(layer, head, query, key)``, in half
-            precision.
+        index: place of the sentence in the input.
+        texts: text of each side.
+        ids: vocabulary entries of each side's tokens.
+        maps: attention in the raw view by stack, in half precision. *Shape:*
+            ``(layer, head, query, key)``.
     """
 
     index: int
@@ -352,10 +360,10 @@ class MappedSentence:
 
 @dataclass(frozen=True, eq=False)
 class MapSample:
-    """The sentences with the smallest hashes, as far as there is room.
+    """Attention maps of the sentences with the smallest hashes, by which models are compared.
 
     Attributes:
-        sentences: by the hash of their texts, ascending.
+        sentences: sentences by the hash of their texts, ascending.
     """
 
     sentences: Mapping[int, MappedSentence] = field(default_factory=dict)
@@ -365,7 +373,7 @@ class MapSample:
         return MapSample({key: both[key] for key in sorted(both)[:SENTENCES]})
 
     def shifted(self, by: int) -> "MapSample":
-        """The same for sentences that come ``by`` places later."""
+        """Return the sample with sentence indices increased by ``by``."""
         return MapSample(
             {
                 key: MappedSentence(each.index + by, each.texts, each.ids, each.maps)

@@ -1,4 +1,4 @@
-"""What is kept of the shape of a stack's states: sums that add, and their table. No torch."""
+"""Sums that describe the geometry of a stack's states, and names of states. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers be
 
 
 class StateColumn(NamedTuple):
-    """What one number of a state is."""
+    """Metric and label of one number of a state."""
 
     metric: str
     label: str
@@ -26,21 +26,22 @@ class StateColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GeometrySums:
-    """The shape of the states of one stack, on a sample; the samples of two studies add up.
+    """Geometry of the states of one stack, on a sample of sentences.
 
-    A number of both is the mean of theirs, weighted by sentences: tokens of different samples are
-    not compared with each other. States are the input and the output of each layer.
+    The samples of two studies add up: a number of both is the mean of two numbers, weighted by
+    sentences, for tokens of different samples are not compared with each other. States are the
+    input and the output of each layer.
 
     Attributes:
-        columns: what the last dimension of ``states`` holds.
-        states: *Shape:* ``(state, column)``; all sentences stand in the first half.
-        products: how alike every two states are, added up over minibatches. *Shape:* ``(state,
-            state)``, or ``(0, 0)`` where nobody asked.
-        minibatches: how many there were.
-        dimensions: what each dimension adds to the mean cosine, times ``weights``. *Shape:*
+        columns: keys of the last dimension of ``states``.
+        states: *Shape:* ``(state, column)``; all sentences count in the first half.
+        products: similarities of every two states, summed over minibatches. *Shape:* ``(state,
+            state)``, or ``(0, 0)`` if not measured.
+        minibatches: number of minibatches.
+        dimensions: contribution of each dimension to the mean cosine, times ``weights``. *Shape:*
             ``(state, width)``.
-        weights: sentences behind that; 0 where there is no mean cosine. *Shape:* ``(state,)``.
-        sentences, tokens: how many were looked at.
+        weights: sentences behind ``dimensions``; 0 without a mean cosine. *Shape:* ``(state,)``.
+        sentences, tokens: numbers of sentences and of tokens in the sample.
     """
 
     columns: tuple[StateColumn, ...]
@@ -56,7 +57,7 @@ class GeometrySums:
 
     @cached_property
     def cka(self) -> Floats:
-        """Linear CKA of every two states; NaN where there is none. *Shape:* ``(state, state)``."""
+        """Linear CKA of every two states; NaN if not measured. *Shape:* ``(state, state)``."""
         if not self.products.size:
             return np.full((len(self.weights),) * 2, np.nan)
         own = np.sqrt(np.diag(self.products))
@@ -64,11 +65,11 @@ class GeometrySums:
 
     @cached_property
     def contributions(self) -> Floats:
-        """What each dimension adds to the mean cosine; else NaN. *Shape:* ``(state, width)``."""
+        """Contribution of each dimension to the mean cosine. *Shape:* ``(state, width)``."""
         return divide(self.dimensions, self.weights[:, None])
 
     def largest(self, state: int, most: int) -> list[int]:
-        """The dimensions that add most to the mean cosine of a state; none where it has none."""
+        """Return the dimensions that add most to the mean cosine of a state, if it has one."""
         return (
             largest_dimensions(self.contributions[state], most).tolist()
             if self.weights[state]
@@ -76,7 +77,7 @@ class GeometrySums:
         )
 
     def of(self, metric: str, label: str) -> RatioSums:
-        """A number of every state; no sentences, and so NaN, where nobody asked for it."""
+        """Return the sums of a number of every state; zero sentences if it was not measured."""
         column = StateColumn(metric, label)
         if column not in self.columns:
             return RatioSums.zero(len(self.weights))
@@ -99,13 +100,13 @@ class GeometrySums:
 
 
 def to_ratio_sums(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> RatioSums:
-    """Numbers of a sample as sums that add, each weighted by the number of sentences.
+    """Return the numbers of a sample as sums, each weighted by the number of sentences.
 
-    The deviations of the jackknife stand where `RatioSums` has those of sentences, so that its
-    interval is the jackknife's.
+    The deviations of the jackknife take the place of those of sentences in `RatioSums`, so that
+    the interval is that of the jackknife.
 
     Args:
-        estimates: by state and column.
+        estimates: jackknife estimates by state and column.
     """
     sums = np.zeros((len(FIELDS), N_SPLITS, len(estimates), len(estimates[0])))
     for state, row in enumerate(estimates):
@@ -115,7 +116,7 @@ def to_ratio_sums(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> R
 
 
 def _sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
-    """As in `FIELDS`; nothing where the number is missing."""
+    """Return the sums `FIELDS` of one estimate; zeros if the estimate is missing."""
     value, without, events = estimate
     if not np.isfinite(value):
         return (0.0,) * len(FIELDS)
@@ -126,7 +127,7 @@ def _sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
 
 
 def state_names(states: int) -> list[tuple[int | None, ResidualPoint]]:
-    """Layer and state: the input, which has no layer, and the output of each layer."""
+    """Return layer and state: the input, which has no layer, and the output of each layer."""
     return [
         (None, ResidualPoint.PRE),
         *((layer, ResidualPoint.POST) for layer in range(states - 1)),
@@ -134,5 +135,5 @@ def state_names(states: int) -> list[tuple[int | None, ResidualPoint]]:
 
 
 def short_names(states: int) -> list[str]:
-    """How figures call the states: ``input`` and the numbers of the layers."""
+    """Return the names of states in figures: ``input`` and the numbers of the layers."""
     return [str(state if layer is None else layer) for layer, state in state_names(states)]

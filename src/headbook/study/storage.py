@@ -1,4 +1,4 @@
-"""Values as safetensors and Parquet, in a folder or as bytes, and back."""
+"""Storage of studies and other values as safetensors and Parquet, in a folder or as bytes."""
 
 import errno
 import hashlib
@@ -35,12 +35,13 @@ SCALARS = {bool, int, float, str}
 
 @dataclass(frozen=True)
 class PackedArrays:
-    """The arrays and tables of values, each under a name that says where it stands.
+    """Arrays and tables of a value, each under the path of its field.
 
     Attributes:
-        tables: by their own name alone, so that files can be named after them.
-        names: of arrays by what makes them the same, so that one that stands in several places is
-            there once.
+        arrays: arrays by path.
+        tables: tables by the last part of their path, which is the name of a file.
+        names: path of each array by its identity, so that an array with several paths is stored
+            once.
     """
 
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class PackedArrays:
     names: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def array(self, value: NDArray[Any], path: str) -> str:
-        """Put an array in and return its name; empty ones are the same as others of their kind."""
+        """Add an array and return its name; empty arrays of one type and shape share a name."""
         same = (id(value),) if value.size else (value.dtype.str, value.shape)
         name = self.names.setdefault(same, path)
         # Not by `np.ascontiguousarray`: that gives arrays of no dimension one.
@@ -56,7 +57,7 @@ class PackedArrays:
         return name
 
     def table(self, value: pd.DataFrame, path: str) -> str:
-        """Put a table in and return its name."""
+        """Add a table and return its name."""
         name = path.rpartition("/")[2]
         self.tables[name] = value
         return name
@@ -66,10 +67,10 @@ def to_layout(value: Any, path: str, packed: PackedArrays) -> Any:
     """Put the arrays and tables of a value into ``packed`` and return the rest as for JSON.
 
     Args:
-        value: dataclasses, mappings, tuples, arrays, tables, numbers and texts, one inside the
-            other. Keys of mappings may be numbers and tuples, too; it must live until what is
-            packed is written.
-        path: where it stands; the arrays' names begin with it.
+        value: nested dataclasses, mappings, tuples, arrays, tables, numbers and texts. Keys of
+            mappings may be numbers and tuples, too. The value must live until ``packed`` is
+            written, for arrays are known by their ids.
+        path: path of the value, with which the names of its arrays begin.
     """
     if isinstance(value, np.ndarray):
         return packed.array(value, path)
@@ -93,7 +94,7 @@ def _name(key: Any) -> str:
 
 
 def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
-    """What `to_layout` took apart, as a value of a type."""
+    """Return the value of a type from a layout of `to_layout`."""
     origin, inside = _taken_apart(kind)
     if origin in {np.ndarray, pd.DataFrame}:
         return (packed.arrays if origin is np.ndarray else packed.tables)[layout]
@@ -114,7 +115,7 @@ def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
 
 
 def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
-    """A dataclass or a named tuple."""
+    """Return a dataclass or a named tuple."""
     hints, (origin, _) = _hints(kind), _taken_apart(kind)
     if isinstance(layout, dict):
         return origin(
@@ -124,7 +125,7 @@ def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
 
 
 def _tuple(inside: tuple[Any, ...], layout: Any, packed: PackedArrays) -> tuple[Any, ...]:
-    """A tuple of any length of one type, or of as many as there are types."""
+    """Return a tuple of any length of one type, or with a type for each element."""
     if inside[-1] is not Ellipsis:
         return tuple(
             from_layout(kind, part, packed) for kind, part in zip(inside, layout, strict=True)
@@ -148,12 +149,12 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 LAYOUT, TABLE = "layout", "table:"
-CODEC = "zstd"  # much of what a few sentences give is zero: a tenth of the size
-LENGTH = 8  # bytes of the length before compression
+CODEC = "zstd"  # a tenth of the size, for many sums of a few sentences are zero
+LENGTH = 8  # bytes of the prefix that holds the length before compression
 
 
 def to_bytes(value: Any) -> bytes:
-    """Arrays, tables and the rest of a value, as one file."""
+    """Return a value as bytes: arrays, tables and layout in one compressed file."""
     packed = PackedArrays()
     layout = json.dumps(to_layout(value, "v", packed)).encode()
     arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
@@ -165,7 +166,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(kind: Any, body: bytes) -> Any:
-    """What `to_bytes` wrote."""
+    """Return the value of a type from the bytes of `to_bytes`."""
     size = int.from_bytes(body[:LENGTH], "little")
     arrays = safetensors.numpy.load(pa.decompress(body[LENGTH:], size, codec=CODEC, asbytes=True))
     layout = json.loads(arrays.pop(LAYOUT).tobytes())
@@ -178,8 +179,8 @@ def from_bytes(kind: Any, body: bytes) -> Any:
 
 Tables = Mapping[str, HeadTable]
 ARRAYS = "arrays.safetensors"
-AT_ONCE = 1 << 26  # bytes
-OS_ERROR = re.compile(r"os error (\d+)")  # as safetensors says it
+AT_ONCE = 1 << 26  # bytes that are read before the file is opened anew
+OS_ERROR = re.compile(r"os error (\d+)")  # in messages of safetensors
 TABLES = ("tokens", "nearest")
 FILES = (ARRAYS, *(f"{name}.parquet" for name in TABLES))  # beside the manifest
 UNREADABLE = (
@@ -190,12 +191,14 @@ UNREADABLE = (
 
 @dataclass(frozen=True, eq=False)
 class StoredParts:
-    """What is stored of a study beside its manifest.
+    """Parts of a study that are stored beside its manifest.
 
     Attributes:
+        corpus_sums: sums over all sentences.
+        sentence_data: data of single sentences for pages.
+        baselines: numbers of heads of each baseline, by stack.
+        stored_sampled: sampled metrics by stack, stored so that reading a study fits nothing anew.
         map_sample: attention maps by which models are compared.
-        stored_sampled: the numbers that follow from the statistics of the sample, so that who
-            reads them need not fit anything.
     """
 
     corpus_sums: CorpusSums
@@ -206,7 +209,7 @@ class StoredParts:
 
 
 def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
-    """Write all files of a study into an empty folder; the manifest holds the others' sums."""
+    """Write all files of a study into an empty folder; the manifest has their SHA-256 sums."""
     packed = PackedArrays()
     layout = json.dumps(to_layout(parts, "study", packed))
     write_arrays(folder / ARRAYS, packed.arrays, layout)
@@ -214,14 +217,14 @@ def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
         table.to_parquet(folder / f"{name}.parquet", index=False)
     sums = {name: _sum(folder / name) for name in FILES}
     (folder / MANIFEST).write_text(manifest.sealed(sums) + "\n", encoding="utf-8")
-    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
+    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # safetensors hides it from others
 
 
 def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
-    """Read what `save_study` wrote, and check it: sums of files, arrays, indices.
+    """Read the files of a study and check their SHA-256 sums, arrays and indices.
 
     Raises:
-        StudyError: a file is missing, broken or changed, or holds what cannot be.
+        StudyError: a file is missing, broken or changed, or holds impossible values.
     """
     try:
         manifest, sums = read_sealed(folder)
@@ -249,10 +252,10 @@ def _sum(file: Path) -> str:
 
 
 def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> None:
-    """Write all arrays, straight to the file: as bytes they would stand in memory twice more.
+    """Write all arrays straight to a file, for as bytes they would take twice more memory.
 
     Raises:
-        OSError: the disk does not take them.
+        OSError: the file cannot be written.
     """
     try:
         safetensors.numpy.save_file(found, path, metadata={"layout": layout})
@@ -263,10 +266,10 @@ def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> Non
 
 
 def arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read all arrays of a file.
+    """Read all arrays of a file, the largest first.
 
-    The file is opened anew after every `AT_ONCE` bytes: what was read of it stays in memory, beside
-    the arrays, as long as it is open. So the largest, which is twice there, comes first.
+    An open file keeps what was read in memory, beside the arrays. So the file is opened anew after
+    every `AT_ONCE` bytes, and the largest array is read while memory holds no other one.
     """
     found: dict[str, NDArray[Any]] = {}
     with safe_open(path, framework="numpy") as file:

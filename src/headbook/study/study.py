@@ -1,4 +1,4 @@
-"""A study: everything that was collected, as one value that can be saved, loaded and merged."""
+"""A study: manifest, sums and sentence data as one value that is saved, loaded and merged."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,21 +26,21 @@ from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
 
-NAMED = 3  # inputs that the text of a study names
+NAMED = 3  # inputs that `Study.__repr__` names
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What a model does with the attention and the states of a corpus.
+    """All numbers of a model's attention and states on a corpus.
 
     Attributes:
-        manifest: how it was made.
+        manifest: record of how the study was made.
         corpus_sums: sums over all sentences.
-        sentence_data: what pages show of single sentences.
+        sentence_data: data of single sentences for pages.
+        baselines: numbers of heads of each baseline, by stack.
+        stored_sampled: sampled metrics by stack, as read from a file; None before a study is saved
+            and in merged studies.
         map_sample: attention maps by which models are compared.
-        baselines: numbers of heads of what the model is compared with, by stack.
-        stored_sampled: sampled metrics by stack, as they were stored; None where that is still
-            to be done: before a study is saved, and in merged ones.
     """
 
     manifest: Manifest
@@ -51,7 +51,7 @@ class Study:
     map_sample: MapSample = field(default_factory=MapSample)
 
     def __repr__(self) -> str:
-        """Three lines: the model and its heads, the sentences, and what made the study."""
+        """Return three lines: the model and its heads, the sentences, and the date and versions."""
         manifest = self.manifest
         heads = ", ".join(
             f"{stack.name} {len(stack.attention_layers)} × {stack.n_heads} heads"
@@ -69,34 +69,34 @@ class Study:
 
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
-        """The numbers of all heads, by stack."""
+        """Sums of all head metrics, by stack."""
         return head_tables(self.corpus_sums, self.sampled)
 
     @cached_property
     def sampled(self) -> Mapping[str, HeadTable]:
-        """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
+        """Sampled metrics by stack, as stored or computed from the statistics of each sentence."""
         return (
             sampled_tables(self.corpus_sums) if self.stored_sampled is None else self.stored_sampled
         )
 
     @cached_property
     def heads(self) -> pd.DataFrame:
-        """A row for each head, metric, view and label; columns as in ``heads.csv``."""
+        """Table ``heads``: a row for each head, metric, view and label."""
         return tables.HEADS.build(self)
 
     @cached_property
     def layers(self) -> pd.DataFrame:
-        """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
+        """Table ``layers``: a row for each layer, metric, view and label."""
         return tables.LAYERS.build(self)
 
     @cached_property
     def words(self) -> pd.DataFrame:
-        """A row for each token metric, layer, state and class; columns as in ``words.csv``."""
+        """Table ``words``: a row for each token metric, layer, state and class of words."""
         return token_tables.WORDS.build(self)
 
     @cached_property
     def tests(self) -> pd.DataFrame:
-        """A row for each claim, with baseline, difference and p; columns as in ``tests.csv``.
+        """Table ``tests``: a row for each claim of pages, with baseline, difference and p.
 
         Raises:
             StudyError: `headbook.report.tables`, which computes the table, was not imported.
@@ -107,27 +107,27 @@ class Study:
 
     @cached_property
     def controls(self) -> pd.DataFrame:
-        """The same for uniform attention; columns as in ``controls.csv``."""
+        """Table ``controls``: a row for each layer and head metric under uniform attention."""
         return tables.CONTROLS.build(self)
 
     @cached_property
     def compared(self) -> pd.DataFrame:
-        """A row for each number of each head of each twin; columns as in ``compared.csv``."""
+        """Table ``compared``: a row for each number of each head of each baseline."""
         return tables.COMPARED.build(self)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """A row for each number of every two heads; columns as in ``pairs.csv``."""
+        """Table ``pairs``: a row for each number of every two heads."""
         return tables.PAIRS.build(self)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """A row for each number of each head by group; columns as in ``groups.csv``."""
+        """Table ``groups``: a row for each number of each head and group of sentences."""
         return tables.GROUPS.build(self)
 
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:
-        """What differs within pairs of sentences, by stack."""
+        """Differences within minimal pairs of sentences, by stack."""
         found = {}
         for stack in self.manifest.stacks:
             present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
@@ -140,52 +140,52 @@ class Study:
 
     @cached_property
     def minimal_pairs(self) -> pd.DataFrame:
-        """A row for each number that differs in pairs; columns as in ``minimal_pairs.csv``."""
+        """Table ``minimal_pairs``: a row for each number of each head within minimal pairs."""
         return tables.MINIMAL_PAIRS.build(self)
 
     @cached_property
     def geometry(self) -> pd.DataFrame:
-        """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
+        """Table ``geometry``: a row for each number of the states of a layer."""
         return token_tables.GEOMETRY.build(self)
 
     @cached_property
     def types(self) -> pd.DataFrame:
-        """The mean path of every token type; columns as in ``types.csv``."""
+        """Table ``types``: a row for each token type, layer and state."""
         return token_tables.TYPES.build(self)
 
     @cached_property
     def top_tokens(self) -> pd.DataFrame:
-        """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
+        """Table ``top_tokens``: a row for each token, or pair of tokens, that a head favours."""
         return token_tables.TOP_TOKENS.build(self)
 
     @cached_property
     def importance(self) -> pd.DataFrame:
-        """A row for each number of what a head is needed for; columns as in ``importance.csv``."""
+        """Table ``importance``: a row for each effect or estimate of ablating a head."""
         return ablation_tables.IMPORTANCE.build(self)
 
     @cached_property
     def head_groups(self) -> pd.DataFrame:
-        """A row for each set of heads that was taken away; columns as in ``head_groups.csv``."""
+        """Table ``head_groups``: a row for each ablated group or pair of heads."""
         return ablation_tables.HEAD_GROUPS.build(self)
 
     @cached_property
     def pruning(self) -> pd.DataFrame:
-        """A row for each share of heads that was removed; columns as in ``pruning.csv``."""
+        """Table ``pruning``: a row for each share of heads ablated in an order."""
         return ablation_tables.PRUNING.build(self)
 
     @cached_property
     def effect_tokens(self) -> pd.DataFrame:
-        """A row for each token at which a head is missed; columns as in ``effect_tokens.csv``."""
+        """Table ``effect_tokens``: a row for each token that ablating a head changes most."""
         return ablation_tables.EFFECT_TOKENS.build(self)
 
     @property
     def tokens(self) -> pd.DataFrame:
-        """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
+        """Table ``tokens``: a row for each number of a token of a sentence with a page."""
         return token_tables.TOKENS.build(self)
 
     @property
     def nearest(self) -> pd.DataFrame:
-        """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
+        """Table ``nearest``: a row for each nearest vocabulary token of a token's state."""
         return token_tables.NEAREST.build(self)
 
     @property
@@ -199,7 +199,7 @@ class Study:
         return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the study into a folder of its own.
+        """Write the study into a new folder.
 
         Raises:
             OutputError: the folder may not be replaced, or cannot be written.
@@ -216,7 +216,7 @@ class Study:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":
-        """Read what `save` wrote.
+        """Read a study from a folder of `save`.
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
@@ -225,16 +225,17 @@ class Study:
         return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
-        """The study of both corpora, this one's sentences first.
+        """Return the study of both corpora, the sentences of this study first.
 
         Raises:
-            StudyError: the two were not made in the same way.
+            StudyError: the studies were not made in the same way.
         """
         check_compatible(self, other)
         shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
         if not (self.corpus_sums.token_buckets and other.corpus_sums.token_buckets):
-            # Those of one alone, beside one of an earlier version, would be of half the sentences.
+            # Studies of an earlier version have no token buckets: the sums of the other study alone
+            # would be of half the sentences.
             corpus_sums = replace(corpus_sums, token_buckets={})
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
         counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
@@ -267,10 +268,11 @@ class Study:
 
 
 def merge_studies(folders: Sequence[str | Path]) -> Study:
-    """Stored studies as one, the sentences of the first first; two are in memory at a time.
+    """Merge stored studies in the order of their folders; two are in memory at a time.
 
     Raises:
-        StudyError: fewer than two came, one cannot be read, or they were not made in the same way.
+        StudyError: there are fewer than two studies, a study cannot be read, or they were not made
+            in the same way.
     """
     if len(folders) < 2:
         raise StudyError(f"{len(folders)} study came; expected two or more")
@@ -288,17 +290,17 @@ def merge_studies(folders: Sequence[str | Path]) -> Study:
 
 
 def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
-    """The sampled metrics by stack, each from all of its sentences."""
+    """Return the sampled metrics by stack, each computed from all sampled sentences."""
     return {stack: finish_sampled(sums) for stack, sums in corpus_sums.sampled.items()}
 
 
 def head_tables(
     corpus_sums: CorpusSums, sampled: Mapping[str, HeadTable] | None = None
 ) -> dict[str, HeadTable]:
-    """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens.
+    """Return all head metrics by stack: of all sentences, of the sample, of random sequences.
 
     Args:
-        sampled: those of the sample, where they are known.
+        sampled: sampled metrics by stack, if known.
     """
     sampled, found = sampled_tables(corpus_sums) if sampled is None else sampled, {}
     for stack, sums in corpus_sums.heads.items():
@@ -314,7 +316,7 @@ def head_tables(
 
 
 def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
-    """Of each check that either has the larger error; NaN is larger than any."""
+    """Return the checks of both manifests, each with the larger error; NaN counts as larger."""
     checks: dict[tuple[str, str], Check] = {}
     for check in one.checks + other.checks:
         known = checks.setdefault((check.name, check.stack), check)
@@ -327,7 +329,7 @@ def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
 
 
 def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
-    """One for each side and space."""
+    """Add roundings of the same side and space."""
     found: dict[tuple[str, str], Rounding] = {}
     for rounding in roundings:
         place = rounding.side, rounding.space
@@ -336,7 +338,7 @@ def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
 
 
 def _chosen_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:
-    """The exemplars of a merged survey, among those whose maps were kept."""
+    """Choose the exemplars of a merged study among those whose maps are stored."""
     kept = {(e.head, e.index): e for e in sentence_data.exemplars}
     among: dict[HeadName, set[int]] = {}
     for head, index in kept:

@@ -1,6 +1,6 @@
-"""Sums by vocabulary token: attention from and to it, ends of similar pairs, its mean path.
+"""Sums by vocabulary token: attention from and to tokens, anchors of heads, mean token paths.
 
-And the tokens each head favours.
+Also the tokens that each head favours.
 """
 
 from collections.abc import Mapping
@@ -16,34 +16,32 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import ids as metric_ids
 from headbook.schema import ResidualPoint, SinkView
 
-ANY = -1  # in the place of a token: all of them
-DISTINCT = 5  # different sentences that an item must occur in to be printed
-NO_TEXT = np.uint64(np.iinfo(np.uint64).max)  # in the place of a hash
+ANY = -1  # entry that stands for all tokens
+DISTINCT = 5  # least number of different sentences with an item that is printed
+NO_TEXT = np.uint64(np.iinfo(np.uint64).max)  # hash of a missing sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Affinities:
     """Attention by token type, the sink masked, of one stack.
 
-    An item is a query token (what it gives to all keys off the sink), a key token (what it gets
-    from all queries), or a pair of both. Sums are taken over each sentence first, so that intervals
-    are clustered by sentence.
+    An item is a query token (its attention to all keys outside the sink), a key token (attention
+    from all queries to it), or a pair of both. Sums are taken over each sentence first, so that
+    intervals are clustered by sentence.
 
     Attributes:
-        names: of the vocabulary entries in ``entries``, as pages print them.
-        entries: ascending. *Shape:* ``(entry,)``.
-        query, key: entries of each item, `ANY` in the place of all. *Shape:* ``(item,)``.
-        floor: sentences below which an item was not kept in a part of the sample; 1: all are.
-        looked: sentences that were looked at.
-        counts: occurrences, squares of those of each sentence, and sentences that have any.
-            *Shape:* ``(3, layer, item)``; a layer with a window may see fewer pairs.
-        chance: the same sums as the first of ``sums`` on uniform attention. *Shape:* ``(layer,
-            item)``.
+        names: names of the vocabulary entries in ``entries``, as pages print them.
+        entries: vocabulary entries, ascending. *Shape:* ``(entry,)``.
+        query, key: entries of each item, `ANY` for all tokens. *Shape:* ``(item,)``.
+        floor: least number of sentences of an item in each part of the sample; 1 for all items.
+        looked: number of sentences in the sample.
+        counts: occurrences, their squares by sentence, and sentences with at least one; a layer
+            with a window may see fewer pairs. *Shape:* ``(3, layer, item)``.
+        chance: sums of uniform attention. *Shape:* ``(layer, item)``.
         sums: attention, its squares by sentence, and its products with the sentence's occurrences.
             *Shape:* ``(3, layer, head, item)``.
-        texts: the smallest hashes of the sentences that an item occurs in, `NO_TEXT` in the place
-            of those that are missing: equal sentences count once, whatever studies are added up.
-            *Shape:* ``(DISTINCT, layer, item)``.
+        texts: smallest hashes of the sentences with an item, `NO_TEXT` if there are fewer, so that
+            equal sentences of several studies count once. *Shape:* ``(DISTINCT, layer, item)``.
     """
 
     names: tuple[str, ...]
@@ -58,7 +56,7 @@ class Affinities:
     texts: NDArray[np.uint64]
 
     def __add__(self, other: "Affinities") -> "Affinities":
-        """The sums of both; items that only one has kept count for that one alone."""
+        """Return the sums of both samples; an item may occur in one sample alone."""
         floor, looked = max(self.floor, other.floor), self.looked + other.looked
         items = [np.stack([affinities.query, affinities.key], 1) for affinities in (self, other)]
         if np.array_equal(items[0], items[1]):
@@ -100,7 +98,7 @@ class Affinities:
 
     @cached_property
     def even(self) -> Floats:
-        """Mean of uniform attention. *Shape:* ``(layer, item)``."""
+        """Mean uniform attention of each item. *Shape:* ``(layer, item)``."""
         return divide(self.chance, self.counts[0])
 
     @cached_property
@@ -116,7 +114,7 @@ class Affinities:
         return np.asarray((self.texts[:, layer] != NO_TEXT).all(0))
 
     def ratios(self, layer: int) -> RatioSums:
-        """Mean attention of a layer's heads. Cells: ``(head, item)``."""
+        """Return the sums for the mean attention of a layer's heads. Cells: ``(head, item)``."""
         total, squares, products = self.sums[:, layer]
         number, own, sentences = self.counts[:, layer]
         parts = (total, number, squares, own, products, sentences, number, sentences)
@@ -126,7 +124,7 @@ class Affinities:
         return RatioSums(sums)
 
     def named(self, entries: Ints) -> NDArray[np.object_]:
-        """Entries as pages print them, empty for `ANY`. *Shape:* that of ``entries``."""
+        """Return names of entries, empty for `ANY`. *Shape:* that of ``entries``."""
         names = np.array([*self.names, ""], dtype=object)
         place = np.searchsorted(self.entries, entries)
         found: NDArray[np.object_] = names[np.where(entries == ANY, len(self.names), place)]
@@ -134,10 +132,10 @@ class Affinities:
 
 
 def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the smallest different hashes of both.
+    """Return the smallest different hashes of two arrays, `DISTINCT` for each cell.
 
     Args:
-        one, other: *Shape:* ``(DISTINCT, *cells)``; `NO_TEXT` where there are fewer.
+        one, other: hashes, `NO_TEXT` if there are fewer. *Shape:* ``(DISTINCT, *cells)``.
     """
     both = np.sort(np.concatenate([one, other]), 0)
     both[1:][both[1:] == both[:-1]] = NO_TEXT
@@ -145,11 +143,11 @@ def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.u
 
 
 Counts = NDArray[np.integer]
-TRUE, SHUFFLED = 0, 1  # tokens where they stand, and in random order
+TRUE, SHUFFLED = 0, 1  # tokens in their order, and in random order
 
 
 class AnchorColumn(NamedTuple):
-    """What one count of a head is of."""
+    """Metric, view and label of one count of a head."""
 
     metric: str
     view: SinkView
@@ -157,12 +155,14 @@ class AnchorColumn(NamedTuple):
 
 
 class TopAnchor(NamedTuple):
-    """The most frequent token of each head; all arrays ``(layer, head)``.
+    """The most frequent token among ends of similar pairs, for each head.
+
+    All arrays have the shape ``(layer, head)``.
 
     Attributes:
-        token: vocabulary entry, -1 without pairs; of equals the one with the smallest number.
-        ends: how many of them are this token.
-        total: all ends.
+        token: vocabulary entry, -1 without pairs; the smallest of equally frequent ones.
+        ends: number of ends that are this token.
+        total: number of all ends.
     """
 
     token: Counts
@@ -175,12 +175,12 @@ class Anchors:
     """Ends of pairs by head and token, for the heads of one stack.
 
     Attributes:
-        columns: what is counted.
+        columns: metric, view and label of each count.
         shape: numbers of columns, of orders (`TRUE` and `SHUFFLED`), of layers and of heads.
-        names: tokens by vocabulary entry, as texts.
-        cell: place in an array of that shape, ascending. *Shape:* ``(entry,)``.
-        token: vocabulary entry; those of a cell ascend.
-        count: ends; all others are 0.
+        names: tokens by vocabulary entry, both as texts.
+        cell: flat index into an array of shape ``shape``, ascending. *Shape:* ``(entry,)``.
+        token: vocabulary entry, ascending within a cell. *Shape:* ``(entry,)``.
+        count: number of ends; tokens that are not listed have none. *Shape:* ``(entry,)``.
     """
 
     columns: tuple[AnchorColumn, ...]
@@ -198,11 +198,11 @@ class Anchors:
         tokens: Counts,
         counts: Counts,
     ) -> "Anchors":
-        """From counts by column, order, layer, head and token.
+        """Return anchors from counts of all tokens.
 
         Args:
             tokens: vocabulary entries, ascending.
-            counts: their ends. *Shape:* ``(column, order, layer, head, token)``.
+            counts: ends of each token. *Shape:* ``(column, order, layer, head, token)``.
         """
         shape = counts.shape[:-1]
         cell, place = np.nonzero(counts.reshape(-1, len(tokens)))
@@ -224,7 +224,7 @@ class Anchors:
         return Anchors(self.columns, self.shape, names, cell[new], token[new], summed)
 
     def best(self, column: AnchorColumn, order: int = TRUE) -> TopAnchor:
-        """The anchor of each head."""
+        """Return the anchor of each head: the most frequent token."""
         _, orders, *shape = self.shape
         n_heads = int(np.prod(shape))
         start = (self.columns.index(column) * orders + order) * n_heads
@@ -240,21 +240,20 @@ class Anchors:
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
 STATES = (ResidualPoint.MID, ResidualPoint.POST)
-TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # what the path of a type is made of
+TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # metric of the path of a token type
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTypeSums:
-    """The paths of token types, added up over their occurrences in one stack.
-
-    Special tokens are left out.
+    """Paths of token types through one stack, summed over occurrences; no special tokens.
 
     Attributes:
-        names: as pages print them.
+        names: names of the types, as pages print them.
         ids: vocabulary entries, ascending. *Shape:* ``(type,)``.
-        count, sentences: occurrences, and sentences with at least one; the same shape.
-        total, squares: sums of the cosine to the input and of its square; NaN where a state cannot
-            be read. *Shape:* ``(type, layer, state)``; states as in `STATES`.
+        count: number of occurrences. *Shape:* ``(type,)``.
+        sentences: number of sentences with at least one occurrence. *Shape:* ``(type,)``.
+        total, squares: sums of the cosine to the input embedding and of its square; NaN if a state
+            cannot be read. *Shape:* ``(type, layer, state)``; states as in `STATES`.
     """
 
     names: tuple[str, ...]
@@ -291,7 +290,7 @@ class TokenTypeSums:
 
     @property
     def spread(self) -> Floats:
-        """Standard deviation over a type's occurrences; NaN for a single one. The same shape."""
+        """Standard deviation over a type's occurrences; NaN for one. The shape of ``mean``."""
         count = self.count[:, None, None]
         away = np.maximum(self.squares - self.total**2 / count, 0)
         spread: Floats = np.sqrt(divide(away, count - 1))
@@ -307,11 +306,11 @@ class FavouredTokens:
     """Items of one kind for the heads of a layer, in the order in which each favours them.
 
     Attributes:
-        item: places among the items of the sums. *Shape:* ``(head, row)``.
-        count, n_sentences: occurrences, and sentences with at least one; the same shape.
-        mean, low, high: attention and its interval; the same shape.
-        uniform, mean_head: attention under uniform attention, and the mean over all heads; the same
-            shape.
+        item: positions among the items of the sums. *Shape:* ``(head, row)``, as all fields.
+        count, n_sentences: occurrences, and sentences with at least one.
+        mean, low, high: mean attention and its interval.
+        uniform: mean uniform attention.
+        mean_head: mean attention over all heads.
     """
 
     item: Ints
