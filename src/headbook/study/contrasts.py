@@ -7,7 +7,6 @@ compared, by flips of signs (`headbook.analysis.multiple_testing`); for groups i
 comparison.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -144,7 +143,8 @@ def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[s
     order = np.lexsort((kept.index, kept.pair))
     _, starts, sizes = np.unique(kept.pair[order], return_index=True, return_counts=True)
     rows = order[starts[sizes == 2][:, None] + np.arange(2)]
-    for column in _candidates(kept) if member_column is None else [member_column]:
+    by_name = sorted(kept.labels, key=lambda name: (name != "label", name))
+    for column in by_name if member_column is None else [member_column]:
         members = _set_apart(kept, column, rows)
         if members is not None and (member_column or len(members[1]) == len(rows)):
             return column, *members
@@ -153,11 +153,6 @@ def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[s
         if member_column is None
         else (member_column, ("", ""), rows[:0])
     )
-
-
-def _candidates(kept: PairMembers) -> Iterator[str]:
-    """Yield the columns that may tell members apart; a column ``label`` first."""
-    yield from sorted(kept.labels, key=lambda name: (name != "label", name))
 
 
 def _set_apart(kept: PairMembers, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:

@@ -79,7 +79,9 @@ def choose_exemplars(
             yield from _best(name, Ranking.MASS, sums.mass_off_sink)
             if moved is not None and sampled is not None:
                 ranked = SentenceRanking.of(sampled.stats, moved[:, layer, head])
-                yield from _first(name, Ranking.VARIABILITY, ranked, allowed)
+                ranks = ranked.ranks(allowed)[:MOST_OTHERS]
+                ranks = ranks[ranked.score[ranks] > 0]
+                yield from _at(name, Ranking.VARIABILITY, ranked, ranks)
 
 
 def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: float) -> list[int]:
@@ -123,14 +125,6 @@ def _quantiles(
         away = abs(ranks - (1 - part) * (len(ranked.index) - 1))
         near = np.argsort(away.round(6), kind="stable")[:number]
         yield from _at(name, ranking, ranked, np.sort(ranks[near]))
-
-
-def _first(
-    name: HeadName, ranking: Ranking, ranked: SentenceRanking, allowed: Collection[int] | None
-) -> Iterator[ExemplarChoice]:
-    """Yield the first sentences of a ranking, if their scores are above 0."""
-    ranks = ranked.ranks(allowed)[:MOST_OTHERS]
-    yield from _at(name, ranking, ranked, ranks[ranked.score[ranks] > 0])
 
 
 def _at(

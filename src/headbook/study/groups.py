@@ -76,7 +76,11 @@ def find_facets(
         _check_members(member, seen)
     there = {name: len(seen[name].values) for name in wanted if name in seen}
     # A column that was asked for may have one value: another part of the corpus may have others.
-    there = {name: size for name, size in there.items() if asked != AUTO or _groups(seen[name])}
+    there = {
+        name: size
+        for name, size in there.items()
+        if asked != AUTO or FEWEST <= size < seen[name].sentences
+    }
     return Facets(
         columns=tuple(name for name, size in there.items() if size <= MOST),
         members=(member,) if member else tuple(_members(seen)),
@@ -107,11 +111,6 @@ def _read(
                 if own and len(column.of_pairs) <= FEWEST:
                     column.of_pairs.add(value)
     return seen, paired
-
-
-def _groups(column: _ColumnValues) -> bool:
-    """Whether a column has several values, and sentences share one."""
-    return FEWEST <= len(column.values) < column.sentences
 
 
 def _members(seen: dict[str, _ColumnValues]) -> Iterator[str]:

@@ -81,16 +81,14 @@ def to_layout(value: Any, path: str, packed: PackedArrays) -> Any:
                 for f in fields(value)}  # fmt: skip
     if isinstance(value, Mapping):
         parts = [
-            (key, to_layout(part, f"{path}/{_name(key)}", packed)) for key, part in value.items()
+            (key, to_layout(part, f"{path}/{name}", packed))
+            for key, part in value.items()
+            for name in ["/".join(map(str, key)) if isinstance(key, tuple) else key]
         ]
         return dict(parts) if all(isinstance(key, str) for key in value) else parts
     if isinstance(value, tuple):
         return [to_layout(part, f"{path}/{index}", packed) for index, part in enumerate(value)]
     return value
-
-
-def _name(key: Any) -> str:
-    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:

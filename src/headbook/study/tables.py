@@ -16,6 +16,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.intervals import UNBOUNDED
 from headbook.metrics import all_metrics
 from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, IntervalRule, TokenKey
 from headbook.study.contrasts import PairDifferences
@@ -354,8 +355,15 @@ def estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame
         columns: keys of the last dimension of ``ratios``.
     """
     value = ratios.value
-    least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
-    low, high = ratios.interval((least, most), [_spread(column) for column in columns])
+    # None for metrics that this version lacks.
+    known = [all_metrics().get(column.metric) for column in columns]
+    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in known])
+    least, most = limits.reshape(-1, 2).T
+    rules = [
+        IntervalRule.USUAL if metric is None else metric.spread(column.label)
+        for metric, column in zip(known, columns, strict=True)
+    ]
+    low, high = ratios.interval((least, most), rules)
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(
@@ -365,15 +373,3 @@ def estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame
         n_sentences=ratios.n_sentences.ravel(),
         n_observations=ratios.n_observations.ravel(),
     )
-
-
-def _limits(column: HeadKey) -> tuple[float, float]:
-    """Return the bounds of a metric; infinite if this version lacks the metric."""
-    metric = all_metrics().get(column.metric)
-    return metric.limits if metric is not None else (-np.inf, np.inf)
-
-
-def _spread(column: HeadKey) -> IntervalRule:
-    """Return the interval rule of a metric; the usual one if this version lacks the metric."""
-    metric = all_metrics().get(column.metric)
-    return IntervalRule.USUAL if metric is None else metric.spread(column.label)

@@ -191,17 +191,14 @@ class StrongestWords:
             yield from (there[there >= 0] + direction * len(self.scheme.relations)).tolist()
 
     def __add__(self, other: "StrongestWords") -> "StrongestWords":
-        if self._full and len(other.index) and other._order[0] > self._order[-1]:
+        full = int(self.lengths.sum()) >= self.size
+        if full and len(other.index) and other._order[0] > self._order[-1]:
             return self  # all hashes of the other part are larger: avoids copies
         names = ("content_hash", "index", "lengths", *BY_WORD)
         arrays: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
         }
         return replace(self, **arrays).smallest()
-
-    @property
-    def _full(self) -> bool:
-        return int(self.lengths.sum()) >= self.size
 
     @property
     def _order(self) -> list[tuple[int, int]]:
