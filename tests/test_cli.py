@@ -122,7 +122,7 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["build", "x.txt", "--modle=m"], "--modle.*; see --help"),
         (["render", "study", "--max-site-size=50MB"], "--max-site-size.*; see --help"),
         (["build", "x.txt", "--exemplars=many"], "--exemplars.*integer.*; see --help"),
-        (["build", "x.txt"], "--out: nothing came; expected a folder to write"),
+        (["build", "x.txt"], "--out: got nothing, expected a folder to write"),
         (["build", "x.txt", "-o", "s", "--device=tpu"], "--device: got 'tpu', expected one of"),
         (["build", "x.txt", "-o", "s", "--metrics=depth"], "depth"),
         (["build", "none.txt", "-o", "s"], "none.txt"),
@@ -140,11 +140,11 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["build", "x.txt", "-o", "n" * 300], "File name too long; expected a folder"),
         (
             ["build", "x.txt", "-o", "s", "--keep-study=s/t"],
-            "--keep-study: s/t came, which lies",
+            "--keep-study: got s/t, which lies",
         ),
         (
             ["compare", "x.txt", "--models", "a", "b", "-o", "s", "--keep-studies=s/t"],
-            "--keep-studies: s/t came, which lies",
+            "--keep-studies: got s/t, which lies",
         ),
         (["render", "caf\udce9", "-o", "s"], r"caf\\udce9: no manifest.json"),
         (["render", "no-study", "-o", "s"], "no-study: no manifest.json; expected a folder"),
@@ -188,13 +188,13 @@ def test_an_interrupt_is_one_line(
 
     monkeypatch.setattr(sites, "render", stopped)
     output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
-    assert output == Output(2, "", "headbook: stopped; nothing is half done\n")
+    assert output == Output(2, "", "headbook: stopped; no partial output is left\n")
 
 
 @pytest.mark.parametrize(("measured", "message"), [
-    (False, "stopped; nothing is half done"),
-    (True, "stopped; what is done is kept, the same command goes on from there; --restart begins "
-           "anew"),
+    (False, "stopped; no partial output is left"),
+    (True, "stopped; finished parts are kept, the same command goes on from there; --restart "
+           "begins anew"),
 ])  # fmt: skip
 def test_an_interrupt_says_what_is_kept_only_where_something_is(
     run: Run,

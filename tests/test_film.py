@@ -250,14 +250,14 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("film", "run", "--out", "x"), "no sentences came"),
+        (("film", "run", "--out", "x"), "got no sentences"),
         (
             ("film", "--studies", "a", "--delete-weights", "--out", "x"),
-            "--delete-weights: came with --studies",
+            "--delete-weights: has no effect with --studies",
         ),
         (("film", "--studies", "nowhere", "--out", "x"), "nowhere: no study is there"),
         (("film", "run", "x.txt", "--keep-studies", "x/k", "--out", "x"), "which lies in --out"),
-        (("film", "demo", "x.txt", "--revisions", "a,a", "--out", "x"), "a came twice"),
+        (("film", "demo", "x.txt", "--revisions", "a,a", "--out", "x"), "got a twice"),
     ],
 )
 def test_wrong_use_is_one_line(

@@ -1,6 +1,6 @@
-"""What commands do, each imported when it is needed; checks of folders before that.
+"""The work of each command, and checks of its folders.
 
-Each imports what it takes only when it is wanted: without models or pages, no command waits for
+Modules are imported inside functions: a command that needs no model or page does not wait for
 torch, pandas or Altair.
 """
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from headbook.study.study import Study
 
 
-RESERVED = ExitStack()  # locks of the outputs of a command, until it ends
+RESERVED = ExitStack()  # locks of a command's output folders, released at its end
 
 
 def checked_out(config: Config, inputs: Sequence[str], kind: OutputKind) -> Path:
-    """Return the output folder, checked before anything slow begins, and reserved for the command.
+    """Check and reserve the output folder before anything slow begins, and return the folder.
 
     Raises:
-        ConfigError: there is none.
-        OutputError: it may not be replaced, an input is in it, or another run writes there.
+        ConfigError: no folder was given.
+        OutputError: the folder may not be replaced, contains an input, or another run writes to it.
     """
     if config.out is None:
-        raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
+        raise ConfigError("--out: got nothing, expected a folder to write, for example --out site")
     _check_apart(config.out, inputs)
     RESERVED.enter_context(reserve(config.out))
     check_output_folder(config.out, kind, force=config.force)
@@ -53,10 +53,10 @@ def checked_out(config: Config, inputs: Sequence[str], kind: OutputKind) -> Path
 
 
 def check_kept(config: Config, inputs: Sequence[str]) -> None:
-    """Check and reserve the folder in which a study is kept.
+    """Check and reserve the folder of ``--keep-study``.
 
     Raises:
-        OutputError: it may not be replaced, or it lies in the site.
+        OutputError: the folder may not be replaced, or lies in the site.
     """
     if config.keep_study is None:
         return
@@ -67,25 +67,25 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
 
 
 def check_outside(option: str, folder: Path | None, out: Path | None) -> None:
-    """Refuse to keep studies in the site, which is written as a whole.
+    """Check that a folder for studies lies outside the site, which is replaced as a whole.
 
     Raises:
-        OutputError: the folder of the option is ``out``, or lies in it.
+        OutputError: the folder of the option is ``out``, or lies in ``out``.
     """
     if folder is None or out is None:
         return
     path, site = (Path(os.path.realpath(each)) for each in (folder, out))
     if site in {path, *path.parents}:
         raise OutputError(
-            f"{option}: {folder} came, which lies in --out {out}; expected a folder outside"
+            f"{option}: got {folder}, which lies in --out {out}; expected a folder outside"
         )
 
 
 def check_studies(*folders: Path | None) -> None:
-    """Refuse folders without a study that this version reads.
+    """Check that folders have a study that this version reads.
 
     Raises:
-        StudyError: one is none, or of another version.
+        StudyError: a folder has no study, or one of another version.
     """
     for folder in folders:
         if folder is not None:
@@ -93,7 +93,7 @@ def check_studies(*folders: Path | None) -> None:
 
 
 def _check_apart(out: Path, inputs: Sequence[str]) -> None:
-    """Refuse folders that hold what is read."""
+    """Check that an output folder contains no input."""
     path = Path(os.path.realpath(out))
     for name in inputs:
         file = Path(os.path.realpath(name))
@@ -111,10 +111,10 @@ def progress_of(config: Config) -> AbstractContextManager[Progress]:
 def collect(
     inputs: list[str], config: Config, progress: Progress, work: Path | None = None
 ) -> "Study":
-    """Run a model over sentences.
+    """Run a model over sentences and return the study.
 
     Args:
-        work: where finished parts are kept, as for `headbook.collect`.
+        work: folder of finished parts, as for `headbook.collect`.
     """
     _check(inputs, config, config.model)
     _load_torch(config)
@@ -124,14 +124,14 @@ def collect(
 
 
 def _check(inputs: list[str], config: Config, *models: str) -> None:
-    """Tell what is wrong with what was asked for, before `_load_torch` takes seconds."""
+    """Check inputs and options before `_load_torch`, which takes seconds."""
     from headbook.run.arguments import check_arguments  # noqa: PLC0415 - see above
 
     check_arguments(inputs, config, *models)
 
 
 def _load_torch(config: Config) -> None:
-    """Load what runs models, and tune the process for it, which the command line owns."""
+    """Import the modules that run models, and set up the process's warnings and memory for them."""
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -152,7 +152,7 @@ def collect_pair(
     trained: bool,
     floor: bool = True,
 ) -> "CollectedPair":
-    """Both studies, and what tells how much their differences mean."""
+    """Collect the studies of both models, and the studies and drift that rate their differences."""
     _check(inputs, config, *models)
     _load_torch(config)
     from headbook.run.models import collect_pair as run  # noqa: PLC0415 - see above
@@ -167,7 +167,7 @@ def collect_pair(
 def compare(
     given: "Sequence[Any]", heads: HeadCorrespondence, config: Config, *, floor: bool = True
 ) -> "WrittenSite":
-    """Compare, and draw the site; see `compared`."""
+    """Compare two models and write the site; see `compared`."""
     from headbook.site.sites import render_comparison  # noqa: PLC0415 - see above
 
     assert config.out is not None
@@ -184,10 +184,10 @@ def compared(
     """Compare two models.
 
     Args:
-        given: what `CollectedPair` holds; studies or their folders.
-        floor: whether the first model in another number format gives rounding floors.
+        given: the fields of `CollectedPair`, with studies or their folders.
+        floor: whether rounding floors come from the first model in another number format.
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are too small for threads
     from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - see above
     from headbook.study.study import Study  # noqa: PLC0415 - see above
 
@@ -201,15 +201,15 @@ def compared(
 
 
 def load(folder: Path) -> "Study":
-    """Read a study."""
+    """Read a study from its folder."""
     from headbook.study.study import Study  # noqa: PLC0415 - see above
 
     return Study.load(folder)
 
 
 def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
-    """A film of studies that are read, or made, one after the other."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for `compared`
+    """Return the film of studies that are read, or collected, one after the other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are too small for threads
     from headbook.comparison import film as films  # noqa: PLC0415 - see above
 
     return films.film([films.FilmedCheckpoint(name, make) for name, make in studies.items()])
@@ -224,7 +224,7 @@ def collect_film(
     kept: Path | None,
     delete_weights: bool,
 ) -> "Film":
-    """The film of checkpoints, each collected when the one before has become a frame."""
+    """Return the film of checkpoints, collected and reduced to steps one after the other."""
     found = list_checkpoints(model, revisions)
     _check(inputs, config, *(at.model for at in found))
     _load_torch(config)
@@ -241,10 +241,10 @@ def collect_film(
 
 
 def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
-    """Draw the site of a training.
+    """Write the site of a training.
 
     Args:
-        title: of the site, where the configuration names none.
+        title: title of the site if the configuration has none.
     """
     from headbook.site.sites import render_film as draw  # noqa: PLC0415 - see above
 
@@ -257,7 +257,7 @@ def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
 
 
 def render(study: "Study | Path", config: Config, progress: Progress) -> "WrittenSite":
-    """Draw the site of a study, which may still lie in its folder."""
+    """Write the site of a study, given as such or by its folder."""
     from headbook.site.sites import render as draw  # noqa: PLC0415 - see above
 
     assert config.out is not None

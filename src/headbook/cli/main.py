@@ -1,6 +1,7 @@
-"""The command line: options in, one line and an exit code out.
+"""The commands: parse options, run, print one line and return an exit code.
 
-0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in Headbook.
+The codes are 0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in
+Headbook.
 """
 
 import sys
@@ -74,9 +75,9 @@ if TYPE_CHECKING:
     from headbook.study.study import Study
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
-STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
+STOPPED = "stopped; no partial output is left"  # true also after all output was written
 RESUMABLE = (
-    "stopped; what is done is kept, the same command goes on from there; --restart begins anew"
+    "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
 )
 app = typer.Typer(
     add_completion=False,
@@ -100,7 +101,7 @@ def headbook(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Register the options that precede a command."""
     context.call_on_close(RESERVED.close)
 
 
@@ -194,7 +195,7 @@ def figures_command(
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
     config = _config(options)
     if len(studies) > 2:
-        raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
+        raise ConfigError(f"figures: got {len(studies)} folders, expected one study, or two")
     out = checked_out(config, [*map(str, studies)], OutputKind.FIGURES)
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
@@ -312,7 +313,7 @@ def _build(inputs: list[str], config: Config) -> None:
         if config.keep_study is not None:
             collected.save(config.keep_study, force=config.force)
             study = config.keep_study
-        del collected  # else two copies of a kept study are in memory
+        del collected  # otherwise two copies of a stored study would be in memory
         summary = actions.render(study, config, progress)
     _finish(config, summary, start)
     _check_outcome(config, manifest.failed, manifest.lacking)
@@ -320,9 +321,9 @@ def _build(inputs: list[str], config: Config) -> None:
 
 @contextmanager
 def _resumable(out: Path) -> Iterator[Path]:
-    """Where finished parts of what is made are kept until all is in place."""
+    """Yield the folder of finished parts, and remove the folder at the end."""
     work = store_folder(out)
-    before = {*work.rglob("*.part")}  # of an earlier run, which this one may not need
+    before = {*work.rglob("*.part")}  # parts of an earlier run, which this run may not need
     try:
         yield work
     except (KeyboardInterrupt, typer.Abort):
@@ -335,15 +336,17 @@ def _resumable(out: Path) -> Iterator[Path]:
 
 
 def _check_outcome(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
-    """Let nothing that failed pass in silence, when all is written.
+    """Report failed self-checks and sentences without numbers, after all output is written.
 
     Raises:
-        MissingError: sentences could not be measured.
-        CheckError: a self-check failed, and nobody said that they accept it.
+        PartialResultError: sentences could not be measured.
+        CheckError: a self-check failed, without ``--accept-failed-checks``.
     """
     _check_self_checks(config, failed)
     if lacking:
-        raise PartialResultError(f"{'; '.join(lacking)}; all else is written, which says so")
+        raise PartialResultError(
+            f"{'; '.join(lacking)}; the output is written without them, and says so"
+        )
 
 
 def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
@@ -354,13 +357,13 @@ def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
         typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
         return
     raise CheckError(
-        f"{report}; all is written, but do not trust these numbers; --accept-failed-checks ends "
-        "with 0"
+        f"{report}; the output is written, but do not trust these numbers; with "
+        "--accept-failed-checks the exit code is 0"
     )
 
 
 def _check_film_outcome(config: Config, film: "Film") -> None:
-    """The same as `_check_outcome`, of all checkpoints."""
+    """Report failed self-checks and sentences without numbers of all checkpoints."""
     manifests = {frame.name: frame.manifest for frame in film.frames}
     _check_outcome(
         config,
@@ -370,15 +373,18 @@ def _check_film_outcome(config: Config, film: "Film") -> None:
 
 
 def _config(options: dict[str, Any]) -> Config:
-    """Options as one value; a flag that was not given leaves the configuration file its say."""
-    creation_date()  # first, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
+    """Return the configuration of options and configuration file.
+
+    A flag that was not given is left out, so that the configuration file can set it.
+    """
+    creation_date()  # checked first, since libraries fail on import with a wrong SOURCE_DATE_EPOCH
     file = options.pop("config", None)
     given = {name: value for name, value in options.items() if value is not False}
     return Config.of(file, **given)
 
 
 def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
-    """Say last what was written, and open it."""
+    """Print which site was written, and open it if requested."""
     from headbook.report.wording import size_text  # noqa: PLC0415
     from headbook.site.archive import LIMITS  # noqa: PLC0415 - see steps
 
@@ -401,7 +407,7 @@ def _say(config: Config, text: str) -> None:
 
 
 def main() -> None:
-    """Run a command; every fault becomes one line and an exit code."""
+    """Run a command, and end every error with one line and an exit code."""
     escape_unprintable()
     try:
         with signals_as_interrupt():
@@ -422,7 +428,7 @@ def main() -> None:
 
 
 def _leave_with(error: Exception | SystemExit) -> None:
-    """Explain an error; a pipe whose reader has had enough is none."""
+    """Print an error and exit; a closed pipe is no error."""
     if is_closed_pipe(error):
         close_stdout()
         return

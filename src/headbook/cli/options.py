@@ -1,4 +1,4 @@
-"""Options of every command, from the fields of `Config`, and those of compare and film."""
+"""Options of every command: fields of `Config`, and options of single commands."""
 
 import dataclasses
 import inspect
@@ -15,14 +15,14 @@ from headbook.errors import ConfigError, StudyError
 from headbook.output_folder import MANIFEST
 from headbook.schema import HeadCorrespondence
 
-# The options of the command render, and of figures and pack.
+# Options of render, of figures and pack, and of merge.
 RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
 DRAWING = ("out", "force", "quiet", "verbose")
 MERGING = ("out", "accept_failed_checks", "force", "quiet", "verbose")
-SHOWING = {"open", "base_url", "processes", "keep_study"}  # of no use to collect
+SHOWING = {"open", "base_url", "processes", "keep_study"}  # options without effect on collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
-RESUMING = {"restart", "workers", "engine", "address"}  # of no use to what collects several studies
+RESUMING = {"restart", "workers", "engine", "address"}  # not for commands that collect many studies
 
 Inputs = Annotated[
     list[str],
@@ -51,15 +51,15 @@ Nameless = Annotated[
     bool,
     typer.Option(
         "--anonymous",
-        help="Leave out title, notes, date, links and names of files and folders. It renders the "
-        "pages again, so it takes the folder that collect has written.",
+        help="Leave out title, notes, date, links and names of files and folders. Pages are "
+        "rendered again, so SITE is the folder that collect has written.",
     ),
 ]
 OneFile = Annotated[
     bool,
     typer.Option(
         "--single-file",
-        help="One HTML file with every page, which opens from disk, instead of an archive.",
+        help="Write one HTML file with every page, which opens from disk, instead of an archive.",
     ),
 ]
 Named = Annotated[
@@ -95,12 +95,13 @@ Keys = Annotated[
 def with_options(
     names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
 ) -> Callable[..., Any]:
-    """Give a command the options it takes, as a signature that Typer reads.
+    """Return a decorator that gives a command its options, as a signature that Typer reads.
 
     Args:
-        names: of the options, fields of `Config`.
-        first: the argument that comes before them, with its annotation; empty where there is none.
-        more: options that are no fields of `Config`.
+        names: names of the options, fields of `Config`.
+        first: name of the argument before the options; empty for none.
+        annotation: annotation of that argument.
+        more: options that are not fields of `Config`.
     """
 
     def given(command: Callable[..., None]) -> Callable[..., None]:
@@ -122,7 +123,10 @@ def _options(names: Sequence[str]) -> list[inspect.Parameter]:
 
 
 def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    """One option. Its default is None, so that a configuration file can tell what was given."""
+    """Return the option of a field of `Config`.
+
+    The default is None, so that a configuration file can set options that were not given.
+    """
     default = "" if field.default is None or field.default is False else str(field.default)
     names = [flag(field.name), *field.metadata["flags"]]
     text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
@@ -134,7 +138,7 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
 
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """One option of a command that is no field of `Config`."""
+    """Return an option of a command that is not a field of `Config`."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
@@ -174,8 +178,8 @@ Correspondence = Annotated[
     str,
     typer.Option(
         "--heads",
-        help="Which heads are held against each other: same (those with the same number), matched "
-        "(those that attend most alike), or auto: same where sizes and vocabulary agree.",
+        help="Heads to compare: same (heads with equal numbers), matched (heads that attend most "
+        "alike), or auto (same if sizes and vocabulary agree).",
     ),
 ]
 Rounded = Annotated[
@@ -183,7 +187,7 @@ Rounded = Annotated[
     typer.Option(
         "--rounded",
         metavar="STUDY",
-        help="The first model's study in bfloat16: what rounding alone does, as a floor.",
+        help="The first model's study in bfloat16, for the effect of rounding alone.",
     ),
 ]
 Floor = Annotated[
@@ -191,8 +195,8 @@ Floor = Annotated[
     typer.Option(
         "--rounding-floor",
         metavar="on|off",
-        help="Count a head as different only if its interval lies beyond what rounding alone "
-        "does. With --models, on runs the first model twice more on up to 64 sentences.",
+        help="Count a head as different only if its interval lies beyond the effect of rounding "
+        "alone. With --models, on runs the first model twice more on up to 64 sentences.",
     ),
 ]
 UntrainedStudy = Annotated[
@@ -200,15 +204,15 @@ UntrainedStudy = Annotated[
     typer.Option(
         "--untrained",
         metavar="STUDY",
-        help="The second model's study with random weights: how alike heads are that learned "
-        "nothing, which decides whether a head has a counterpart.",
+        help="The second model's study with random weights: the similarity of untrained heads "
+        "decides whether a head has a counterpart.",
     ),
 ]
 Trained = Annotated[
     bool,
     typer.Option(
         "--trained-from",
-        help="B was trained from A, so that outputs of heads can be compared, too (with --models).",
+        help="Compare head outputs, too, because B was trained from A (with --models).",
     ),
 ]
 KeptPair = Annotated[
@@ -231,33 +235,33 @@ COMPARING: tuple[Parameter, ...] = (
 
 
 def studies_of(given: Sequence[str]) -> tuple[Path, Path]:
-    """The two folders of a comparison without models.
+    """Return the two folders of a comparison without models.
 
     Raises:
-        ConfigError: other than two came.
+        ConfigError: the number of folders is not two.
     """
     if len(given) != 2:
         raise ConfigError(
-            f"compare: {len(given)} folder{'s' * (len(given) != 1)} came; expected two studies, "
+            f"compare: got {len(given)} folder{'s' * (len(given) != 1)}, expected two studies, "
             "or --models A B and the sentences that both read"
         )
     return Path(given[0]), Path(given[1])
 
 
 def formats_of(formats: tuple[str, str] | None) -> tuple[str, str]:
-    """The number format of each model.
+    """Return the number format of each model.
 
     Raises:
-        ConfigError: one of them is not known.
+        ConfigError: a format is unknown.
     """
     for name in formats or ():
         if name not in DTYPES:
-            raise ConfigError(f"--dtypes: {name!r} came; expected two of {', '.join(DTYPES)}")
+            raise ConfigError(f"--dtypes: got {name!r}, expected two of {', '.join(DTYPES)}")
     return formats or ("float32", "float32")
 
 
 def floor_of(name: str) -> bool:
-    """Return whether rounding floors are wanted.
+    """Return whether rounding floors are requested.
 
     Raises:
         ConfigError: the value is neither on nor off.
@@ -268,15 +272,13 @@ def floor_of(name: str) -> bool:
 
 
 def correspondence_of(name: str) -> HeadCorrespondence:
-    """Which heads are held against each other.
+    """Return how heads of two models correspond.
 
     Raises:
-        ConfigError: it is not known.
+        ConfigError: the name is unknown.
     """
     if name not in {*HeadCorrespondence}:
-        raise ConfigError(
-            f"--heads: {name!r} came; expected one of {', '.join(HeadCorrespondence)}"
-        )
+        raise ConfigError(f"--heads: got {name!r}, expected one of {', '.join(HeadCorrespondence)}")
     return HeadCorrespondence(name)
 
 
@@ -288,7 +290,7 @@ Filmed = Annotated[
     typer.Argument(
         metavar="MODEL INPUT... | STUDY...",
         help="A model and the sentences that its checkpoints read; with --studies, folders that "
-        "collect has written, one for each checkpoint, or one that --keep-studies has filled.",
+        "collect has written, one for each checkpoint, or the folder of --keep-studies.",
     ),
 ]
 Revisions = Annotated[
@@ -297,27 +299,27 @@ Revisions = Annotated[
         "--revisions",
         metavar="R1,R2,…",
         help="Checkpoints in order, separated by commas: revisions of a hub model, or folders "
-        "inside a local one (default: all that are there).",
+        "inside a local one (default: all).",
     ),
 ]
 Studies = Annotated[
-    bool, typer.Option("--studies", help="Film studies that are there already; no model runs.")
+    bool, typer.Option("--studies", help="Film stored studies, without running a model.")
 ]
 KeptCheckpoints = Annotated[
     Path | None,
     typer.Option(
         "--keep-studies",
         metavar="DIR",
-        help="Folder to keep the study of each checkpoint in. Those that are there already are "
-        "not collected again, so that a film can be continued.",
+        help="Folder to keep the study of each checkpoint in. Studies in the folder are not "
+        "collected again, so that a film can be continued.",
     ),
 ]
 DeleteWeights = Annotated[
     bool,
     typer.Option(
         "--delete-weights",
-        help="Delete the weights of each checkpoint that this run has downloaded from the hub's "
-        "cache before the next one is.",
+        help="Delete from the hub's cache the weights that this run has downloaded for a "
+        "checkpoint, before the next checkpoint is downloaded.",
     ),
 ]
 FILMING: tuple[Parameter, ...] = (
@@ -337,10 +339,10 @@ def check_options(
     keep_studies: Path | None,
     delete_weights: bool,
 ) -> None:
-    """Refuse what does not go together, before anything slow begins.
+    """Check that the options of a film go together, before anything slow begins.
 
     Raises:
-        ConfigError: an option has no use, or no sentences came.
+        ConfigError: an option has no effect, or no sentences were given.
         OutputError: studies would be kept inside the site.
     """
     if studies:
@@ -351,20 +353,20 @@ def check_options(
         }
         for name, value in useless.items():
             if value:
-                raise ConfigError(f"{name}: came with --studies; expected one of both")
+                raise ConfigError(f"{name}: has no effect with --studies; expected one of both")
     elif len(given) < 2:
         raise ConfigError(
-            "film: no sentences came; expected a model and the sentences that its checkpoints "
+            "film: got no sentences; expected a model and the sentences that its checkpoints "
             "read, or --studies and their studies"
         )
     check_outside("--keep-studies", keep_studies, config.out)
 
 
 def stored_studies(given: Sequence[str]) -> dict[str, Path]:
-    """Folders of studies by the names of their checkpoints.
+    """Return folders of studies by the names of their checkpoints.
 
     Raises:
-        StudyError: a folder holds no study.
+        StudyError: a folder has no study.
     """
     folders = [folder for name in given for folder in _studies_in(Path(name))]
     names = [folder.resolve().name for folder in folders]
@@ -374,7 +376,7 @@ def stored_studies(given: Sequence[str]) -> dict[str, Path]:
 
 
 def _studies_in(folder: Path) -> list[Path]:
-    """The folder, or those inside it that hold a study."""
+    """Return the folder if it has a study, else the folders inside with a study."""
     if (folder / MANIFEST).is_file():
         return [folder]
     inside = sorted(file.parent for file in folder.glob(f"*/{MANIFEST}"))
@@ -387,13 +389,13 @@ def _studies_in(folder: Path) -> list[Path]:
 
 
 def asked_revisions(revisions: str | None) -> list[str]:
-    """The checkpoints that were asked for; none where all are wanted.
+    """Return the requested checkpoints; empty if all are requested.
 
     Raises:
-        ConfigError: one came twice.
+        ConfigError: a checkpoint is repeated.
     """
     names = [name.strip() for name in (revisions or "").split(",") if name.strip()]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"--revisions: {name} came twice; expected each once")
+            raise ConfigError(f"--revisions: got {name} twice, expected each once")
     return names

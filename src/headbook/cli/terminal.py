@@ -1,6 +1,6 @@
-"""Progress by rich with its time left, interrupts, closed pipes and exit codes.
+"""Terminal behaviour of the process: progress with its time left, interrupts, and closed pipes.
 
-All of this concerns the whole process, so the command line alone uses it, never the library.
+All of this concerns the whole process, so only the command line uses it, never the library.
 """
 
 import os
@@ -19,8 +19,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from headbook.errors import HeadbookError, OutputError, ResourceError, is_out_of_memory
 from headbook.output_folder import DISK_ERRORS
 
-PAUSE = 10.0  # seconds between two lines
-PERIOD = 600.0  # seconds that the speed is averaged over; workers report whole shards
+PAUSE = 10.0  # seconds between two lines of progress without a terminal
+PERIOD = 600.0  # seconds over which the speed is averaged, since workers report whole shards
 
 
 class Display:
@@ -67,7 +67,7 @@ class Display:
         self._print_line()
 
     def advance(self, amount: int, tokens: int) -> None:
-        """Advance the bar, or print a line at the end of the stage and now and then before."""
+        """Advance the bar; without a terminal, print a line every `PAUSE` seconds."""
         self._tokens += tokens
         finished = self._progress.finished
         self._progress.update(self._id, advance=amount, read=self._read())
@@ -75,7 +75,7 @@ class Display:
             self._print_line()
 
     def message(self, text: str) -> None:
-        """Print a line."""
+        """Print a line above the progress bar."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _read(self) -> str:
@@ -91,34 +91,34 @@ class Display:
         self._printed = self._progress.get_time()
         if self._progress.disable:
             (task,) = self._progress.tasks
-            left = task.time_remaining
+            remaining = task.time_remaining
             parts = f"{task.percentage:.0f} %", self._read()
-            time_left = f"{timedelta(seconds=round(left))} left" if left else ""
+            time_left = f"{timedelta(seconds=round(remaining))} left" if remaining else ""
             self.message(f"{task.description}: {', '.join(filter(None, (*parts, time_left)))}")
 
 
 NEED_LESS = (
-    "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
-    "need less, and so does --processes 1; nothing is half done"
+    "expected more of it; lower --batch-tokens, --max-length, --sentence-pages or --exemplars, or "
+    "give --processes 1; no partial output is left"
 )
 
 
 @contextmanager
 def signals_as_interrupt() -> Iterator[None]:
-    """What ends a process politely is an interrupt here, so that everything is cleaned up."""
+    """Turn SIGTERM and SIGHUP into an interrupt inside the block, so that cleanup runs."""
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    mine = [getattr(signal, name) for name in names]
+    wanted = [getattr(signal, name) for name in names]
     if threading.current_thread() is not threading.main_thread():
-        mine = []  # Python hands signals to the main thread alone
-    # One that is ignored stays so: nohup asks for that.
-    before = {each: signal.getsignal(each) for each in mine}
-    taken = [each for each, handler in before.items() if handler == signal.SIG_DFL]
+        wanted = []  # Python delivers signals to the main thread alone
+    # An ignored signal stays ignored, because nohup relies on that.
+    before = {each: signal.getsignal(each) for each in wanted}
+    replaced = [each for each, handler in before.items() if handler == signal.SIG_DFL]
     try:
-        for each in taken:
+        for each in replaced:
             signal.signal(each, _interrupt)
         yield
     finally:
-        for each in taken:
+        for each in replaced:
             signal.signal(each, before[each])
 
 
@@ -127,27 +127,27 @@ def _interrupt(_: int, __: FrameType | None) -> NoReturn:
 
 
 def escape_unprintable() -> None:
-    """Print what the terminal's encoding lacks, and names that are not UTF-8, as escapes."""
+    """Make the standard streams print characters that their encoding lacks as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 class LossyStream:
-    """A stream that drops what it cannot print: progress is no reason to stop."""
+    """A stream that ignores errors of writing, so that progress cannot stop a run."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Print, or not."""
+        """Write a text, and ignore errors."""
         with suppress(OSError, ValueError):
             if self._stream is not None:
                 self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """The same for what waits."""
+        """Flush the stream, and ignore errors."""
         with suppress(OSError, ValueError):
             if self._stream is not None:
                 self._stream.flush()
@@ -157,14 +157,17 @@ class LossyStream:
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Whether somebody stopped reading what is printed; Typer and Rich exit where that is so."""
+    """Check whether the reader of the output has closed the pipe.
+
+    Typer and Rich exit in this case, so the causes of an exit are searched, too.
+    """
     chain = _chain(error) if isinstance(error, SystemExit) else [error]
     return any(isinstance(each, BrokenPipeError) for each in chain)
 
 
 def user_error(error: BaseException) -> HeadbookError | None:
-    """What the person at the keyboard can mend of an error that is not Headbook's own."""
-    if isinstance(error, ResourceError):  # it says itself what needs less
+    """Return an error that the user can resolve, with a message; None for a bug in Headbook."""
+    if isinstance(error, ResourceError):  # has a message on memory of its own
         return error
     if any(is_out_of_memory(each) for each in _chain(error)):
         return ResourceError(f"out of memory; {NEED_LESS}")
@@ -172,7 +175,7 @@ def user_error(error: BaseException) -> HeadbookError | None:
         return error
     if not isinstance(error, OSError) or error.errno not in DISK_ERRORS:
         return None
-    if error.filename is None:  # of folders and standard input Headbook has told itself
+    if error.filename is None:  # standard output: other streams and folders raise HeadbookError
         return ResourceError(
             f"standard output: {error.strerror}; expected a file, a pipe or a terminal that takes "
             "what is printed"
@@ -182,8 +185,8 @@ def user_error(error: BaseException) -> HeadbookError | None:
 
 
 def close_stdout() -> None:
-    """Drop what could not be printed, or Python would try again at its end and complain."""
-    streams = (sys.stdout, sys.__stdout__)  # Typer puts another in its place
+    """Discard unprinted output, which Python would otherwise try to print at exit."""
+    streams = (sys.stdout, sys.__stdout__)  # Typer replaces the first
     for stream in (each for each in streams if each is not None and not each.closed):
         try:
             stream.flush()
@@ -195,7 +198,7 @@ def close_stdout() -> None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what led to it."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
