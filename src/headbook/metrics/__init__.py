@@ -1,6 +1,6 @@
-"""All metrics. The folder is the registry: a file with a value ``METRIC`` is a metric.
+"""The registry of all metrics: a file of this folder with a value ``METRIC`` is a metric.
 
-It may lie in a folder inside, by family.
+The file may lie in a folder inside, by family.
 """
 
 import pkgutil
@@ -42,7 +42,7 @@ __all__ = [
 
 @cache
 def all_metrics() -> dict[str, Metric]:
-    """Every metric by id, in the order of lists: by section, then by title."""
+    """Return every metric by id, in the order of lists: by section, then by title."""
     files = pkgutil.walk_packages(__path__, f"{__name__}.")
     modules = (import_module(file.name) for file in files)
     found = [module.METRIC for module in modules if hasattr(module, "METRIC")]
@@ -52,13 +52,13 @@ def all_metrics() -> dict[str, Metric]:
 
 
 def chosen_metrics(names: str) -> dict[str, Metric]:
-    """The metrics that an option names.
+    """Return the metrics that an option names.
 
     Args:
         names: ids separated by commas, or ``all``.
 
     Raises:
-        ConfigError: there is no such metric.
+        ConfigError: a metric is unknown, or none is named.
     """
     known = all_metrics()
     if names == "all":
@@ -66,56 +66,56 @@ def chosen_metrics(names: str) -> dict[str, Metric]:
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
-        came = f"'{unknown[0]}'" if unknown else "nothing"
-        raise ConfigError(f"--metrics: {came} came; expected 'all' or some of {', '.join(known)}")
+        value = f"'{unknown[0]}'" if unknown else "nothing"
+        raise ConfigError(f"--metrics: got {value}, expected 'all' or some of {', '.join(known)}")
     return {name: metric for name, metric in known.items() if name in chosen}
 
 
 def head_metrics(metrics: Iterable[Metric]) -> list[HeadMetric]:
-    """Those that give a number for each head, of every kind."""
+    """Return the metrics that give a number for each head, of every kind."""
     return [metric for metric in metrics if isinstance(metric, HeadMetric)]
 
 
 def attention_metrics(metrics: Iterable[Metric], source: Source) -> list[AttentionMetric]:
-    """Those that give a number for each head from sums over its attention, taken on one source."""
+    """Return the metrics that are sums over each head's attention, measured on one source."""
     return [m for m in metrics if isinstance(m, AttentionMetric) and m.source == source]
 
 
 def sampled_metrics(metrics: Iterable[Metric]) -> list[SampledMetric]:
-    """Those that need all sentences of a sample at once."""
+    """Return the metrics that are computed from all sampled sentences at once."""
     return [metric for metric in metrics if isinstance(metric, SampledMetric)]
 
 
 def context_metrics(metrics: Iterable[Metric]) -> list[ContextMetric]:
-    """Those that give a number for each head from what it writes."""
+    """Return the metrics that give a number for each head from the head's output."""
     return [metric for metric in metrics if isinstance(metric, ContextMetric)]
 
 
 def anchor_metrics(metrics: Iterable[Metric]) -> list[AnchorMetric]:
-    """Those that give a token for each head."""
+    """Return the metrics that give a token for each head."""
     return [metric for metric in metrics if isinstance(metric, AnchorMetric)]
 
 
 def pair_metrics(metrics: Iterable[Metric]) -> list[PairMetric]:
-    """Those that give a number for every two heads."""
+    """Return the metrics that give a number for every two heads."""
     return [metric for metric in metrics if isinstance(metric, PairMetric)]
 
 
 def token_metrics(metrics: Iterable[Metric]) -> list[TokenMetric]:
-    """Those that give a number for each token."""
+    """Return the metrics that give a number for each token, from the token's states."""
     return [metric for metric in metrics if isinstance(metric, TokenMetric)]
 
 
 def flow_metrics(metrics: Iterable[Metric]) -> list[FlowMetric]:
-    """Those that follow what attention carries from token to token."""
+    """Return the metrics that follow attention from token to token."""
     return [metric for metric in metrics if isinstance(metric, FlowMetric)]
 
 
 def layer_metrics(metrics: Iterable[Metric]) -> list[LayerMetric]:
-    """Those that give a number for each state of a layer."""
+    """Return the metrics that give a number for each state of a stack."""
     return [metric for metric in metrics if isinstance(metric, LayerMetric)]
 
 
 def layer_pair_metrics(metrics: Iterable[Metric]) -> list[LayerPairMetric]:
-    """Those that give a number for every two states."""
+    """Return the metrics that give a number for every two states of a stack."""
     return [metric for metric in metrics if isinstance(metric, LayerPairMetric)]

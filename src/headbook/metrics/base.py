@@ -1,6 +1,6 @@
-"""What a metric is: a measure with its name, unit, formula, source, bounds and examples.
+"""The classes of metrics: a measure with its name, unit, formula, source, bounds and examples.
 
-Nothing here imports torch: a metric's prose, bounds and chart serve the pages, too.
+Nothing in this module imports torch, because pages need prose, bounds and charts of metrics, too.
 """
 
 import inspect
@@ -37,7 +37,7 @@ Bounds = Callable[[float], tuple[float, float]]
 
 
 class Section(StrEnum):
-    """Where a metric stands in lists; in this order."""
+    """Sections of the lists of metrics, in the order of the lists."""
 
     PATTERNS = "Attention patterns"
     LANGUAGE = "Attention and language"
@@ -47,7 +47,7 @@ class Section(StrEnum):
 
 
 class ChartKind(StrEnum):
-    """How a metric is drawn on its page and on the pages of heads."""
+    """Kinds of charts on the page of a metric and on the pages of heads."""
 
     HEATMAP = "one number a head: heat map over layers and heads"
     LABELS = "one number a head and label: heat map of a chosen label, bars on head pages"
@@ -60,7 +60,7 @@ class ChartKind(StrEnum):
 
 
 class Need(StrEnum):
-    """What a metric cannot do without."""
+    """Requirements of a metric on model and input."""
 
     ONE_TEXT = "queries and keys from the same text"
     WORDS = "words"
@@ -75,7 +75,7 @@ class Need(StrEnum):
 
 
 class Source(StrEnum):
-    """What a head metric is taken on."""
+    """Sequences on which a head metric is measured."""
 
     ALL = "all sentences"
     SAMPLE = "a sample of the sentences, chosen by a hash of their content"
@@ -84,15 +84,15 @@ class Source(StrEnum):
 
 
 class Ratio(NamedTuple):
-    """What a measure returns: sums over each sentence, to be summed over sentences.
+    """Sums over each sentence that a measure returns, to be added up over sentences.
 
     Attributes:
         numerator: *Shape:* ``(sentence, head)`` or ``(sentence, head, label)``.
-        denominator: broadcasts to the same shape; where it is 0 the sentence does not take part.
-        events: how many observations stand behind it; broadcasts, too. By default the
-            denominator, where that is a number of observations.
-        labels: numbers of the labels that are given, where others have numerator 0 in all
-            sentences of the batch; and denominator 0, unless all labels share one.
+        denominator: broadcasts to the shape of ``numerator``; sentences with 0 are left out.
+        events: number of observations; broadcasts to the shape of ``numerator``. By default the
+            denominator, if that is a number of observations.
+        labels: indices of the labels that are given, if other labels have numerator 0 in all
+            sentences of the batch; and denominator 0, unless all labels share a denominator.
     """
 
     numerator: "torch.Tensor"
@@ -106,15 +106,17 @@ class Example:
     """A small attention map with its answer worked by hand.
 
     Attributes:
-        weights: rows look, columns are looked at; each row sums to 1.
-        tags, heads, relations: part of speech of each word, its head and the relation to it; every
-            token is a word.
-        special: positions of special tokens; separator: of those that end a sentence.
-        rarest: position of the rarest word; -1 where there is none.
-        norms: of each key's value after the output projection; empty where not known.
-        values: of each key, before it; empty where not known.
-        stops: positions of full stops and their like.
-        sentences: which sentence of a passage each token belongs to; empty where it is all one.
+        weights: attention weights; rows are queries, columns are keys, and each row sums to 1.
+        tags, heads, relations: part of speech of each word, its head and the relation to the head;
+            every token is a word.
+        special: positions of special tokens.
+        separator: positions of separators, the special tokens that end a sentence.
+        ids: vocabulary id of each token; empty if all tokens differ.
+        rarest: position of the rarest word; -1 if there is none.
+        norms: norm of each key's value after the output projection; empty if not known.
+        values: value of each key before the output projection; empty if not known.
+        stops: positions of full stops, exclamation marks and question marks.
+        sentences: sentence of a passage to which each token belongs; empty for a single sentence.
     """
 
     weights: tuple[tuple[float, ...], ...]
@@ -131,25 +133,26 @@ class Example:
     sentences: tuple[int, ...] = ()
 
 
-# Of one sentence or, for metrics that need several, of several.
+# Examples of one sentence or, for metrics that need several, of several sentences, by name.
 Examples = Mapping[str, tuple[Example | tuple[Example, ...], float | Mapping[str, float]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What head and token metrics have in common.
+    """Fields that all metrics have.
 
     Attributes:
-        title, unit: for headings and axes; the unit is empty for shares and ratios.
-        formula: LaTeX.
-        reference: where the definition comes from.
+        title, unit: texts for headings and axes; the unit is empty for shares and ratios.
+        formula: formula in LaTeX.
+        reference: source of the definition.
         bounds: smallest and largest possible value for texts of up to ``n`` tokens.
-        section, chart: where and how pages show it.
-        labels: what the values of one head are told apart by; ``("",)`` where there is one.
+        section, chart: place and kind of chart on pages.
+        labels: names of the values of one head; ``("",)`` for a single value.
         headline: the label that pages show first.
-        named: the labels of a corpus with tags and relations of its own, where they are these.
-        spreads: how the values of labels vary from sentence to sentence, where not as usual; it
-            decides their intervals.
+        named: returns the labels for a corpus with tags and relations of its own; None if labels
+            do not depend on tags or relations.
+        spreads: rule of the confidence interval by label, for labels with an unusual one.
+        measure: the function that computes the metric.
     """
 
     title: str
@@ -167,25 +170,25 @@ class Metric:
 
     @property
     def id(self) -> str:
-        """The file's name, which is the metric's name in tables and addresses."""
+        """Id of the metric in tables and addresses: the name of its file."""
         return self.measure.__module__.rpartition(".")[2]
 
     def with_scheme(self, scheme: AnnotationScheme) -> Self:
-        """The same with the labels of a corpus."""
+        """Return the metric with the labels of a corpus."""
         return self if self.named is None else replace(self, labels=self.named(scheme))
 
     @property
     def prose(self) -> str:
-        """The file's docstring: Markdown for the metric's page."""
+        """Text of the metric's page in Markdown: the docstring of its file."""
         return inspect.getdoc(inspect.getmodule(self.measure)) or ""
 
     @property
     def summary(self) -> str:
-        """The first line of the prose."""
+        """First line of the prose."""
         return self.prose.partition("\n")[0]
 
     def spread(self, label: str) -> IntervalRule:
-        """How the values of a label vary from sentence to sentence."""
+        """Return how the confidence interval of a label is computed."""
         return self.spreads.get(label, IntervalRule.USUAL)
 
     @property
@@ -196,21 +199,21 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMetric(Metric):
-    """What metrics have in common that give a number for each head; each kind sees its own thing.
+    """A metric that gives a number for each head; subclasses differ in the input of their measure.
 
     Attributes:
-        views: the views in which it makes sense.
-        needs: what the input must offer.
-        source: what it is taken on.
-        chance: what uniform attention would give, by its own computation: for measures of the
-            strongest key, which uniform attention does not have.
-        pairs: what makes the pairs of query and key whose mass it asks for, where both are of one
-            text; they are summed up for all metrics at once.
+        views: views in which the metric makes sense.
+        needs: requirements on model and input.
+        source: sequences on which the metric is measured.
+        chance: computes the value under uniform attention, for measures of the strongest key, which
+            uniform attention does not have; None for other measures.
+        pairs: returns the pairs of query and key whose mass the metric needs, within one text; the
+            mass is summed for all metrics at once. None if not needed.
         examples: maps with known answers.
         has_layer_value: whether the heads of a layer together have a number worth showing.
         headline_compared: whether two models are compared by the headline alone, not by all labels.
-        baselines: labels that hold what uniform attention gives for another label: files have them,
-            pages do not list them.
+        baselines: labels that hold the value of another label under uniform attention: files have
+            these labels, pages do not list them.
     """
 
     views: tuple[SinkView, ...] = tuple(SinkView)
@@ -225,36 +228,36 @@ class HeadMetric(Metric):
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """The labels that pages list."""
+        """Labels that pages list."""
         return tuple(label for label in self.labels if label not in self.baselines)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The labels that two models are compared by: not every offset, nor every distance."""
+        """Labels by which two models are compared; not every offset, nor every distance."""
         if self.chart is ChartKind.PROFILE:
             return ()
         one = self.headline_compared or self.chart is ChartKind.DISTANCES
         return (self.headline,) if one else self.listed
 
     def applies(self, stack: AttentionStack) -> bool:
-        """Whether the metric makes sense for a stack."""
+        """Check whether the metric makes sense for a stack."""
         crosses = Need.ONE_TEXT in self.needs and stack.crosses
         return not (crosses or (Need.CAUSAL in self.needs and not stack.causal))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionMetric(HeadMetric):
-    """A number for each head, from its attention alone.
+    """A number for each head, from the head's attention alone.
 
     Attributes:
-        measure: sums over each sentence of a batch.
+        measure: returns sums over each sentence of a batch.
     """
 
     measure: "Callable[[LayerAttention], Ratio]"
 
 
 class FinishedRatios(NamedTuple):
-    """What a sampled metric makes of its statistics, by sentence; see `Ratio`.
+    """Ratios of a sampled metric by sentence, computed from its statistics; see `Ratio`.
 
     Attributes:
         numerator, denominator, events: *Shape:* ``(sentence, head, label)``.
@@ -266,25 +269,25 @@ class FinishedRatios(NamedTuple):
 
     @classmethod
     def over_last(cls, stats: "Floats") -> "FinishedRatios":
-        """Every statistic but the last over the last, which counts the observations, too."""
+        """Return all statistics but the last over the last one, the number of observations."""
         last = np.broadcast_to(stats[..., -1:], stats[..., :-1].shape)
         return cls(stats[..., :-1], last, last)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledMetric(HeadMetric):
-    """A number for each head that needs all sentences of a sample at once.
+    """A number for each head that is computed from all sentences of a sample at once.
 
     Attributes:
-        measure: statistics of each sentence, any number of them. *Shape:*
+        measure: returns statistics of each sentence, any number of them. *Shape:*
             ``(sentence, head, statistic)``.
-        sentence_statistics: statistics of the sentences themselves, of no head. *Shape:*
+        sentence_statistics: returns statistics of the sentences themselves. *Shape:*
             ``(sentence, statistic)``.
-        finish: from the statistics of all sampled sentences in one layer, ``(sentence, head,
-            statistic)``, and those about the sentences, to ratios; both may have zeros behind
-            them. Heads do not influence each other.
-        expected_at: place of the statistic that is filled in before ``finish``, if there is one:
-            what a head would give to linked pairs by parts of speech and distance alone.
+        finish: converts the statistics of all sampled sentences in one layer, ``(sentence, head,
+            statistic)``, and the statistics of the sentences to ratios; both may be padded with
+            zeros. Heads do not influence each other.
+        expected_at: index of the statistic that is filled in before ``finish``: the expected
+            attention to linked pairs by parts of speech and distance alone. None without one.
     """
 
     measure: "Callable[[LayerAttention], torch.Tensor]"
@@ -296,11 +299,12 @@ class SampledMetric(HeadMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextMetric(HeadMetric):
-    """A number for each head from what it writes, on a sample of the sentences.
+    """A number for each head from the head's output, on a sample of the sentences.
 
     Attributes:
-        measure: sums over each sentence of a batch.
-        layer: the same for the heads of a layer as one, where that is not the sum of their sums.
+        measure: returns sums over each sentence of a batch.
+        layer: returns sums for the heads of a layer together, if these are not the sums of the
+            heads' sums; else None.
     """
 
     measure: "Callable[[HeadOutputs], Ratio]"
@@ -311,13 +315,13 @@ class ContextMetric(HeadMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class AnchorMetric(Metric):
-    """A token for each head, from what it writes, on a sample of the sentences.
+    """A token for each head from the head's output, on a sample of the sentences.
 
     Attributes:
-        measure: how many ends of pairs of high similarity stand at each token. *Shape:*
+        measure: returns the number of ends of pairs of high similarity at each token. *Shape:*
             ``(sentence, head, token, label)``.
-        views: the views in which it makes sense.
-        needs: what the input must offer.
+        views: views in which the metric makes sense.
+        needs: requirements on model and input.
     """
 
     measure: "Callable[[HeadOutputs], torch.Tensor | None]"
@@ -330,13 +334,14 @@ class PairMetric(Metric):
     """A number for every two heads of a stack, on a sample of the sentences; symmetric.
 
     Attributes:
-        measure: from the rows of all heads, *Shape:* ``(head, row, key)``, and whether each counts,
-            ``(head, row)``, 1 or 0: a value for each row, added over the rows that count in both
-            heads. *Shape:* ``(head, head)``.
-        measure_pairs: the same of chosen pairs, given by their two heads; all three ``(pair,)``.
-        similarity: how alike heads are, by one matrix product, in the same form as `measure`; where
-            there are too many pairs to measure, those that are most alike are chosen by it.
-        views: the views in which it makes sense.
+        measure: takes the rows of all heads, *Shape:* ``(head, row, key)``, and 1 or 0 for rows
+            that count or do not, ``(head, row)``; returns a value for each row, added over the rows
+            that count in both heads. *Shape:* ``(head, head)``.
+        measure_pairs: computes ``measure`` for chosen pairs, given by their two heads. *Shape:*
+            ``(pair,)`` of heads and values.
+        similarity: returns the similarity of heads by one matrix product, with the arguments of
+            ``measure``; with too many pairs to measure, the most similar pairs are measured.
+        views: views in which the metric makes sense.
     """
 
     measure: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
@@ -348,11 +353,11 @@ class PairMetric(Metric):
 
 
 class Averaged(NamedTuple):
-    """How single values enter an average.
+    """The transformation of single values before they are averaged.
 
     Attributes:
-        transform: applied to each value first.
-        unit: of the average.
+        transform: function applied to the values.
+        unit: unit of the average.
     """
 
     transform: "Callable[[torch.Tensor], torch.Tensor]" = lambda values: values
@@ -364,10 +369,10 @@ class LayerwiseMetric(Metric):
     """A number for each token in each layer.
 
     Attributes:
-        states: the states it is taken at.
-        spaces: the vocabulary spaces it is taken in; empty where it needs no vocabulary.
-        averaged: what is averaged over tokens in the layer tables, with its own unit.
-        constant: whether the number is the same for all tokens by construction.
+        states: states at which the metric is measured.
+        spaces: embedding spaces in which the metric is measured; empty without a vocabulary.
+        averaged: transformation and unit of the averages over tokens in the layer tables.
+        constant: whether the number is equal for all tokens by construction.
     """
 
     states: tuple[ResidualPoint, ...] = (ResidualPoint.MID, ResidualPoint.POST)
@@ -376,7 +381,7 @@ class LayerwiseMetric(Metric):
     constant: bool = False
 
     def spread(self, label: str) -> IntervalRule:
-        """Averages are taken over classes of tokens."""
+        """Return the rule of intervals for averages over classes of tokens."""
         return IntervalRule.CONSTANT if self.constant else IntervalRule.CLASSES
 
 
@@ -385,10 +390,10 @@ class TokenMetric(LayerwiseMetric):
     """A number for each token in each layer, from the token's states.
 
     Attributes:
-        measure: values of a batch of states; *Shape:* ``(state, sentence, token)``; NaN where there
-            is none.
-        needs: what the model must offer.
-        beside: metrics that its charts and tables set it against.
+        measure: returns values of a batch of states. *Shape:* ``(state, sentence, token)``, NaN
+            without a value.
+        needs: requirements on the model.
+        beside: metrics that charts and tables show for comparison.
     """
 
     measure: "Callable[[TokenStates, EmbeddingSpace | None], torch.Tensor]"
@@ -397,19 +402,19 @@ class TokenMetric(LayerwiseMetric):
 
     @property
     def sampled(self) -> bool:
-        """Whether every state is compared with the whole vocabulary: taken on a sample."""
+        """Whether states are compared with the whole vocabulary, and so measured on a sample."""
         return bool(self.spaces) or Need.HEAD in self.needs
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlowMetric(LayerwiseMetric):
-    """A number for each token in each layer, from what attention carries to it, on a sample.
+    """A number for each token in each layer from the flow of attention, on a sample.
 
     Attributes:
-        measure: values of one layer, or None where it lacks what they need; *Shape:*
+        measure: returns the values of one layer, or None if the layer lacks the input. *Shape:*
             ``(sentence, token)``.
-        states: the one state that the values belong to.
-        needs: what the model must offer.
+        states: the one state to which the values belong.
+        needs: requirements on the model.
     """
 
     measure: "Callable[[LayerFlow], torch.Tensor | None]"
@@ -421,13 +426,13 @@ class LayerMetric(Metric):
     """A number for each state of a stack, from the vectors of all tokens of a sample at once.
 
     Attributes:
-        measure: by label, in the order of ``labels``.
+        measure: returns the estimate of each label, in the order of ``labels``.
     """
 
     measure: "Callable[[StateVectors], Mapping[str, Jackknife]]"
 
     def spread(self, label: str) -> IntervalRule:
-        """How a label varies without each sentence in turn: by a little, if at all."""
+        """Return the rule for jackknife estimates, which change little with each sentence."""
         return IntervalRule.CONTINUOUS
 
 
@@ -436,9 +441,9 @@ class LayerPairMetric(Metric):
     """A number for every two states of a stack, from minibatches of tokens.
 
     Attributes:
-        measure: from the vectors of a minibatch in each state, ``(token, width)``, products of
-            every two states, to be added over minibatches and divided by the roots of those of
-            each state with itself. *Shape:* ``(state, state)``.
+        measure: takes the vectors of a minibatch in each state, ``(token, width)``; returns the
+            products of every two states, which are added over minibatches and divided by the roots
+            of each state's product with itself. *Shape:* ``(state, state)``.
     """
 
     measure: "Callable[[Sequence[Floats]], Floats]"

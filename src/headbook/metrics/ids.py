@@ -1,4 +1,4 @@
-"""Names of the metrics that code asks for by name; others need no line here."""
+"""Ids of metrics that code refers to; other metrics need no entry."""
 
 ANCHOR_TOKEN = "anchor_token"
 ANISOTROPY = "anisotropy"

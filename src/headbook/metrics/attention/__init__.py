@@ -1,1 +1,1 @@
-"""How attention spreads: over distances, over keys, over sentences."""
+"""Metrics of how attention spreads over distances, keys and sentences."""

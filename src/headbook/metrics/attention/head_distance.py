@@ -55,7 +55,7 @@ def measure(rows: "torch.Tensor", trusted: "torch.Tensor") -> "torch.Tensor":
 def some(
     rows: "torch.Tensor", trusted: "torch.Tensor", one: "torch.Tensor", other: "torch.Tensor"
 ) -> "torch.Tensor":
-    """The same of chosen pairs. *Shape:* ``(pair,)`` each."""
+    """Return the summed divergence of chosen pairs of heads. *Shape:* ``(pair,)``."""
     n_keys, own = rows.shape[2], _negentropy(rows)
     found = rows.new_zeros(len(one))
     step = max(1, BLOCK // max(1, rows.shape[1] * n_keys))

@@ -49,7 +49,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 
 def chance(scope: "ViewMask") -> Ratio:
-    """The same for a head that picks a visible key at random.
+    """Return the expected ratios of a head that picks a visible key at random.
 
     *Shape:* ``(sentence, 1, label)``.
     """

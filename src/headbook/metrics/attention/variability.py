@@ -31,7 +31,10 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def about(scope: "ViewMask") -> "torch.Tensor":
-    """Which of those pairs there are. *Shape:* ``(sentence, FIRST * FIRST)``."""
+    """Return the mask of visible pairs of the first tokens.
+
+    *Shape:* ``(sentence, FIRST * FIRST)``.
+    """
     return _square(scope.mask).squeeze(1)
 
 

@@ -1,1 +1,1 @@
-"""What attention carries from token to token."""
+"""Metrics of the flow of attention from token to token."""

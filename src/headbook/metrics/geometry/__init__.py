@@ -1,1 +1,1 @@
-"""The states of all tokens as clouds of vectors."""
+"""Metrics of the geometry of states: the vectors of all tokens together."""

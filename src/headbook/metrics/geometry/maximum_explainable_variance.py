@@ -52,7 +52,10 @@ def occurrences(sample: "TokenSample") -> "Ints":
 
 
 def drawn(sample: "TokenSample", places: "Ints") -> "Ints":
-    """As many random tokens in place of each entry's, of different sentences; the same shape."""
+    """Draw as many random tokens of different sentences as each entry has occurrences.
+
+    *Shape:* that of ``places``.
+    """
     random = np.random.default_rng(sample.seed)
     order = random.random((len(places), len(sample.counts))).argsort(1)
     entries = np.full(places.shape, 0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
-    """What the largest dimensions add to the anisotropy."""
+    """Return the contribution of the largest dimensions to the anisotropy."""
     counts = cloud.sample.counts
     return {
         "largest": mean_cross_sentence_product(cloud.sums[:, cloud.outlier_dimensions[:1]], counts),

@@ -1,1 +1,1 @@
-"""Attention against annotation: parts of speech, relations, trees, words."""
+"""Metrics that compare attention with annotation: parts of speech, relations, trees, words."""

@@ -42,7 +42,7 @@ WIDTH = LONGEST + 1  # distances from 0 on
 
 
 def distances(scope: "ViewMask") -> "torch.Tensor":
-    """Which distance each pair of words has. *Shape:* ``(word * word, WIDTH)``, 0 or 1."""
+    """Return each pair's distance as a one-hot row. *Shape:* ``(word * word, WIDTH)``, 0 or 1."""
     words = scope.mask.new_tensor(range(scope.frame.queries.n_words))
     apart = (words[:, None] - words).abs().clamp(max=LONGEST).flatten()
     return (apart[:, None] == scope.mask.new_tensor(range(WIDTH))).to(scope.frame.dtype)

@@ -33,7 +33,10 @@ LABELS = tuple(f"{what}:{rule}" for what in ("alignment", "head_found") for rule
 
 
 def allowed(scope: "ViewMask") -> "list[torch.Tensor]":
-    """Which words may look at which by each of the `RULES`. *Shape:* ``(sentence, word, word)``."""
+    """Return the visible pairs of words under each of the `RULES`.
+
+    *Shape:* ``(sentence, word, word)``.
+    """
     frame = scope.frame
     first = _at_first(scope.visible.unsqueeze(1), scope).squeeze(1)
     first = first & (frame.word_rows > 0).any(-1).unsqueeze(2)

@@ -27,7 +27,10 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 
 def chance(scope: "ViewMask") -> Ratio:
-    """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
+    """Return the expected ratios of a random other visible word.
+
+    *Shape:* ``(sentence, 1, label)``.
+    """
     questions = scope.cached(relation_queries)
     words = questions.far.sum(1, keepdim=True)
     return Ratio(even(scope, questions.far), words, labels=questions.given)

@@ -1,1 +1,1 @@
-"""What heads write."""
+"""Metrics of head outputs."""

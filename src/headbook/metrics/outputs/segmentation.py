@@ -28,12 +28,12 @@ LABELS = tuple(f"{measure}:{rule}" for rule in SEGMENTATION_RULES for measure in
 
 
 def measure(heads: "HeadOutputs") -> Ratio:
-    """Of each rule and measure. *Shape:* ``(sentence, head, label)``."""
+    """Return the ratios of each rule and measure. *Shape:* ``(sentence, head, label)``."""
     return _ratio(heads, together=False)
 
 
 def layer(heads: "HeadOutputs") -> Ratio:
-    """The same for all heads as one."""
+    """Return the ratios of each rule and measure for all heads of a layer together."""
     return _ratio(heads, together=True)
 
 

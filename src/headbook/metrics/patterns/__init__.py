@@ -1,1 +1,1 @@
-"""Which shape the attention of a head has, and what it repeats."""
+"""Metrics of the shape of a head's attention, and of repetition."""

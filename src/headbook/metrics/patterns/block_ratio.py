@@ -48,7 +48,7 @@ def segments(separator: "Bools", special: "Bools") -> "Ints":
 
 
 def by_sentence(scope: "ViewMask") -> "list[Ints]":
-    """The same for each text of a batch."""
+    """Return the sentence number of each token, for each text of a batch."""
     keys = scope.frame.keys
     flags = [each.cpu().numpy() for each in (keys.separator, keys.special)]
     cut = [columns for _, columns, _ in scope.cached(sentences)]
@@ -68,7 +68,10 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def about(scope: "ViewMask") -> "torch.Tensor":
-    """What even attention would put there. *Shape:* ``(text, 1)``."""
+    """Return the expected mass inside the own sentence under uniform attention.
+
+    *Shape:* ``(text, 1)``.
+    """
     texts = zip(scope.cached(sentences), scope.cached(by_sentence), strict=True)
     text_stats = [
         block_sums(seen[None].astype(np.float64), seen, n)[1] for (_, _, seen), n in texts

@@ -79,12 +79,12 @@ def sentences(scope: "ViewMask") -> "list[tuple[slice, slice, Bools]]":
 
 
 def fits(scope: "ViewMask") -> "list[tuple[slice, slice, Bools] | None]":
-    """The same; None for sentences that are too long."""
+    """Return slices and visible keys of each sentence; None for sentences that are too long."""
     return [None if max(one[2].shape) > LONGEST else one for one in scope.cached(sentences)]
 
 
 def about(scope: "ViewMask") -> "torch.Tensor":
-    """How far each row sees, back and then ahead, and rows of the mixture; 0 where none.
+    """Return how many keys each row sees, back and then ahead, and the rows of the mixture.
 
     *Shape:* ``(sentence, 2 * LONGEST + 1)``.
     """
@@ -146,10 +146,10 @@ def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
 
 
 def _one(stats: "Floats", text_stats: "Floats") -> OffsetSums:
-    """What `measure` and `about` kept of a sentence, as the fit of offsets wants it.
+    """Return the statistics of a sentence as the input of the fit of offsets.
 
-    Sums kept in single precision are brought back to those of rows that sum to 1, without which
-    the weights' common factor would run away.
+    Sums stored in single precision are rescaled to rows that sum to 1; otherwise the weights'
+    common factor would diverge.
     """
     extents = text_stats[: 2 * LONGEST].reshape(2, LONGEST).T.astype(np.int64)
     extents = extents[extents.sum(1) > 0]

@@ -72,7 +72,7 @@ BELOW = {
 
 
 def kinds(scope: "ViewMask") -> "torch.Tensor":
-    """Which pairs of query and key count for which of `PAIRS`, as 0 and 1.
+    """Return the pairs of query and key that count for each of `PAIRS`, as 0 and 1.
 
     *Shape:* ``(sentence, query, key, kind)``.
     """
@@ -98,12 +98,15 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
 
 
 def repeats(frame: "BatchMask") -> "torch.Tensor":
-    """Whether query and key are the same token elsewhere. *Shape:* ``(sentence, query, key)``."""
+    """Return the mask of pairs with the same token at different positions.
+
+    *Shape:* ``(sentence, query, key)``.
+    """
     return (frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]) & (frame.offset != 0)
 
 
 def own_sentence(scope: "ViewMask") -> "torch.Tensor":
-    """Whether query and key stand in one sentence of several; false in texts of a single one.
+    """Return the mask of pairs within one of several sentences; False in texts of one sentence.
 
     *Shape:* ``(sentence, query, key)``.
     """

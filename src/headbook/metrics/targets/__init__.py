@@ -1,1 +1,1 @@
-"""Which tokens attention goes to: the sink, separators, rare words, neighbours."""
+"""Metrics of the keys that receive attention: sink, separators, rare words, neighbours."""

@@ -36,7 +36,7 @@ LABELS = (*BY_OFFSET, *BY_KEY, *BY_PAIR)
 
 
 def kinds(scope: "ViewMask") -> "torch.Tensor":
-    """Which keys are of which kind. *Shape:* ``(sentence, key, label)``; labels `BY_KEY`."""
+    """Return the membership of keys in each of `BY_KEY`. *Shape:* ``(sentence, key, label)``."""
     keys = scope.frame.keys
     table = keys.valid.new_zeros((*keys.valid.shape, len(BY_KEY)))
     for number, members in enumerate((keys.first, keys.separator, keys.special, keys.punctuation)):
@@ -45,7 +45,7 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
 
 
 def tables(frame: "BatchMask") -> "list[torch.Tensor]":
-    """Which pairs are of which kind, by the labels `BY_PAIR`.
+    """Return the membership of pairs in each of `BY_PAIR`.
 
     *Shape:* ``(sentence, query, key)`` each, 0 or 1.
     """

@@ -49,7 +49,10 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 
 def chance(scope: "ViewMask") -> Ratio:
-    """The same for a head that picks a visible word at random. *Shape:* ``(sentence, 1)``."""
+    """Return the expected ratio of a head that picks a visible word at random.
+
+    *Shape:* ``(sentence, 1)``.
+    """
     rows = scope.cached(looking).squeeze(1)
     each = rows / scope.word_visible.sum(-1).clamp(min=1)
     return Ratio(each.sum(-1, keepdim=True), rows.sum(-1, keepdim=True))

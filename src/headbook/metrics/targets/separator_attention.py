@@ -28,7 +28,10 @@ LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_nor
 
 
 def kinds(frame: "BatchMask") -> "torch.Tensor":
-    """Which keys are separators, which may end a sentence. *Shape:* ``(sentence, key, 2)``."""
+    """Return the mask of separators, and of tokens that may end a sentence.
+
+    *Shape:* ``(sentence, key, 2)``.
+    """
     table = frame.attention_mask.new_zeros((*frame.keys.valid.shape, 2))
     table[..., 0], table[..., 1] = frame.keys.separator, frame.keys.stop
     return (table & frame.keys.valid.unsqueeze(-1)).to(frame.dtype)

@@ -40,7 +40,7 @@ def n_looking(scope: "ViewMask") -> "torch.Tensor":
 
 
 def kinds(scope: "ViewMask") -> "torch.Tensor":
-    """Which of the keys that are seen are of which kind, as 0 and 1.
+    """Return the kind of each key that is seen, as 0 and 1.
 
     *Shape:* ``(sentence, key, label)``.
     """

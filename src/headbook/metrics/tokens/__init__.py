@@ -1,1 +1,1 @@
-"""The state of each token: against its input and the vocabulary."""
+"""Metrics of the state of each token, compared with its input and the vocabulary."""
