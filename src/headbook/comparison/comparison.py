@@ -215,8 +215,6 @@ class Comparison:
         """Table with a row for each number of each head, and of the tokens of each layer.
 
         Columns are as in ``differences.csv``.
-
-        Columns as in ``differences.csv``.
         """
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
@@ -400,7 +398,7 @@ def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
 
 
 def _similarity(stack: str, found: MatchedHeads) -> pd.DataFrame:
-    """Every two heads."""
+    """Return the similarity of every two heads as rows."""
     sizes = len(found.a), len(found.b)
     return pd.DataFrame({
         "stack": stack,

@@ -135,8 +135,6 @@ class DriftSummary:
         """Divergence of each head as a part of the distance from the floor, or 0, to the ceiling.
 
         The ceiling is the median over heads, since a single other head may be a near copy.
-
-        The way is that of the median head, since a single other head may be a near copy.
         """
         if self.ceiling is None:
             return None

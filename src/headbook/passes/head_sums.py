@@ -73,8 +73,6 @@ class RelationHitsAccumulator:
     """The word with the largest attention of every word and head of one stack, filled by layer.
 
     Sentences without annotation and texts of more than `LONGEST` words are left out.
-
-    Sentences without annotation take no part, nor do texts of more than `LONGEST` words.
     """
 
     def __init__(self, stack: AttentionStack, batch: Batch) -> None:

@@ -34,7 +34,7 @@ COARSE_TOLERANCE = 0.1  # the tolerance in half precision
 
 
 def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
-    """Stop if the model gives other states on its device than on the processor.
+    """Check that the model gives equal states on its device and on the processor.
 
     A model whose weights are loaded layer by layer (``--offload``) is not checked: it has no copy.
 

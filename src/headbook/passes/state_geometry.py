@@ -185,7 +185,5 @@ def ordinary(texts: PaddedTexts, stack: AttentionStack) -> torch.Tensor:
     The first token of a causal stack is an attention sink whose states are huge.
 
     *Shape:* ``(sentence, token)``, boolean.
-
-    *Shape:* ``(sentence, token)``, boolean.
     """
     return texts.ordinary & ~texts.first if stack.causal else texts.ordinary

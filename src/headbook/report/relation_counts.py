@@ -198,9 +198,6 @@ def best_rule(counts: NDArray[np.generic]) -> int:
     Offsets come first, the nearest before the others, so that a direction and its mirror image,
     whose counts are mirrored, get the same answer.
 
-    Offsets come first, of these the nearest, so that a direction and its mirror image, whose counts
-    are the same the other way round, get the same answer.
-
     Args:
         counts: number of words that each rule finds. *Shape:* ``(rule,)``.
     """
@@ -213,8 +210,6 @@ def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
     """Return the offset that finds most words of each label, and its accuracy, over all sentences.
 
     Labels are as in `headbook.schema.AnnotationScheme.labels`.
-
-    Over all sentences, labels as in `headbook.schema.AnnotationScheme.labels`.
 
     Returns:
         Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.

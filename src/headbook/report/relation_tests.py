@@ -146,8 +146,6 @@ class RelationTests:
         """Return the label with the largest margin on the selection split; None without any.
 
         The reported margin does not decide, because the largest of several is inflated.
-
-        The reported margin decides nothing: the largest of several overstates.
         """
         places = np.flatnonzero(among)
         if not len(places):

@@ -92,8 +92,6 @@ class StackResults(CachedByFunction):
         """Return the view and label that the site's figures of a metric show, or None without any.
 
         Only for this choice are files of the metric in ``figures/``.
-
-        Only for this choice do files of the metric stand in ``figures/``.
         """
         labels = self.drawable(metric)
         if not labels:
@@ -114,9 +112,6 @@ class StackResults(CachedByFunction):
 
         With several seeds: the mean over seeds, with the smallest and the largest value as ends.
         With one seed: its number and interval.
-
-        The mean over seeds, with the smallest and the largest as ends; the interval of the only
-        one.
         """
         estimates = [
             baseline_run.layers(metric, view, label) for baseline_run in self.baselines[baseline]

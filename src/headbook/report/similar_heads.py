@@ -108,8 +108,6 @@ class HeadDistanceMatrix:
 
         The order is that of the leaves of an average-linkage tree, in which neighbours are as near
         as the tree allows.
-
-        Average linkage, leaves ordered so that neighbours are as near as the tree allows.
         """
         kept = self.complete
         rest = np.setdiff1d(np.arange(len(self.heads)), kept)

@@ -231,8 +231,6 @@ def layer_runs(results: StackResults, name: str, view: SinkView, label: str = ""
     """Return the lowest and the highest run of layers on the selection split; None if they overlap.
 
     A run has a quarter of the layers that have attention, at least one layer.
-
-    A run is a quarter of the layers that have attention, at least one.
     """
     numbers = results.split(SELECTION, name, view, label, of="layers")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.value[n])]

@@ -251,8 +251,6 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
     """Yield a finding on the number of relations in which a head beats the best surface rule.
 
     One relation is named, the one with the largest margin on the selection split.
-
-    The one with the largest margin on the choice half.
     """
     at = tests.first(tests.claimed)
     if at is None:

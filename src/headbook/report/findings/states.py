@@ -29,7 +29,7 @@ ANCHOR_COLUMNS = tuple(
 
 
 def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]]:
-    """Return, by layer and for each of `ANCHOR_COLUMNS`, the number of different anchor tokens.
+    """Return the number of different anchor tokens by layer, for each of `ANCHOR_COLUMNS`.
 
     Beside this number are the number for shuffled tokens and the number of heads with an anchor.
     Empty if no anchors were counted.

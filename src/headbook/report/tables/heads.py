@@ -146,8 +146,6 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
     """Yield the head with the highest value of every metric, view and label, on both splits.
 
     For each metric's first label, also yield the head with the lowest value.
-
-    Of each metric's first label, yield the head with the lowest value, too.
     """
     for column in _columns(results):
         first = results.by_id[column.metric].headline == column.label
