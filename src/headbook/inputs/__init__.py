@@ -1,7 +1,7 @@
 """Sentences from files (text, JSON lines, CSV/TSV, Parquet, CoNLL-U), datasets or standard input.
 
-`open_corpus` reads everything once, to find every fault before a model is loaded, and gives a
-`Corpus` that yields its sentences lazily, as often as asked.
+`open_corpus` reads all inputs once, to find every fault before a model is loaded, and returns a
+`Corpus`, which yields its sentences lazily and can be iterated repeatedly.
 """
 
 from headbook.inputs.corpus import Corpus, InputFile, open_corpus

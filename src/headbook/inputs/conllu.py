@@ -1,8 +1,8 @@
-"""CoNLL-U: text with gold words, parts of speech and dependencies.
+r"""Reader of CoNLL-U files: text with gold words, parts of speech and dependencies.
 
-Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words where their forms
-spell the surface ("don't" = "do" + "n't"); elsewhere ("du" = "de" + "le") it becomes one word that
-takes tag and head from the member nearest to the root, so that merged words stay a tree.
+Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words if the forms spell
+the surface ("don't" = "do" + "n't"); otherwise ("du" = "de" + "le") it becomes one word with the
+tag and head of the member nearest to the root, so that merged words stay a tree.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,14 @@ FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 
 @dataclass(frozen=True, slots=True)
 class SurfaceToken:
-    """A stretch of surface text and the syntactic words it stands for, by their ids."""
+    r"""A range of surface text with the syntactic words that it contains.
+
+    Attributes:
+        form: the surface text.
+        members: ids of the syntactic words.
+        space_after: whether a space follows in the text.
+        line: line of the file, counted from 1.
+    """
 
     form: str
     members: tuple[int, ...]
@@ -30,7 +37,7 @@ class SurfaceToken:
 
 
 def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
-    """A sentence a block; blocks are separated by blank lines."""
+    """Yield one sentence per block of lines; blank lines separate blocks."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if line.strip():
@@ -77,7 +84,7 @@ def _record(block: list[tuple[int, str]], file_name: str) -> Record:
 
 
 def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
-    """The columns of a line, in a block of so many lines."""
+    """Parse the columns of a word line, in a block of at most ``most`` lines."""
     columns = line.count("\t") + 1
     if columns != len(FIELDS):
         raise InputError(
@@ -89,7 +96,7 @@ def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
     try:
         token = dict(parse_line(line, FIELDS))
     except (ParseException, ValueError) as error:
-        endless = isinstance(error, ValueError)  # Python converts no number of so many digits
+        endless = isinstance(error, ValueError)  # a number of too many digits
         came = "a number of thousands of digits" if endless else str(error)
         raise InputError(file_name, number, came=came, expected="a CoNLL-U word line") from None
     if token["id"] is None or not token["form"]:
@@ -108,7 +115,7 @@ def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
 def _add(
     token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[SurfaceToken]
 ) -> None:
-    """File a token as a syntactic word, a surface unit or, for an empty node, not at all."""
+    """Add a token to the syntactic words and surface units; skip empty nodes."""
     number, space = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
     match token["id"]:
         case int(i):
@@ -124,7 +131,7 @@ def _add(
 def _check_ids(
     tokens: dict[int, dict[str, Any]], units: list[SurfaceToken], file_name: str
 ) -> None:
-    """Words count from 1, and each stands in one place of the text."""
+    """Raise an error unless word ids count from 1 and each word is in one unit."""
     for index, (i, token) in enumerate(tokens.items(), start=1):
         if i != index:
             raise InputError(file_name, token["line"], came=f"word id {i}", expected=f"id {index}")
@@ -137,7 +144,7 @@ def _check_ids(
 
 
 def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
-    """Every way up ends at a root."""
+    """Raise an error unless the heads of all words lead to a root."""
     for i, token in tokens.items():
         head = token["head"]
         if head is not None and (head == i or not 0 <= head <= len(tokens)):
@@ -158,7 +165,7 @@ def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
 
 
 def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
-    """Steps from a word up to its root; more than there are words in a circle."""
+    """Count the steps from a word up to its root; in a circle more than there are words."""
     depth = 0
     while (head := tokens[i]["head"]) and depth <= len(tokens):
         i, depth = head, depth + 1
@@ -166,7 +173,7 @@ def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
 
 
 def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[int, int]]:
-    """Where each unit stands in the sentence's own text."""
+    """Return the character span of each unit in the sentence's text."""
     spans, at = [], 0
     for unit in units:
         start = text.find(unit.form, at)
@@ -183,7 +190,7 @@ def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[i
 
 
 def _spell(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
-    """The text, where the file does not give it."""
+    """Compose the text, and the spans of its units, if the file gives no text."""
     text, spans = "", []
     for unit in units:
         spans.append((len(text), len(text) + len(unit.form)))
@@ -194,7 +201,7 @@ def _spell(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
 def _words(
     units: list[SurfaceToken], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
 ) -> tuple[Word, ...]:
-    placed: list[tuple[int, int, int]] = []  # start, end, id of the word that speaks for it
+    placed: list[tuple[int, int, int]] = []  # start, end, id of the word with tag and head
     index: dict[int, int] = {}
     for unit, (start, end) in zip(units, spans, strict=True):
         forms = [tokens[i]["form"] for i in unit.members]
@@ -206,8 +213,8 @@ def _words(
                 at += len(form)
         else:
             index.update(dict.fromkeys(unit.members, len(placed)))
-            speaker = min(unit.members, key=lambda i: _depth(i, tokens))
-            placed.append((start, end, speaker))
+            topmost = min(unit.members, key=lambda i: _depth(i, tokens))
+            placed.append((start, end, topmost))
     return tuple(
         Word(
             start,

@@ -1,4 +1,4 @@
-"""Several inputs as one checked stream of sentences."""
+"""Corpus of checked inputs, read as one stream of sentences."""
 
 import hashlib
 from collections import Counter
@@ -33,18 +33,18 @@ from headbook.schema import RELATIONS, UPOS, AnnotationScheme, universal_relatio
 
 @dataclass(frozen=True)
 class InputFile:
-    """One input after it has been checked.
+    """One input after a check, with its hash and its numbers of sentences.
 
     Attributes:
-        source: where it is read from.
-        sha256: hash of its bytes, of a dataset that of the rows that were read; empty where
-            nothing was.
-        sentences: that are taken from it.
-        blank: lines that were skipped because they are.
-        left: sentences (or rows, where only the file's own count is known) that it has beside
-            them; None where nobody knows, since it was not read to its end.
-        foreign_tags, foreign_relations: names in its own annotation that are none of `UPOS` and
-            `RELATIONS`, with how often they occur.
+        source: source that the input is read from.
+        sha256: hash of the file's bytes, or of the rows read from a dataset; empty if nothing
+            was read.
+        sentences: number of sentences taken from the input.
+        blank: number of blank lines, which are skipped.
+        left: number of other sentences in the input, or of rows if only the file's own count is
+            known; None if unknown, since the input was not read to its end.
+        foreign_tags, foreign_relations: names in the input's own annotation outside `UPOS` and
+            `RELATIONS`, with their frequencies.
     """
 
     source: InputSource
@@ -57,16 +57,16 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """How pages and the manifest call it: the file's own name, never its folder."""
+        """Name of the input on pages and in the manifest: the file's own name, without folder."""
         return self.source.name
 
     @property
     def annotated(self) -> bool:
-        """Whether it brings its own words, tags and heads."""
+        """Whether the input has its own words, tags and heads."""
         return self.source.kind == TREEBANK
 
     def sampled(self, records: Iterable[Record]) -> "InputFile":
-        """The same where only these of its sentences are taken."""
+        """Return a copy that counts only the sampled sentences."""
         seen = _InputCounts()
         for record in records:
             seen.add(record)
@@ -84,15 +84,15 @@ class InputFile:
 def check_input(
     source: InputSource, limit: int | None, sample: SmallestHashes | None, number: int
 ) -> InputFile:
-    """Read an input.
+    """Read an input to its end or limit, and count its sentences.
 
     Args:
-        limit: how many sentences are taken at most; what stands behind them is not looked at.
-        sample: what looks at all of them.
-        number: of the input.
+        limit: largest number of sentences; the rest of the input is not checked.
+        sample: hash sample that gets every record; None without sampling.
+        number: number of the input, for the sample.
 
     Raises:
-        InputError: a fault in it, or it cannot be read.
+        InputError: the input is faulty or cannot be read.
     """
     seen = _InputCounts()
     try:
@@ -125,14 +125,14 @@ def check_input(
 
 
 def _left(source: InputSource, seen: "_InputCounts") -> int | None:
-    """How many rows stand behind those that were read."""
+    """Return the number of rows after those read, or None if unknown."""
     rows = source.rows()
-    left = 0 if rows is None else rows - seen.kinds.total()
-    return left if left > 0 else None  # there are more, whatever it says
+    remaining = 0 if rows is None else rows - seen.kinds.total()
+    return remaining if remaining > 0 else None  # the source's count is wrong
 
 
 class _InputCounts:
-    """What the records of an input are, and how their words are annotated."""
+    """Counts of an input's records by type, and of the names in their annotation."""
 
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
@@ -148,24 +148,25 @@ class _InputCounts:
                 self._relations[universal_relation(word.relation)] += 1
 
     def foreign(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Tags and relations that are not of Universal Dependencies, with how often they occur."""
+        """Return frequencies of tags and relations that are not in Universal Dependencies."""
         return _without(self._tags, UPOS), _without(self._relations, RELATIONS)
 
 
 def _without(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
-    """Names that are not known; the empty one is none."""
+    """Return the counts of names that are neither known nor empty."""
     return {name: n for name, n in counts.items() if name and name not in known}
 
 
 class Corpus:
-    """Checked inputs; iterating reads them again from the disk, or from memory if it is a sample.
+    r"""Checked inputs as one stream of sentences; iterating reads the files, or a sample in memory.
 
-    Close it, or use it in a ``with`` block, to remove what was kept of what is read only once.
+    Close the corpus, or use it in a ``with`` block, to remove temporary copies of inputs that can
+    be read only once.
 
     Attributes:
-        files: the inputs, as they were given.
-        shorten: cuts a very long text before anything else is done with it; None leaves all whole.
-            Sentences that come with their own words stay whole.
+        files: the inputs, in the order given.
+        shorten: function that cuts a very long text before any other processing; None leaves texts
+            whole. Sentences with their own words stay whole.
     """
 
     shorten: Callable[[str], str] | None = None
@@ -219,7 +220,7 @@ class Corpus:
 
     @property
     def scheme(self) -> AnnotationScheme:
-        """The names of its own annotation; the same in whatever order files and sentences come."""
+        """Annotation scheme of the inputs, independent of the order of files and sentences."""
         tags, relations = Counter[str](), Counter[str]()
         for file in self.files:
             tags.update(file.foreign_tags)
@@ -228,7 +229,7 @@ class Corpus:
 
     @property
     def pairs(self) -> bool:
-        """Whether the first sentence comes with a target."""
+        """Whether the first sentence has a target."""
         return any(sentence.target is not None for sentence, _ in zip(self, range(1), strict=False))
 
 
@@ -242,13 +243,13 @@ def open_corpus(
     Args:
         inputs: names of files, folders or ids of datasets; ``-`` is standard input, one sentence
             a line.
-        selection: which sentences are taken; None: all.
-        layout: where texts stand in them.
+        selection: which sentences are taken; None for all.
+        layout: columns, subset and split of tables and datasets.
 
     Raises:
         InputError: a file is missing, of an unknown kind, not UTF-8, broken or without text.
-        ConfigError: the layout says something of inputs that are not there.
-        OutputError: there is no room to keep what is read only once.
+        ConfigError: the layout has an option for inputs that are not given.
+        OutputError: no disk space for copies of inputs that can be read only once.
     """
     selection, layout = selection or Selection(), layout or InputLayout()
     with ExitStack() as keep:
@@ -271,12 +272,12 @@ def open_corpus(
 def _check_all(
     sources: Sequence[InputSource], selection: Selection, keep: ExitStack
 ) -> tuple[list[InputFile], list[tuple[int, Record]] | None]:
-    """The inputs, and the sample if there is one."""
+    """Check all inputs, and return them with the sample, or None without sampling."""
     smallest = None if selection.sample is None else SmallestHashes(selection.sample)
     limit, files = selection.limit, list[InputFile]()
     for number, source in enumerate(sources):
         if smallest is None and limit != 0:
-            source = spool(source, limit, keep)  # noqa: PLW2901 - the same, where it stays
+            source = spool(source, limit, keep)  # noqa: PLW2901 - often unchanged
         file = check_input(source, limit, smallest, number)
         limit = None if limit is None else limit - file.sentences
         files.append(file)
@@ -290,7 +291,7 @@ def _check_all(
 
 
 def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
-    """Nothing is said in vain."""
+    """Raise an error if an option applies to none of the inputs."""
     datasets = any(not source.kind for source in sources)
     tables = datasets or any(source.kind in TABLES for source in sources)
     for option, value, used, what in (

@@ -1,7 +1,7 @@
-"""Datasets of Hugging Face: a folder, or an id of the hub.
+r"""Reader of Hugging Face datasets, from a folder or by an id of the hub.
 
-A folder is what ``save_to_disk`` has written, or files as the hub lays them out. Both are read as
-a stream, as often as asked and without network; an id is read once.
+A folder contains the output of ``save_to_disk``, or files in the layout of the hub. A folder is
+read as a stream, repeatedly and without network; a dataset of the hub is read once.
 """
 
 import logging
@@ -18,13 +18,13 @@ from headbook.inputs.records import BlankLine, InputLayout, Records
 
 ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 TRAIN = "train"
-ROWS = 256  # that are held at a time
-LONGEST = 300  # characters that are printed of what the library says
+ROWS = 256  # rows in memory at a time
+LONGEST = 300  # characters of the library's message that are printed
 INSTALL = "pip install 'headbook[datasets]'"
 
 
 def is_id(name: str) -> bool:
-    """Whether a name could be a dataset's on the hub: an owner and a name."""
+    """Whether a name has the form of a dataset id on the hub: an owner and a name."""
     return ID.fullmatch(name) is not None
 
 
@@ -33,11 +33,11 @@ class DatasetSource:
     """One split of a dataset.
 
     Attributes:
-        name: its folder or id, with subset and split.
-        label: as the user named it.
+        name: folder or id, with subset and split.
+        label: name as the user gave it.
         data: a `datasets.Dataset` or `datasets.IterableDataset`.
-        column: of the text, where it is not a usual one.
-        remote: whether reading it again asks the network again.
+        column: column of the text; None for a default column.
+        remote: whether every reading needs the network.
     """
 
     name: str
@@ -51,7 +51,7 @@ class DatasetSource:
         """Open a dataset.
 
         Raises:
-            InputError: it cannot be opened, lacks the split, or its library is not there.
+            InputError: the dataset cannot be opened, lacks the split, or its library is missing.
         """
         path = Path(name)
         with _readable(name):
@@ -69,11 +69,11 @@ class DatasetSource:
 
     @property
     def kind(self) -> str:
-        """None of a file's."""
+        """Empty: a dataset has no file name extension."""
         return ""
 
     def records(self) -> Records:
-        """Its rows; those without text are blank, since nobody mends a dataset for one of them."""
+        """Yield the rows as records; rows without text count as blank lines."""
         features = dict(self.data.features or {})
         number = 0
         names = {name: f.int2str for name, f in features.items() if hasattr(f, "int2str")}
@@ -88,13 +88,13 @@ class DatasetSource:
             yield BlankLine(number) if blank else record_of(row, number, self.name, self.column)
 
     def _text(self, row: Mapping[str, Any]) -> Any:
-        """The text of a row without what surrounds it; None where it is empty."""
+        """Return the stripped text of a row; None if it is empty, False if it is no text."""
         names = (self.column,) if self.column else ("text", "source")
         value = next((row[name] for name in names if name in row), False)
         return value.strip() if isinstance(value, str) else (None if value is None else False)
 
     def rows(self) -> int | None:
-        """How many it says that it has."""
+        """Return the number of rows according to the dataset, or None if unknown."""
         known = getattr(self.data, "num_rows", None)
         if known is None:
             splits, split = self.data.info.splits or {}, str(self.data.split or "")
@@ -102,11 +102,11 @@ class DatasetSource:
         return int(known) if known else None
 
     def sha256(self) -> None:
-        """What it has is a stream of rows, not a file."""
+        """Return None: a dataset is a stream of rows without a file of its own."""
 
 
 def _open(name: str, path: Path, subset: str | None) -> Any:
-    """The whole dataset, or its splits by name."""
+    """Open the whole dataset, or its splits by name."""
     datasets = _library(name)
     with _silent(datasets):
         if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
@@ -120,7 +120,7 @@ def _library(name: str) -> Any:
     try:
         import datasets  # noqa: PLC0415 - an extra
 
-        _ = datasets.load_dataset  # which a folder of that name lacks
+        _ = datasets.load_dataset  # fails if a local folder named datasets was imported instead
     except (ImportError, AttributeError):
         folder = Path(name).is_dir()
         raise InputError(
@@ -134,7 +134,7 @@ def _library(name: str) -> Any:
 
 @contextmanager
 def _silent(datasets: Any) -> Iterator[None]:
-    """Without the library's own bars."""
+    """Disable the library's progress bars inside the block."""
     quiet = datasets.utils.are_progress_bars_disabled()
     datasets.utils.disable_progress_bars()
     try:
@@ -146,10 +146,10 @@ def _silent(datasets: Any) -> Iterator[None]:
 
 @contextmanager
 def _readable(name: str, row: int | None = None) -> Iterator[None]:
-    """Turn what the library raises, which may be anything, into one line, and let it log nothing.
+    """Turn any error of the library into an InputError of one line, and disable its log.
 
     Args:
-        row: the last one that could be read, counted from 1; None while it is being opened.
+        row: last row that could be read, counted from 1; None while the dataset is opened.
     """
     log = logging.getLogger("datasets")
     before = log.level
@@ -175,7 +175,7 @@ def _readable(name: str, row: int | None = None) -> Iterator[None]:
 
 
 def _split(found: Any, asked: str | None, name: str) -> tuple[Any, str]:
-    """The split that was asked for, else `TRAIN` or the only one."""
+    """Return the requested split and its name; by default `TRAIN` or the only one."""
     if not isinstance(found, dict):
         own = str(found.split or "")
         if asked not in {None, own}:
@@ -191,7 +191,7 @@ def _split(found: Any, asked: str | None, name: str) -> tuple[Any, str]:
 
 
 def _plain(data: Any, features: Mapping[str, Any]) -> Any:
-    """Without pictures and sounds, which would be decoded, row for row."""
+    """Return the data without image and audio columns, whose decoding would be slow."""
     kept = [name for name, feature in features.items() if not _media(feature)]
     plain = data.with_format(None)
     return plain.select_columns(kept) if len(kept) < len(features) else plain
@@ -205,7 +205,7 @@ def _media(feature: Any) -> bool:
 
 
 def _rows(data: Any, names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:
-    """Rows as Python's values, classes by their names; one without a class has no such value."""
+    """Yield rows as Python values, with the names of classes; None for a row without class."""
     for batch in data.iter(batch_size=ROWS):
         for values in zip(*batch.values(), strict=True):
             row = dict(zip(batch, values, strict=True))

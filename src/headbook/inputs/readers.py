@@ -1,4 +1,4 @@
-"""One reader per format: text, JSON lines, CSV/TSV, Parquet."""
+"""Readers of text, JSON lines, CSV/TSV and Parquet files."""
 
 import csv
 import json
@@ -14,14 +14,14 @@ USUAL = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes a
 
 
 def read_text(path: Path, file_name: str) -> Records:
-    """A sentence or passage a line."""
+    """Yield one sentence or passage per line."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         text = line.strip()
         yield Record(number, text) if text else BlankLine(number)
 
 
 def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records:
-    """A JSON object a line; ``column`` is the key of its text, where it is not a usual one."""
+    """Yield one record per line with a JSON object; ``column`` is the key of its text, if given."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if not line.strip():
             yield BlankLine(number)
@@ -40,7 +40,7 @@ def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records
 
 
 def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
-    """Comma- or tab-separated columns with a header line."""
+    """Yield one record per row of comma- or tab-separated columns with a header line."""
     delimiter = "\t" if suffix_of(path) == ".tsv" else ","
     rows = csv.reader(decoded_lines(path, file_name), delimiter=delimiter, strict=True)
     try:
@@ -66,13 +66,13 @@ def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
 
 
 def check_header(header: list[str], file_name: str, column: str | None) -> None:
-    """Refuse columns without text, or two of one name.
+    """Raise an error if columns lack the text, or two have the same name.
 
     Args:
-        column: of the text, where it is not a usual one.
+        column: column of the text; None for a default column.
 
     Raises:
-        InputError: with what came.
+        InputError: no column has the text, or a name occurs twice.
     """
     usual = TEXT in header or {SOURCE, TARGET} <= set(header)
     if not (usual if column is None else column in header):
@@ -92,14 +92,14 @@ def _wanted(column: str | None) -> str:
 def record_of(
     row: Mapping[str, Any], number: int, file_name: str, column: str | None = None
 ) -> Record:
-    """A record from named columns; the columns that are not text are metadata.
+    """Return a record from named columns; columns other than the text become metadata.
 
     Args:
         number: line or row, counted from 1.
-        column: of the text, where it is not a usual one; then nothing is a target.
+        column: column of the text, without targets; None for the default columns.
 
     Raises:
-        InputError: there is no such column, or something else than text in it.
+        InputError: the column is missing, or holds no text.
     """
     first = column or (TEXT if TEXT in row else SOURCE)
     if first not in row:
@@ -128,7 +128,7 @@ def record_of(
 
 
 def _check_unicode(text: str, number: int, file_name: str) -> None:
-    """JSON can spell halves of characters, which no encoding holds."""
+    """Raise an error for lone surrogates, which JSON can spell and no encoding can represent."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -141,18 +141,18 @@ def _check_unicode(text: str, number: int, file_name: str) -> None:
 
 
 def _short(value: Any) -> str:
-    """A value as a message can hold it."""
+    """Return the representation of a value, shortened for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-ROWS, BLOCK = 1024, 1 << 16  # rows that are made at a time, bytes of a column that are read
+ROWS, BLOCK = 1024, 1 << 16  # rows converted at a time, bytes of a column read at a time
 
 
 def read_parquet(path: Path, file_name: str, column: str | None = None) -> Records:
-    """A Parquet table; its lines are its rows.
+    """Yield one record per row of a Parquet table.
 
-    Columns are read block by block, however large the groups are in which the file keeps its rows.
+    Columns are read block by block, independently of the size of the file's row groups.
     """
     import pyarrow as pa  # noqa: PLC0415 - only this format needs it
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -178,18 +178,18 @@ def read_parquet(path: Path, file_name: str, column: str | None = None) -> Recor
 
 
 def parquet_row_count(path: Path) -> int | None:
-    """How many rows the end of a file says that it has; None where it cannot be read."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    """Return the number of rows in a file's metadata, or None if it cannot be read."""
+    import pyarrow as pa  # noqa: PLC0415 - only this format needs it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
         return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):  # told where it is read
+    except (pa.ArrowException, OSError):  # reported when the rows are read
         return None
 
 
 def _rows(batch: Any, before: int, file_name: str) -> list[dict[str, Any]]:
-    """Rows of a batch as Python's values, which do not go as far as Parquet's."""
+    """Return the rows of a batch as Python values, whose range is smaller than Parquet's."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (ValueError, OverflowError):
@@ -204,7 +204,7 @@ def _rows(batch: Any, before: int, file_name: str) -> list[dict[str, Any]]:
 
 
 def _beyond(batch: Any) -> Iterator[tuple[str, int, Any]]:
-    """Columns and rows of values that Python does not have, and what Parquet holds there."""
+    """Yield column, row and content of values that have no Python equivalent."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for index, value in enumerate(column):
             try:

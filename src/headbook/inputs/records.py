@@ -1,7 +1,4 @@
-"""Sentences with their words, records as readers yield them, plain or compressed lines.
-
-And which records are taken (the first, or a hash sample).
-"""
+"""Sentences and words, records of files, reading of (compressed) lines, selection of records."""
 
 import gzip
 import hashlib
@@ -18,28 +15,28 @@ from typing import BinaryIO, cast
 from headbook.config import Config
 from headbook.errors import InputError
 
-# What reading a damaged archive raises; of these, only faults of the disk have a number.
+# Errors of a damaged archive; only those with an errno are faults of the disk.
 DAMAGE = (EOFError, OSError, zlib.error)
 
 
 def open_decompressed(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked by what its name ends in.
+    """Open a file for reading, decompressed according to its name.
 
     Raises:
-        DAMAGE: here or when it is read.
+        DAMAGE: the file cannot be opened, here or when it is read.
     """
     unpack = PACKED.get(path.suffix.lower())
     return path.open("rb") if unpack is None else unpack(path)
 
 
 def suffix_of(name: str | Path) -> str:
-    """What kind of file a name stands for: ``.jsonl`` of ``a.jsonl`` and of ``A.JSONL.gz``."""
+    """Return the lower-case extension below a compression's: ``.jsonl`` of ``A.JSONL.gz``."""
     path = Path(str(name).lower())
     return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
 
 
 def is_packed(path: Path) -> bool:
-    """Whether its name says that it is compressed."""
+    """Whether the name of a file has the extension of a compression."""
     return path.suffix.lower() in PACKED
 
 
@@ -66,9 +63,9 @@ class Word:
 
     Attributes:
         start, end: character offsets into the sentence's text, end exclusive.
-        upos: Universal part of speech, or empty where unknown.
-        head: index of the syntactic head among the sentence's words; `NO_HEAD` for a root or
-            where unknown.
+        upos: Universal part of speech, empty if unknown.
+        head: index of the syntactic head among the sentence's words; `NO_HEAD` for a root or if
+            unknown.
         relation: dependency relation to the head, or empty.
     """
 
@@ -81,19 +78,19 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence or passage as it came.
+    """A sentence or passage of the input.
 
     Attributes:
         index: place in the input, counted from 0 over all files.
-        id: the name the input gives it, or empty.
+        id: name in the input, or empty.
         text: source text, never normalised.
         target: target text of a source-target pair, or None.
-        words: annotation that came with the input, or None.
-        metadata: the input's other columns.
+        words: words annotated in the input, or None.
+        metadata: other columns of the input.
         origin: file and line, for messages.
-        parts: where the sentences of a passage begin and end; empty where it is all one.
-        left_out, target_left_out: characters at the end of a very long text, or of its target, that
-            were left out before it was tokenized.
+        parts: character spans of the sentences of a passage; empty for a single sentence.
+        left_out, target_left_out: number of characters cut from the end of a very long text, or
+            of its target, before tokenization.
     """
 
     index: int
@@ -109,15 +106,15 @@ class Sentence:
 
 
 def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, ...]:
-    """The words of several sentences as those of one text.
+    """Return the words of several sentences with indices and spans in their joined text.
 
     Args:
-        parts: where each sentence begins in the text, and its words.
+        parts: start of each sentence in the text, and the sentence's words.
     """
     found: list[Word] = []
     for start, words in parts:
         before = len(found)
-        if start == before == 0:  # no word moves
+        if start == before == 0:  # spans and indices of the first sentence stay
             found.extend(words)
             continue
         for word in words:
@@ -127,14 +124,23 @@ def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, .
 
 
 LONGEST = 64 << 20  # bytes of a line, which is held in memory; models take a few thousand tokens
-INFLATED = 400  # times its size that an archive may inflate to; text does so 3 to 30 times
+INFLATED = 400  # largest compression ratio of an archive; that of text is 3 to 30
 BLANKS = 1 << 20  # blank lines in a row; more would be read for minutes, without a sentence
-FREE = 64 << 20  # bytes that any archive may inflate to
+FREE = 64 << 20  # bytes to which every archive may inflate, whatever its ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One sentence as a file holds it; ``line`` is its line or row, counted from 1."""
+    r"""One sentence of a file.
+
+    Attributes:
+        line: line or row of the file, counted from 1.
+        text: source text.
+        target: target text of a pair, or None.
+        id: name in the file, or empty.
+        words: words annotated in the file, or None.
+        metadata: other columns.
+    """
 
     line: int
     text: str
@@ -156,12 +162,12 @@ Records = Iterator[Record | BlankLine]
 
 @dataclass(frozen=True)
 class InputLayout:
-    """Where texts stand, in inputs that leave a choice.
+    """Names of column, subset and split for inputs that offer a choice.
 
     Attributes:
-        text_column: of tables and datasets; None: the usual names.
-        subset: of a dataset; None: the only one.
-        split: the same; None: the usual one.
+        text_column: column of the text in tables and datasets; None for the default names.
+        subset: subset of a dataset; None for the only one.
+        split: split of a dataset; None for the default.
     """
 
     text_column: str | None = None
@@ -170,21 +176,21 @@ class InputLayout:
 
     @classmethod
     def of(cls, config: Config) -> "InputLayout":
-        """What the options say."""
+        """Return the layout that the options give."""
         return cls(config.text_column, config.subset, config.split)
 
 
 def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
-    r"""Lines of a UTF-8 file, each with its end; a byte order mark is dropped.
+    r"""Yield the lines of a UTF-8 file with their line ends, without a byte order mark.
 
     Lines end at ``\n`` alone: other Unicode separators are part of the text.
 
     Raises:
-        InputError: bytes that are not UTF-8, with their line; an archive that is damaged; a line
-            longer than `LONGEST`, more than `BLANKS` blank lines in a row, or an archive that
-            inflates beyond `INFLATED`.
+        InputError: the file holds bytes that are not UTF-8, is a damaged archive, or has a line
+            longer than `LONGEST`, more than `BLANKS` blank lines in a row, or a compression
+            ratio above `INFLATED`.
     """
-    number, taken, blank = 0, 0, 0  # lines and bytes that could be read; blank lines in a row
+    number, taken, blank = 0, 0, 0  # lines and bytes read so far; blank lines in a row
     try:
         most = max(FREE, INFLATED * path.stat().st_size) if is_packed(path) else math.inf
         with open_decompressed(path) as stream:
@@ -208,7 +214,7 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
                 yield _decoded(raw, number, file_name)
     except DAMAGE as error:
         if not is_packed(path) or getattr(error, "errno", None) is not None:
-            raise  # of the disk
+            raise  # a fault of the disk
         kind = path.suffix.lower()
         raise InputError(
             file_name,
@@ -219,7 +225,7 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
 
 
 def _too_large(file_name: str, number: int, came: str) -> InputError:
-    """Return the error to raise if a file would fill the memory, or keep its reader for minutes."""
+    """Return the error to raise for lines that would fill the memory or take minutes to read."""
     return InputError(file_name, number, came=came, expected="one sentence or passage a line")
 
 
@@ -237,11 +243,11 @@ def _decoded(raw: bytes, number: int, file_name: str) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which sentences are taken.
+    """Choice of sentences of the input.
 
     Attributes:
-        limit: the first so many; what stands behind them is not read.
-        sample: those with the smallest hashes of their content; all is read, once.
+        limit: number of sentences, the first ones; the rest is not read.
+        sample: number of sentences, those with the smallest hashes; the whole input is read once.
     """
 
     limit: int | None = None
@@ -249,30 +255,30 @@ class Selection:
 
     @classmethod
     def of(cls, config: Config) -> "Selection":
-        """What the options say."""
+        """Return the selection that the options give."""
         return cls(config.limit, config.sample)
 
 
 def record_hash(record: Record) -> int:
-    """Hash of a sentence's text and target, the same wherever the sentence stands."""
+    """Return a hash of a sentence's text and target, independent of its position."""
     return _hash(record.text if record.target is None else f"{record.text}\0{record.target}")
 
 
 class SmallestHashes:
-    """The records with the smallest hashes of a stream; no more are kept at any time.
+    """Sample of the records with the smallest hashes of a stream, in constant memory.
 
-    Equal ones have equal hashes. Where not all of them fit, what else is known of them decides,
-    so that neither their order nor the split into files does.
+    Equal texts have equal hashes. If not all of them fit into the sample, their ids, metadata and
+    words decide, so that the sample does not depend on the order of sentences or files.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # Largest first: both hashes negative, then the place, file and record.
+        # A min-heap of negative hashes, so that the largest hash is first to leave.
         self._heap: list[tuple[int, int, int, int, Record]] = []
         self._seen = 0
 
     def add(self, record: Record, file: int) -> None:
-        """Look at the next record of the stream, which stands in a file of that number."""
+        """Add the next record of the stream, from the file with a number."""
         self._seen += 1
         content = -record_hash(record)
         full = len(self._heap) == self._size
@@ -286,7 +292,7 @@ class SmallestHashes:
             heapq.heappush(self._heap, entry)
 
     def chosen(self) -> Iterator[tuple[int, Record]]:
-        """Each with the number of its file, in the order in which they came."""
+        """Yield the sampled records with the numbers of their files, in input order."""
         for *_, file, record in sorted(self._heap, key=lambda entry: -entry[2]):
             yield file, record
 

@@ -1,7 +1,4 @@
-"""What an input may be (file, standard input, dataset).
-
-And a copy on disk of what can be read only once.
-"""
+"""Sources of sentences: files, standard input and datasets, with temporary copies if needed."""
 
 import json
 import os
@@ -30,7 +27,7 @@ from headbook.output_folder import temporary_folder
 from headbook.resources import sha256
 
 STDIN = "-"
-TREEBANK, PARQUET = ".conllu", ".parquet"  # the former brings its own words, tags and heads
+TREEBANK, PARQUET = ".conllu", ".parquet"  # a treebank has its own words, tags and heads
 
 Reader = Callable[[Path, str], Records]
 TableReader = Callable[[Path, str, str | None], Records]
@@ -46,16 +43,16 @@ WITH_HEADER = {".csv", ".tsv"}
 
 
 class InputSource(Protocol):
-    """Something that sentences are read from, as often as asked.
+    """A source of sentences that can be read repeatedly.
 
     Attributes:
-        name: how pages and the manifest call it; never its folder.
-        kind: of file, such as ``.txt``; empty for what is none.
-        label: where it is, as the user said it.
+        name: name on pages and in the manifest, without folder.
+        kind: extension of the file, such as ``.txt``; empty if it is no file.
+        label: path or id as the user gave it.
     """
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - above
+    def name(self) -> str: ...  # noqa: D102 - in the class
 
     @property
     def kind(self) -> str: ...  # noqa: D102
@@ -64,21 +61,24 @@ class InputSource(Protocol):
     def label(self) -> str: ...  # noqa: D102
 
     def records(self) -> Records:
-        """Sentences and blanks, in order."""
+        """Yield sentences and blank lines in order."""
 
     def rows(self) -> int | None:
-        """How many those are, where that is known without reading them."""
+        """Return the number of sentences and blank lines if known without reading, else None."""
 
     def sha256(self) -> str | None:
-        """Hash of its bytes; None where it has none of its own."""
+        """Return the hash of the file's bytes, or None if the source is no file."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A file.
+    """A file as a source of sentences.
 
     Attributes:
-        column: of its text, where it is a table and this is not a usual one.
+        path: path of the file.
+        name: file name, or ``standard input``.
+        label: path as the user gave it.
+        column: column of the text in a table; None for a default column.
     """
 
     path: Path
@@ -88,37 +88,38 @@ class FileSource:
 
     @property
     def kind(self) -> str:
-        """What its name ends in, whatever it is packed with."""
+        """Extension of the file below that of a compression."""
         return suffix_of(self.path)
 
     def records(self) -> Records:
-        """Its sentences and blank lines."""
+        """Yield sentences and blank lines in order."""
         if self.kind in TABLES:
             return TABLES[self.kind](self.path, self.name, self.column)
         return LINES[self.kind](self.path, self.name)
 
     def rows(self) -> int | None:
-        """How many rows the end of a Parquet file says that it has; None for all others."""
+        """Return the number of rows in a Parquet file's metadata; None for other files."""
         return parquet_row_count(self.path) if self.kind == PARQUET else None
 
     def sha256(self) -> str:
-        """Hash of its bytes, as they are on the disk."""
+        """Return the hash of the file's bytes on disk."""
         return sha256(self.path)
 
 
 def source_of(
     name: str, layout: InputLayout, keep: ExitStack, limit: int | None = None
 ) -> InputSource:
-    """Find out what an input is.
+    """Return the source for the name of an input.
 
     Args:
-        keep: what must be closed at the end.
-        limit: how many sentences are wanted of all inputs; of standard input no more are read than
-            tell that there are more.
+        name: path, id of a dataset, or ``-`` for standard input.
+        keep: stack that removes temporary copies when it is closed.
+        limit: largest number of sentences of all inputs; one more is read from standard input, to
+            know whether there are more.
 
     Raises:
-        InputError: it is nothing that can be read.
-        OutputError: there is no room to keep standard input.
+        InputError: the input cannot be read.
+        OutputError: no disk space for a copy of standard input.
     """
     if name == STDIN:
         return FileSource(_spool(keep, limit), "standard input", "standard input")
@@ -129,10 +130,10 @@ def source_of(
 
 
 def input_file(name: str) -> Path | None:
-    """The file that an input is; None for standard input and what may be a dataset.
+    """Return the path of an input file; None for standard input and possible datasets.
 
     Raises:
-        InputError: it is nothing that can be read.
+        InputError: the input cannot be read.
     """
     if name == STDIN:
         return None
@@ -159,13 +160,13 @@ def input_file(name: str) -> Path | None:
 
 
 def ending(name: str) -> str:
-    """What says of a name which kind of file it is: ``.jsonl.gz`` of ``a.jsonl.gz``."""
+    """Return the extension of an input's name, with compression, such as ``.jsonl.gz``, or ""."""
     known = suffix_of(name) in KINDS
     return name[name.lower().rindex(suffix_of(name)) :] if known else ""
 
 
 def unreadable_error(name: str, error: OSError) -> InputError:
-    """What is said of a file that the system does not give."""
+    """Return the error to raise if a file cannot be read."""
     return InputError(name, None, came=str(error.strerror), expected="a file that can be read")
 
 
@@ -188,7 +189,7 @@ def _check_kind(path: Path, file_name: str) -> None:
 
 
 def _check_name(file_name: str) -> None:
-    """Pages name their files, in UTF-8."""
+    """Raise an error for a name that is not UTF-8, since pages print names of files."""
     try:
         file_name.encode()
     except UnicodeEncodeError:
@@ -199,7 +200,7 @@ def _check_name(file_name: str) -> None:
 
 
 def _spool(keep: ExitStack, limit: int | None) -> Path:
-    """Standard input as a file, since it is read more than once."""
+    """Copy standard input to a temporary file, since inputs are read more than once."""
     if sys.stdin is None or sys.stdin.closed:
         raise _stdin_fault("closed")
     try:
@@ -215,7 +216,7 @@ def _spool(keep: ExitStack, limit: int | None) -> Path:
 
 
 def disk_full_error(what: str, error: OSError) -> OutputError:
-    """What is said where the disk does not take what is read only once."""
+    """Return the error to raise if the disk has no space for a temporary copy."""
     return OutputError(
         f"{what}: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
         "it is read; expected room for it; the variable TMPDIR names another place"
@@ -223,10 +224,10 @@ def disk_full_error(what: str, error: OSError) -> OutputError:
 
 
 def _read() -> bytes:
-    """The next line of standard input; nothing at its end."""
+    """Return the next line of standard input; empty at the end."""
     try:
         return sys.stdin.buffer.readline()
-    except (OSError, ValueError) as error:  # the latter where it is open for writing alone
+    except (OSError, ValueError) as error:  # ValueError: the stream is open for writing only
         raise _stdin_fault(getattr(error, "strerror", None) or str(error)) from error
 
 
@@ -238,53 +239,54 @@ def _stdin_fault(came: str) -> InputError:
 
 @dataclass(frozen=True)
 class SpooledDataset:
-    """Rows of a dataset that came over the network."""
+    """Temporary copy of the rows of a dataset read over the network."""
 
     origin: DatasetSource
     path: Path
 
     @property
     def name(self) -> str:
-        """The dataset's."""
+        """Name of the dataset, with subset and split."""
         return self.origin.name
 
     @property
     def kind(self) -> str:
-        """The dataset's."""
+        """Empty: a dataset has no extension."""
         return self.origin.kind
 
     @property
     def label(self) -> str:
-        """The dataset's."""
+        """Id of the dataset as the user gave it."""
         return self.origin.label
 
     def records(self) -> Records:
-        """What came, in its order."""
+        """Yield the copied rows in order."""
         with self.path.open("rb") as stream:
             for line in stream:
                 number, *fields = json.loads(line)
                 yield Record(number, *fields) if fields else BlankLine(number)
 
     def rows(self) -> int | None:
-        """How many the dataset says that it has, not only those kept."""
+        """Return the number of rows of the whole dataset, or None if unknown."""
         return self.origin.rows()
 
     def sha256(self) -> None:
-        """None: rows are hashed as those of other datasets are."""
+        """Return None: rows are hashed as those of other datasets."""
 
 
 def spool(source: InputSource, limit: int | None, keep: ExitStack) -> InputSource:
-    """Keep an input that comes over the network; any other is given back.
+    """Copy an input that is read over the network to the disk; return other inputs unchanged.
 
     Args:
-        limit: how many sentences are wanted; one more is kept, which tells that there are more.
+        limit: number of sentences; one more is copied, to know whether there are more.
+        keep: stack that removes the copy when it is closed.
 
     Raises:
-        OutputError: there is no room for it.
+        OutputError: no disk space for the copy.
     """
     if not isinstance(source, DatasetSource) or not source.remote:
         return source
-    lines = _first(source.records(), limit)  # its faults are no faults of the disk
+    lines = _first(source.records(), limit)  # raises InputError, so not caught below
     try:
         path = keep.enter_context(temporary_folder("dataset")) / "rows.jsonl"
         with path.open("wb") as file:
@@ -304,7 +306,7 @@ def _first(records: Records, limit: int | None) -> Iterator[Record | BlankLine]:
 
 
 def line_of(record: Record | BlankLine) -> bytes:
-    """A row as a line of JSON."""
+    """Return a record as a line of JSON."""
     fields = (
         [record.line, record.text, record.target, record.id, None, dict(record.metadata)]
         if isinstance(record, Record)
