@@ -1,1 +1,1 @@
-"""Sentences as words and tokens, and batches of them."""
+"""Words and tokens of sentences, and their padded batches."""

@@ -1,4 +1,4 @@
-"""Words, parts of speech and dependencies by spaCy; word frequencies by wordfreq.
+"""Words, parts of speech and dependencies by spaCy, word frequencies, and shuffled words.
 
 Sentences with shuffled words.
 """
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
 
 EMBEDDED, NO_ANNOTATOR = "embedded", "none"
+# Components that are not loaded.
 UNUSED = ("ner", "lemmatizer", "entity_linker", "textcat", "textcat_multilabel", "spancat")
 CHUNK = 64  # sentences parsed at a time
 
-# Default word boundaries of Unicode (UAX #29): an ideograph is a word of its own, an emoji
-# sequence is one word.
+# Default word boundaries of Unicode (UAX #29): each ideograph and each emoji sequence is a word.
 BOUNDARY = regex.compile(r"\b", flags=regex.WORD | regex.V1)
 
 
 @dataclass(frozen=True)
 class Annotator:
-    """Finds the words of a text and, with a pipeline, their tags and heads.
+    """Annotator that finds the words of a text and, with a pipeline, their tags and heads.
 
     Attributes:
-        name: name and version of the pipeline, for the record.
+        name: name and version of the pipeline, which the study records.
+        pipeline: spaCy pipeline; None to split words by Unicode's rules.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Annotator:
             name: ``embedded``, ``none``, an installed pipeline's name or a folder.
 
         Raises:
-            AnnotatorError: the pipeline is not there or cannot be loaded.
+            AnnotatorError: the pipeline is not installed or cannot be loaded.
         """
         if name == NO_ANNOTATOR:
             return cls("none (words by Unicode UAX #29)", None)
@@ -69,10 +70,10 @@ class Annotator:
         return cls(f"{meta['lang']}_{meta['name']} {meta['version']}", pipeline)
 
     def annotate(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Give words to the sentences that came without; lazily and in order."""
+        """Yield sentences in order, lazily, with words for those that have none."""
         stream = iter(sentences)
         while chunk := list(islice(stream, CHUNK)):
-            # Sentences of a passage are analysed one by one, as they are without it.
+            # Sentences of a passage are parsed one by one: results do not depend on packing.
             spans = [s.parts or ((0, len(s.text)),) for s in chunk]
             texts = [s.text[a:b] for s, span in zip(chunk, spans, strict=True)
                      for a, b in span if s.words is None]  # fmt: skip
@@ -85,20 +86,20 @@ class Annotator:
                     yield s
 
     def words(self, texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
-        """The words of each text, lazily and in order."""
+        """Yield the words of each text, lazily and in order."""
         if self.pipeline is None:
             return map(split_words, texts)
         return map(_words, self.pipeline.pipe(texts, batch_size=CHUNK))
 
 
 def split_words(text: str) -> tuple[Word, ...]:
-    """Words by Unicode's default boundaries, without tags; white space is no word."""
+    """Split a text by Unicode's default word boundaries, without tags or white space."""
     cuts = [match.start() for match in BOUNDARY.finditer(text)]
     return tuple(Word(start, end) for start, end in pairwise(cuts) if not text[start:end].isspace())
 
 
 def _words(doc: "Doc") -> tuple[Word, ...]:
-    """A spaCy document's tokens, white-space tokens left out and heads renumbered."""
+    """Return the tokens of a spaCy document without white space, with heads renumbered."""
     kept = [token for token in doc if not token.is_space]
     place = {token.i: number for number, token in enumerate(kept)}
     parsed = doc.has_annotation("DEP")
@@ -117,10 +118,10 @@ def _words(doc: "Doc") -> tuple[Word, ...]:
 
 
 def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
-    """The same words in random order, with their tags, heads and relations.
+    """Return a sentence with its words in random order, with their tags, heads and relations.
 
-    The order depends on the seed and the text alone. Words are set apart by single spaces, as long
-    as the text has spaces at all.
+    The order depends on seed and text only. Words are separated by single spaces if the text has
+    any spaces.
     """
     words = sentence.words if sentence.words is not None else split_words(sentence.text)
     text, order = _mixed(sentence.text, words, seed)
@@ -134,12 +135,12 @@ def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
     target = sentence.target
     if target is not None:
         target = _mixed(target, split_words(target), seed)[0]
-    # Mixed across the sentences of a passage, too, whose ends are then nowhere.
+    # Words move between the sentences of a passage, so no sentence ends remain.
     return replace(sentence, text=text, words=tuple(moved), target=target, parts=())
 
 
 def _mixed(text: str, words: tuple[Word, ...], seed: int) -> tuple[str, list[int]]:
-    """The text with its words in random order, and that order."""
+    """Return a text with its words in random order, and that order."""
     digest = blake2b(text.encode(), digest_size=8, salt=seed.to_bytes(8, "little")).digest()
     drawn = np.random.default_rng(int.from_bytes(digest, "big")).permutation(len(words))
     order = [int(place) for place in drawn]
@@ -151,18 +152,19 @@ def _gap(text: str) -> str:
 
 
 NO_FREQUENCIES = "none"
-FREQUENT = 500  # so many of the most frequent words are never rare
+FREQUENT = 500  # number of the most frequent words, which are never rare
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """The frequencies of the words of a language.
+    """Frequencies of the words of a language.
 
     Attributes:
-        name: the language and where its frequencies come from, for the record.
-        frequency: of a word in lower case, on any scale; None where the word is not known.
-        frequent: the frequency of the least of the frequent words; what is rare is below it.
-        missing: why there are no frequencies; empty where there are.
+        name: language and source of the frequencies, which the study records.
+        frequency: function from a word in lower case to its frequency, on any scale; None if the
+            word is unknown.
+        frequent: frequency of the last of the `FREQUENT` words; rare words are below it.
+        missing: reason why there are no frequencies; empty if there are.
     """
 
     name: str
@@ -171,10 +173,10 @@ class WordFrequencies:
     missing: str = ""
 
     def rarest_word(self, words: Sequence[str]) -> int | None:
-        """The place of the least frequent word, the first of equals, or None.
+        """Return the index of the least frequent word, the first of equals, or None.
 
-        Words without a letter, numbers for example, do not take part. None: there is no word, or
-        even the least frequent one is a frequent word.
+        Words without a letter, such as numbers, are ignored. None if there is no word, or if even
+        the least frequent one is a frequent word.
         """
         rarest, least = None, self.frequent
         for index, word in enumerate(words):
@@ -186,11 +188,11 @@ class WordFrequencies:
 
     @classmethod
     def load(cls, language: str, texts: Iterable[str]) -> "WordFrequencies":
-        """Zipf frequencies by wordfreq; counts in the texts for languages that it does not have.
+        """Load the Zipf frequencies of wordfreq, or count the texts if it lacks the language.
 
         Args:
             language: a code such as ``en``; ``none`` for no frequencies at all.
-            texts: read only where they must be counted.
+            texts: texts to count; read only if wordfreq lacks the language.
         """
         if language == NO_FREQUENCIES:
             return cls(NO_FREQUENCIES, _unknown, 0, "the language of the texts is not given")
@@ -202,14 +204,14 @@ class WordFrequencies:
         try:
             last = wordfreq.top_n_list(language, FREQUENT)[-1]
             frequent = wordfreq.zipf_frequency(last, language)
-        except ImportError:  # it needs a program of its own to find this language's words
+        except ImportError:  # wordfreq needs another package to split this language's words
             return cls._counted(language, texts)
         name = f"{language} (wordfreq {version('wordfreq')})"
         return cls(name, lambda word: wordfreq.zipf_frequency(word, language), frequent)
 
     @classmethod
     def _counted(cls, language: str, texts: Iterable[str]) -> "WordFrequencies":
-        """Counts in the texts themselves; a word that is not among theirs is not known."""
+        """Count the words of the texts; other words are unknown."""
         counts = Counter(
             text[word.start : word.end].lower() for text in texts for word in split_words(text)
         )
@@ -222,4 +224,4 @@ class WordFrequencies:
 
 
 def _unknown(_: str) -> None:
-    """No frequency for any word."""
+    """Return None: the frequency of every word is unknown."""

@@ -18,7 +18,7 @@ from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
 
 NO_TAG = -1
 NO_RELATION = -1
-STANDARD = AnnotationScheme()
+STANDARD = AnnotationScheme()  # Universal Dependencies without additions
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,21 +26,21 @@ class PaddedTexts:
     """The texts of one side of a batch; every array is ``(sentence, token)``.
 
     Attributes:
-        ids: vocabulary entries; 0 in the padding.
-        valid: false in the padding.
+        ids: vocabulary ids; 0 in the padding.
+        valid: whether the position holds a token, not padding.
         special, separator, punctuation, initial: as in `headbook.text.tokens.TokenizedText`.
-        word: index of the token's word in its sentence, `NO_WORD` without one.
-        share: 1 over the number of tokens of the word; 0 without one.
-        tag: number of the word's part of speech in the scheme, `NO_TAG` without one.
-        head: index of the head of the token's word, `NO_HEAD` without one.
-        relation: number of the word's relation to it in the scheme, `NO_RELATION` without one or
-            where it is none of them.
-        rarest: index of the rarest word, `NO_WORD` without one. *Shape:* ``(sentence, 1)``.
-        part: the sentence of a passage that the token belongs to, from 0.
+        word: index of the token's word in its sentence, or `NO_WORD`.
+        share: 1 over the number of tokens of the word; 0 for tokens without word.
+        tag: number of the word's part of speech in the scheme, or `NO_TAG`.
+        head: index of the head of the token's word, or `NO_HEAD`.
+        relation: number of the word's relation to its head in the scheme, or `NO_RELATION` if it
+            has none or one outside the scheme.
+        rarest: index of the rarest word, or `NO_WORD`. *Shape:* ``(sentence, 1)``.
+        part: number of the token's sentence in a passage, from 0.
         stop: whether the token may end a sentence, as in `headbook.text.tokens.TokenizedText`.
         joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
-        tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
-        scheme: what tags and relations are called.
+        tagged, parsed: whether the text has tags, and a tree. *Shape:* ``(sentence, 1)``.
+        scheme: names of tags and relations.
     """
 
     ids: torch.Tensor
@@ -64,51 +64,54 @@ class PaddedTexts:
 
     @cached_property
     def ordinary(self) -> torch.Tensor:
-        """Tokens that stand for text. *Shape:* ``(sentence, token)``, boolean."""
+        """Boolean mask of the tokens of the text itself, neither padding nor special.
+
+        *Shape:* ``(sentence, token)``.
+        """
         return self.valid & ~self.special
 
     @cached_property
     def first(self) -> torch.Tensor:
-        """Whether a token stands at position 0. *Shape:* ``(sentence, token)``."""
+        """Boolean mask of the tokens at position 0. *Shape:* ``(sentence, token)``."""
         return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0
 
     @cached_property
     def tags(self) -> torch.Tensor:
-        """Part of speech of each token as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
+        """Parts of speech of tokens as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
         numbers = torch.arange(len(self.scheme.tags), device=self.tag.device)
         return (self.tag.unsqueeze(-1) == numbers).to(self.share.dtype)
 
     @cached_property
     def n_words(self) -> int:
-        """Words of the text that has most of them; at least 1."""
+        """Largest number of words of a text, at least 1."""
         return max(int(self.word.max()) + 1, 1)
 
     @cached_property
     def pieces(self) -> torch.Tensor:
-        """Tokens of each word; none where it was cut off. *Shape:* ``(sentence, word)``."""
+        """Number of tokens of each word; 0 if it was cut off. *Shape:* ``(sentence, word)``."""
         padded = self.word.new_zeros((len(self.word), self.n_words + 1))
         return padded.scatter_add(1, self._place, torch.ones_like(self.word))[:, : self.n_words]
 
     def by_word(self, values: torch.Tensor, fill: int) -> torch.Tensor:
-        """A property of words, given with their tokens, by word. *Shape:* ``(sentence, word)``.
+        """Rearrange a property of words from tokens to words. *Shape:* ``(sentence, word)``.
 
         Args:
-            values: *Shape:* ``(sentence, token)``.
-            fill: for words that have no token.
+            values: property of each token's word. *Shape:* ``(sentence, token)``.
+            fill: value for words without a token.
         """
         padded = values.new_full((len(values), self.n_words + 1), fill)
         return padded.scatter(1, self._place, values)[:, : self.n_words]
 
     @property
     def _place(self) -> torch.Tensor:
-        """The word of each token; without one, the number of words."""
+        """Word index of each token, with the number of words for tokens without one."""
         return torch.where(self.word == NO_WORD, self.n_words, self.word)
 
     @cached_property
     def to_head(self) -> torch.Tensor:
-        """Which word is the head of which: ``[.., i, j]`` says that j is that of i.
+        """Boolean table of heads: true at ``[.., i, j]`` if word j is the head of word i.
 
-        *Shape:* ``(sentence, word, word)``, boolean.
+        *Shape:* ``(sentence, word, word)``.
         """
         words = torch.arange(self.n_words, device=self.head.device)
         head = self.by_word(self.head, NO_HEAD)
@@ -116,11 +119,11 @@ class PaddedTexts:
 
     @property
     def n_tokens(self) -> int:
-        """Length of the longest text."""
+        """Number of tokens of the longest text."""
         return self.ids.shape[1]
 
     def repeated(self, times: int) -> "PaddedTexts":
-        """The same texts several times, one copy of all of them below the other."""
+        """Return the texts repeated a number of times along the first dimension."""
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         del arrays["scheme"]
         return PaddedTexts(
@@ -135,7 +138,7 @@ class PaddedTexts:
         dtype: torch.dtype = torch.float32,
         scheme: AnnotationScheme = STANDARD,
     ) -> "PaddedTexts":
-        """Pad texts to the longest of them; ``dtype`` is that of everything that is counted."""
+        """Pad texts to the length of the longest; ``dtype`` is the number format of shares."""
 
         def pad(rows: list[NDArray[Any]], fill: float) -> torch.Tensor:
             table = np.full((len(rows), max(map(len, texts))), fill, dtype=rows[0].dtype)
@@ -177,7 +180,7 @@ class PaddedTexts:
 
 
 def _relations(tokens: TokenizedText, scheme: AnnotationScheme) -> list[int]:
-    """Each word's relation; only words that have a head have one."""
+    """Return the number of each word's relation, or `NO_RELATION` for words without a head."""
     return [
         scheme.relation_number(word.relation, NO_RELATION) if word.head != NO_HEAD else NO_RELATION
         for word in tokens.words
@@ -193,22 +196,22 @@ def _shares(tokens: TokenizedText) -> NDArray[np.float64]:
 
 
 def _of_word(tokens: TokenizedText, values: list[int], without: int) -> NDArray[np.int64]:
-    """A property of words, given to each of their tokens; the last entry serves `NO_WORD`."""
+    """Return a property of words for their tokens, and ``without`` for tokens without word."""
     return np.array([*values, without], dtype=np.int64)[tokens.word]
 
 
-SORT_WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
+SORT_WINDOW = 1024  # sentences sorted by length at a time, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sentences of similar length.
+    """Sentences of similar length with their padded tokens.
 
     Attributes:
+        items: the sentences.
         texts: padded tokens by side.
-        index: each sentence's place in the input. *Shape:* ``(sentence,)``.
-        content_hash: of each sentence's tokens.
-        half: 0 or 1, from the hash, so that equal sentences fall into the same half.
+        index: position of each sentence in the input. *Shape:* ``(sentence,)``.
+        content_hash: hash of each sentence's tokens. *Shape:* ``(sentence,)``.
     """
 
     items: tuple[TokenizedSentence, ...]
@@ -218,16 +221,16 @@ class Batch:
 
     @property
     def half(self) -> NDArray[np.int64]:
-        """The half of the corpus that each sentence belongs to."""
+        """Split of each sentence, 0 or 1, from its hash. *Shape:* ``(sentence,)``."""
         return split_of(self.content_hash)
 
     @property
     def text_hash(self) -> NDArray[np.uint64]:
-        """Hash of each sentence's texts, the same for every model."""
+        """Hash of each sentence's texts, independent of the model. *Shape:* ``(sentence,)``."""
         return np.array([text_hash(item.texts) for item in self.items], dtype=np.uint64)
 
     def repeated(self, times: int) -> "Batch":
-        """The same sentences several times, one copy of the batch below the other."""
+        """Return the batch repeated a number of times along the first dimension."""
         return Batch(
             items=self.items * times,
             texts={side: texts.repeated(times) for side, texts in self.texts.items()},
@@ -243,7 +246,7 @@ class Batch:
         dtype: torch.dtype = torch.float32,
         scheme: AnnotationScheme = STANDARD,
     ) -> "Batch":
-        """Pad sentences to one batch, those of one half before those of the other."""
+        """Pad sentences to one batch, ordered by split."""
         sides = items[0].tokens
         hashes = np.array([token_hash(item) for item in items], dtype=np.uint64)
         order = np.argsort(split_of(hashes), kind="stable")
@@ -260,13 +263,13 @@ class Batch:
 
 
 def text_hash(texts: Iterable[str]) -> int:
-    """Hash of a sentence's texts, by which models that read the same ones are compared."""
+    """Return a hash of a sentence's texts, by which models with equal inputs are compared."""
     joined = "\0".join(texts).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(joined, digest_size=8).digest(), "big")
 
 
 def token_hash(item: TokenizedSentence) -> int:
-    """Hash of a sentence's tokens, by which samples and halves are chosen."""
+    """Return a hash of a sentence's tokens, by which samples and splits are chosen."""
     return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
 
 
@@ -279,7 +282,7 @@ def batches_by_tokens(
     sentence longer than the budget is a batch of its own.
 
     Args:
-        alike: whether a batch may hold sentences of one length only, so that nothing is padded.
+        alike: whether all sentences of a batch have equal length, so that nothing is padded.
     """
     stream = iter(items)
     while window := sorted(
