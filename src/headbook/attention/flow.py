@@ -1,8 +1,8 @@
-"""What attention blocks carry from token to token: each output in two parts, and layers in a row.
+"""Decomposition of attention block outputs into mixed and kept parts, and rollout over layers.
 
-The part that other tokens bring and the part that a token keeps add up to the block's output, but
-for biases. A norm that the block goes through is linear once its divisor is known, so that it can
-be applied to each part: divisor and mean are those of the whole.
+The part from other tokens and the part from the token itself add up to the block's output, except
+for biases. A norm of the block is linear once its divisor is known, so that it can be applied to
+each part, with divisor and mean of the whole.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,21 @@ from headbook.model.output_projection import OutputProjection
 from headbook.model.probe import hidden_states_of
 from headbook.schema import RolloutKind
 
-TRIED = 3  # vectors on which a norm is tried
-NEAR = 1e-4  # of the largest number: many norms compute in float32
-LARGE = 1e4  # a constant beside which a norm's epsilon is nothing
+TRIED = 3  # vectors on which a norm is tested
+NEAR = 1e-4  # tolerance over the largest number: many norms compute in float32
+LARGE = 1e4  # a constant beside which a norm's epsilon is negligible
 
 
 @dataclass(frozen=True)
 class AttentionBlock:
-    """Where the attention block of a layer ends.
+    """Output projection, norms and scale of the attention block of a layer.
 
     Attributes:
-        inner: norm of the block's output, before the residual is added; None without one.
-        outer: norm of the sum, through which the residual goes, too; None in pre-norm models.
-        scale: factor of the block's output, norm included.
-        weights: of the sum, where each number has its own.
+        projection: output projection of the heads.
+        inner: norm of the block's output before the residual is added, or None.
+        outer: norm of the sum with the residual; None in pre-norm models.
+        scale: factor of the block's output after its norm.
+        weights: weights of the sum, if each dimension has its own; else None.
     """
 
     projection: OutputProjection
@@ -44,12 +45,12 @@ class AttentionBlock:
 
 @dataclass(frozen=True, eq=False)
 class BlockParts:
-    """The state after an attention block, in parts; *Shape:* ``(sentence, token, width)`` each.
+    """Parts of the state after an attention block; *Shape:* ``(sentence, token, width)`` each.
 
     Attributes:
-        mixed: what other tokens bring.
-        kept: what the token keeps: its own value, and the residual.
-        bias: the rest: that of the output projection, and that of the norm after it.
+        mixed: contribution of other tokens.
+        kept: contribution of the token itself: its own value, and the residual.
+        bias: biases of the output projection and of the norm after the projection.
     """
 
     mixed: torch.Tensor
@@ -59,13 +60,13 @@ class BlockParts:
 
 @dataclass(frozen=True, eq=False)
 class LayerFlow:
-    """What a flow metric sees of one layer of one stack over a batch.
+    """Inputs of flow metrics for one layer of one stack over a batch.
 
     Attributes:
-        split: lengths of the two parts; None where attention blocks are not known. *Shape:*
-            ``(2, sentence, token)``: what is mixed in, what is kept.
-        rollouts: by kind, what each token's state is made of after the layer; rows sum to 1.
-            *Shape:* ``(sentence, token, token)``.
+        split: norms of the mixed and of the kept part; None if attention blocks are not known.
+            *Shape:* ``(2, sentence, token)``.
+        rollouts: by kind, shares of the input tokens in each state after the layer; rows sum to
+            1. *Shape:* ``(sentence, token, token)``.
     """
 
     split: torch.Tensor | None
@@ -73,18 +74,18 @@ class LayerFlow:
 
     @property
     def mixing(self) -> torch.Tensor | None:
-        """Share of what is mixed in. *Shape:* ``(sentence, token)``."""
+        """Mixing ratio, the share of the mixed part. *Shape:* ``(sentence, token)``."""
         return None if self.split is None else mixing_ratio(self.split)
 
     def own(self, kind: RolloutKind) -> torch.Tensor | None:
-        """Share of each token's own input, by a kind of rollout. *Shape:* ``(sentence, token)``."""
+        """Return each token's own share by a kind of rollout. *Shape:* ``(sentence, token)``."""
         return self.rollouts[kind].diagonal(dim1=-2, dim2=-1) if kind in self.rollouts else None
 
 
 def attention_blocks(architecture: Architecture) -> dict[tuple[str, int], AttentionBlock]:
-    """The attention blocks by stack and layer, as far as it is known what they are made of.
+    """Return the attention blocks whose parts are known, by stack and layer.
 
-    Cross-attention is left out: what it brings is all of another text.
+    Cross-attention is left out: its whole output comes from another text.
     """
     found = {}
     for (stack, layer), projection in architecture.ends.projections.items():
@@ -103,14 +104,14 @@ def attention_blocks(architecture: Architecture) -> dict[tuple[str, int], Attent
 
 
 def _acts_on_parts(norm: Any) -> bool:
-    """Whether a module is a norm that `linear_part` tells what it does; tried on some vectors."""
+    """Whether a module is a norm that `linear_part` reproduces, tested on vectors vectors."""
     gain = read_parameter(norm)
     if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
         return False
-    some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
+    vectors = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
     with torch.inference_mode():
-        whole = hidden_states_of(norm.forward(some))
-        parts = linear_part(norm, some)(some) + _bias(norm, some)
+        whole = hidden_states_of(norm.forward(vectors))
+        parts = linear_part(norm, vectors)(vectors) + _bias(norm, vectors)
     near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
     return bool((parts - whole).abs().max() <= near)
 
@@ -118,20 +119,21 @@ def _acts_on_parts(norm: Any) -> bool:
 def split_block_output(
     call: AttentionCall, residual: torch.Tensor, block: AttentionBlock
 ) -> BlockParts:
-    """The two parts of an attention block's output.
+    """Split an attention block's output into its mixed part, its kept part and biases.
 
-    The bias of values goes with its token through the attention; that of the output projection
-    and that of norms belong to neither part (Kobayashi et al. 2021).
+    The bias of values belongs to the value's token; biases of the output projection and of norms
+    belong to neither part (Kobayashi et al. 2021).
 
     Args:
-        call: with values and output.
-        residual: what is added to the block's output; decides the number format. *Shape:*
-            ``(sentence, token, width)``.
+        call: attention call with values and output.
+        residual: residual that is added to the block's output; its number format is that of the
+            result. *Shape:* ``(sentence, token, width)``.
+        block: norms and scale of the block.
     """
     assert call.value is not None
     assert call.output is not None
     maps, value, output = (x.to(residual) for x in (call.weights, call.value, call.output))
-    shared = maps.shape[1] // value.shape[1]  # heads for each that has values
+    shared = maps.shape[1] // value.shape[1]  # query heads for each value head
     own = maps.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
     own = own.transpose(1, 2)  # (sentence, token, head, width)
     mixed, kept = (block.projection.project(call.gated(part)) for part in (output - own, own))
@@ -155,67 +157,69 @@ def split_block_output(
 
 
 def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
-    """A module's bias; 0 without one. *Shape:* ``(width,)``, or one that broadcasts to it."""
+    """Return a module's bias, or zeros. *Shape:* ``(width,)``, or one that broadcasts to it."""
     bias = read_parameter(module, "bias")
     return like.new_zeros(like.shape) if bias is None else bias.detach().to(like)
 
 
 def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A norm as it acts on the parts of a sum: without bias, divided by what it divides the sum by.
+    """Return a norm as a linear map on parts of a sum: without bias, with the sum's divisor.
 
     Args:
-        norm: layer norm, or a norm that takes no mean (RMS).
-        at: the sum. *Shape:* ``(..., width)``.
+        norm: layer norm, or RMS norm.
+        at: sum of the parts. *Shape:* ``(..., width)``.
     """
     if isinstance(norm, torch.nn.LayerNorm):
         gain = read_weight(norm).detach().to(at)
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
-    # Some keep their gain as it is, others less 1: what becomes of a constant tells.
+    # Some RMS norms store the gain, others the gain minus 1: the output for a constant shows it.
     gain = hidden_states_of(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
     divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 
 
 def _epsilon(norm: Any) -> float | None:
-    """What a norm adds to the mean square; None where it does not say."""
+    """Return the epsilon that a norm adds to the mean square, or None if unknown."""
     found = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
     return None if found is None else float(found)
 
 
 def part_norms(parts: BlockParts) -> torch.Tensor:
-    """Length of what is mixed in and of what is kept. *Shape:* ``(2, sentence, token)``."""
+    """Return the norms of the mixed and the kept part. *Shape:* ``(2, sentence, token)``."""
     return torch.stack([parts.mixed.norm(dim=-1), parts.kept.norm(dim=-1)])
 
 
 def mixing_ratio(split_lengths: torch.Tensor) -> torch.Tensor:
-    """Share of what is mixed in; 0 where there is nothing at all. *Shape:* ``(sentence, token)``.
+    """Return the share of the mixed part; 0 if both parts are 0. *Shape:* ``(sentence, token)``.
 
     Args:
-        split_lengths: as `part_norms` gives them.
+        split_lengths: norms of both parts, from `part_norms`.
     """
     mixed, total = split_lengths[0], split_lengths.sum(0)
     return mixed / total.clamp_min(torch.finfo(total.dtype).tiny)
 
 
 def half_step(attention: torch.Tensor) -> torch.Tensor:
-    """Half attention, half the token itself (Abnar & Zuidema 2020).
+    """Return half attention, half identity, as in rollout (Abnar & Zuidema 2020).
 
     Args:
         attention: mean over heads; rows sum to 1. *Shape:* ``(sentence, token, token)``.
 
     Returns:
-        What each state is made of, one layer before. The same shape; rows sum to 1.
+        Shares of the previous layer's states in each state; rows sum to 1. *Shape:* that of
+        ``attention``.
     """
     return 0.5 * attention + 0.5 * _identity(attention)
 
 
 def measured_step(attention: torch.Tensor, mixing: torch.Tensor) -> torch.Tensor:
-    """The mixing ratio goes to other tokens, by their attention; the rest is the token itself.
+    """Return rollout with measured shares: mixing ratio by attention, the rest on the token.
 
     Args:
-        attention: as in `half_step`; its diagonal does not matter.
-        mixing: *Shape:* ``(sentence, token)``.
+        attention: mean over heads; rows sum to 1, the diagonal is ignored. *Shape:* ``(sentence,
+            token, token)``.
+        mixing: mixing ratio. *Shape:* ``(sentence, token)``.
     """
     others = attention * (1 - _identity(attention))
     total = others.sum(-1, keepdim=True)

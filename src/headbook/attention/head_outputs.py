@@ -1,8 +1,8 @@
-"""What the heads of one layer write, and how alike it is from token to token.
+"""Outputs of the heads of one layer, and their cosine similarities between tokens.
 
-A head writes for each token the mean of the values that it looks at, weighted by its attention,
-before the output projection. Of two tokens these vectors are compared by their cosine. Special
-tokens, which nobody asks, and queries that do not count are left out.
+A head's output for a token is the mean of the values, weighted by attention, before the output
+projection. Outputs for two tokens are compared by their cosine. Special tokens and queries that do
+not count are left out.
 """
 
 from collections.abc import Sequence
@@ -31,24 +31,24 @@ from headbook.attention.token_pairs import (
 from headbook.attention.views import LayerAttention
 from headbook.schema import SEGMENTATION_RULES, SIMILARITY_LABELS, TOP_PAIR_SHARES
 
-ROUNDING = 1e-5  # of a mean's length: what is left without it and shorter has no direction
+ROUNDING = 1e-5  # length over the mean's, below which a centred output is rounding
 
 
 class HeadOutputs(TokenPairs):
-    """One layer of one stack over a batch of sentences, in one view.
+    """Outputs of the heads of one layer of one stack over a batch, in one view.
 
     Attributes:
-        layer: its attention; rows of weights need not sum to 1, since lengths do not count.
+        layer: attention of the layer; rows need not sum to 1, since cosines ignore lengths.
     """
 
     def __init__(
         self, layer: LayerAttention, thresholds: NDArray[np.float64] | None = None
     ) -> None:
-        """Look at a layer.
+        """Store the attention of a layer and its thresholds.
 
         Args:
-            thresholds: the least similarity of each head's top shares, ``(share, head)``, in the
-                order of `TOP_PAIR_SHARES`. By default those of this batch.
+            thresholds: smallest similarity of each head's top shares, ``(share, head)``, in the
+                order of `TOP_PAIR_SHARES`. By default computed from this batch.
         """
         super().__init__(layer.frame)
         self.layer = layer
@@ -56,7 +56,7 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def outputs(self) -> torch.Tensor | None:
-        """What heads write; 0 for tokens that do not count; None where values are not available.
+        """Head outputs; 0 for tokens that do not count. None if values are not available.
 
         *Shape:* ``(sentence, head, token, width)``.
         """
@@ -64,24 +64,24 @@ class HeadOutputs(TokenPairs):
         if value is None:
             return None
         n_heads = self.layer.attention.shape[1]
-        # Several heads in a row may share a key head.
+        # Several consecutive heads may share a key head.
         value = value.to(self.frame.dtype).repeat_interleave(n_heads // value.shape[1], 1)
         return self.layer.weights @ value
 
     @cached_property
     def similarity(self) -> torch.Tensor | None:
-        """Cosines of what is written; 0 without direction. *Shape:* ``(sentence, head, n, n)``."""
+        """Cosines of head outputs; 0 if an output is 0. *Shape:* ``(sentence, head, n, n)``."""
         return None if self.outputs is None else cosines(self.outputs)
 
     @cached_property
     def has_output(self) -> torch.Tensor:
-        """Whether something is written for a token. *Shape:* ``(sentence, head, token)``."""
+        """Boolean mask of outputs above 0. *Shape:* ``(sentence, head, token)``."""
         assert self.outputs is not None
         return self.counted & (vector_norms(self.outputs) > 0)
 
     @cached_property
     def centred_outputs(self) -> torch.Tensor:
-        """What is written minus its mean over the sentence; 0 where that is rounding alone.
+        """Head outputs minus their mean over the sentence; 0 if the difference is rounding.
 
         *Shape:* ``(sentence, head, token, width)``.
         """
@@ -94,17 +94,17 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def centred(self) -> torch.Tensor:
-        """Cosines of that. *Shape:* ``(sentence, head, n, n)``."""
+        """Cosines of the centred outputs. *Shape:* ``(sentence, head, n, n)``."""
         return cosines(self.centred_outputs)
 
     @cached_property
     def row_similarity(self) -> torch.Tensor:
-        """Cosines of the rows of attention. *Shape:* ``(sentence, head, n, n)``."""
+        """Cosines of attention rows. *Shape:* ``(sentence, head, n, n)``."""
         return cosines(self.layer.weights)
 
     @cached_property
     def pairs(self) -> torch.Tensor:
-        """1 for every two tokens for which something is written, the earlier one first.
+        """1 for pairs of tokens with an output above 0, the earlier token first; else 0.
 
         *Shape:* ``(sentence, head, n, n)``.
         """
@@ -112,17 +112,23 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def pairs_away(self) -> torch.Tensor:
-        """The same for tokens that differ from the mean."""
+        r"""1 for pairs of tokens with centred outputs above 0, the earlier first; else 0.
+
+        *Shape:* ``(sentence, head, n, n)``.
+        """
         return self.pairs_of(vector_norms(self.centred_outputs) > 0)
 
     @cached_property
     def pairs_of_rows(self) -> torch.Tensor:
-        """The same for tokens that look at something."""
+        r"""1 for pairs of tokens that attend to a key, the earlier first; else 0.
+
+        *Shape:* ``(sentence, head, n, n)``.
+        """
         return self.pairs_of(self.counted & (vector_norms(self.layer.weights) > 0))
 
     @cached_property
     def high(self) -> tuple[torch.Tensor, ...]:
-        """Return 1 for pairs of high similarity, earlier token first, by `SIMILARITY_LABELS`.
+        """1 for pairs of high similarity, earlier token first, else 0; by `SIMILARITY_LABELS`.
 
         *Shape:* ``(sentence, head, n, n)`` each.
         """
@@ -155,32 +161,35 @@ class HeadOutputs(TokenPairs):
 
     @property
     def own_thresholds(self) -> NDArray[np.float64]:
-        """The least similarity of the top shares of this batch. *Shape:* ``(share, head)``."""
+        """Smallest similarity of the top shares of this batch. *Shape:* ``(share, head)``."""
         return thresholds(self.collected())
 
     def collected(self, step: int = 1) -> NDArray[np.float32]:
-        """The similarities of every so many pairs of a sentence, rounded; NaN without.
+        """Return the rounded similarities of every ``step``-th pair of a sentence; NaN without.
 
         Returns:
             *Shape:* ``(head, pair)``.
         """
         assert self.similarity is not None
         places = torch.arange(self.pairs.shape[-1], device=self.pairs.device)
-        number = places * (places - 1) // 2 + places[:, None]  # whatever the padding
+        number = places * (places - 1) // 2 + places[:, None]  # independent of the padding
         anywhere = self.pairs.any(1) & (number % step == 0)
         known = self.similarity.round(decimals=DECIMALS).masked_fill(self.pairs == 0, torch.nan)
         found: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
         return found
 
     def pooled(self, values: torch.Tensor) -> torch.Tensor:
-        """Sums of values of pairs, by the labels `DISTANCES`. *Shape:* ``(..., label)``."""
+        """Return the sums of values of pairs, by the labels `DISTANCES`.
+
+        *Shape:* ``(..., label)``.
+        """
         return sums_by_distance_label(values)
 
     def sums_over_similar(self, values: torch.Tensor | None = None) -> torch.Tensor:
-        """Sums over pairs of high similarity, or how many there are.
+        """Return sums of values over pairs of high similarity, or numbers of these pairs.
 
         Args:
-            values: of each two tokens. *Shape:* ``(n, n)``, or that of `pairs`.
+            values: values of pairs; None to count. *Shape:* ``(n, n)``, or that of `pairs`.
 
         Returns:
             *Shape:* ``(sentence, head, label)``; labels `SIMILARITY_LABELS`.
@@ -189,15 +198,19 @@ class HeadOutputs(TokenPairs):
         return torch.stack([each.sum((-1, -2)) for each in found], -1)
 
     def mean_over_pairs(self, values: torch.Tensor) -> torch.Tensor:
-        """The mean over all pairs of each sentence; 0 without. *Shape:* ``(sentence, head, 1)``."""
+        """Return the mean of values over the pairs of each sentence; 0 without pairs.
+
+        *Shape:* ``(sentence, head, 1)``.
+        """
         pairs = self.pairs.sum((-1, -2))
         return ((self.pairs * values).sum((-1, -2)) / pairs.clamp(1)).unsqueeze(-1)
 
     def odds(self, same: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mantel and Haenszel's sums for the odds of pairs of high similarity, by distance.
+        """Return Mantel and Haenszel's sums for the odds of high similarity, by distance.
 
         Args:
-            same: 1 for pairs of one kind, else 0. *Shape:* ``(sentence, 1, n, n)``.
+            same: 1 for pairs of a kind, such as equal tokens, else 0. *Shape:* ``(sentence, 1, n,
+                n)``.
 
         Returns:
             Both of *Shape:* ``(sentence, head, label)``; their ratio is the odds ratio.
@@ -207,10 +220,10 @@ class HeadOutputs(TokenPairs):
         return above, below
 
     def proposed(self, *, together: bool = False) -> dict[str, torch.Tensor]:
-        """Where sentences may end, by the rules of `headbook.attention.token_pairs`.
+        """Return proposed ends of sentences, by the rules of `headbook.attention.token_pairs`.
 
         Args:
-            together: as the heads say together, as one head.
+            together: whether to average the scores of all heads, as of one head.
 
         Returns:
             *Shape:* ``(sentence, head, place)`` each, boolean.
@@ -229,7 +242,7 @@ class HeadOutputs(TokenPairs):
         }
 
     def ends_by_token(self) -> torch.Tensor:
-        """The same of all heads together, by the token before the end.
+        """Return the ends that all heads together propose, by the token before the end.
 
         *Shape:* ``(sentence, rule, token)``, boolean; rules as in `SEGMENTATION_RULES`.
         """
@@ -238,11 +251,11 @@ class HeadOutputs(TokenPairs):
         return torch.zeros_like(found).scatter(-1, order, found)
 
     def segmented(self, *, together: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """F1, Pk and WindowDiff of each rule in passages of several sentences.
+        """Return sums for F1, Pk and WindowDiff of each rule in passages of several sentences.
 
         Returns:
-            Numerators, denominators, and true ends; *Shape:* ``(sentence, head, label)`` each,
-            measures of the first rule first.
+            Numerators, denominators and numbers of true ends. *Shape:* ``(sentence, head, label)``
+            each, with the measures of the first rule first.
         """
         true = true_ends(self.places, self.frame.queries.part)
         pairs = [
@@ -256,13 +269,15 @@ class HeadOutputs(TokenPairs):
         return above, below, (true.sum(1)[:, None, None] * self.joined).expand_as(above)
 
     def ends(self, labels: Sequence[int]) -> torch.Tensor:
-        """Ends of pairs of high similarity at each token. *Shape:* ``(sentence, head, n, label)``.
+        """Count the pairs of high similarity of each token.
+
+        *Shape:* ``(sentence, head, n, label)``.
 
         Args:
-            labels: numbers of the labels `SIMILARITY_LABELS`.
+            labels: indices into `SIMILARITY_LABELS`.
         """
         return torch.stack([self.high[i].sum(-1) + self.high[i].sum(-2) for i in labels], -1)
 
     def nothing(self, n_labels: int) -> torch.Tensor:
-        """No sums at all, where values are not available. *Shape:* ``(sentence, 1, label)``."""
+        """Return sums of 0, for layers without values. *Shape:* ``(sentence, 1, label)``."""
         return self.layer.attention.new_zeros((len(self.layer.attention), 1, n_labels))

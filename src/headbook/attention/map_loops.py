@@ -1,6 +1,6 @@
-"""Loops over attention weights: each takes all it wants of a weight while it is at hand.
+"""Compiled loops that compute all sums over attention maps in one pass over the weights.
 
-Arrays are filled in place, and begin as zeros, so that nothing is made inside.
+Results are filled in place into arrays of zeros, so that loops allocate no memory.
 """
 
 from functools import partial
@@ -33,15 +33,18 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
     diagonals: Floats,
     first: int,
 ) -> None:
-    """See `plain.row_sums`; those after the first five are filled, and begin as zeros.
+    """Compute `headbook.attention.map_sums.RowSums`.
+
+    Arguments from ``mass`` to ``diagonals`` are filled in place.
 
     Args:
         weights: *Shape:* ``(sentence, head, query, key)``.
         kept: 1 for pairs that count without the sink. *Shape:* ``(sentence, query, key)``.
         counted: 1 for queries that count. *Shape:* ``(sentence, query)``.
-        words: weight of each query by word; the same shape.
-        lengths: keys up to the last that is no padding. *Shape:* ``(sentence,)``.
-        first: where the heads stand in what is filled.
+        words: weight of each query, so that every word counts once. *Shape:* ``(sentence,
+            query)``.
+        lengths: number of keys up to the last that is no padding. *Shape:* ``(sentence,)``.
+        first: index of the first head in the filled arrays.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
     zero = weights.dtype.type(0)
@@ -64,7 +67,7 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
                         top_any, place_any = row[k], k
                     if row[k] * keep[k] > top:
                         top, position = row[k], k
-                if given < tiny:  # too small to divide by counts as nothing
+                if given < tiny:  # too small to divide by
                     given = zero
                 mass[s, first + h, q], sink_mass[s, first + h, q] = given, lost
                 best[s, first + h, q], best_key[s, first + h, q] = top, position
@@ -72,7 +75,7 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
                 best_any_key[s, first + h, q] = place_any
                 scale, word = one / given if given > 0 else one, words[s, q]
                 column, both = columns[s, first + h], word * scale
-                # One short loop for each sum: compilers can tell that these do not overlap.
+                # One short loop for each sum, so that the compiler sees that arrays do not overlap.
                 for k in range(n):
                     column[0, k] += row[k]
                 for k in range(n):
@@ -108,15 +111,15 @@ def word_loop(
     work: Floats,
     first: int,
 ) -> None:
-    """See `headbook.attention.map_sums.torch_word_sums`; fills ``own``, ``best`` and ``best_word``.
+    """Compute `headbook.attention.map_sums.WordSums`; fills ``own``, ``best`` and ``best_word``.
 
     Args:
         weights, kept, lengths: as in `row_loop`.
-        share: what each query counts for its word. *Shape:* ``(sentence, query)``.
-        of_query, of_key: word of each token; the number of words for keys without one.
+        share: weight of each query in the mean of its word. *Shape:* ``(sentence, query)``.
+        of_query, of_key: word of each token; the number of words for keys without word.
         same: whether queries and keys are one text.
-        work: to work in. *Shape:* ``(sentence, word, word + 1)``.
-        first: where the heads stand in what is filled.
+        work: scratch memory. *Shape:* ``(sentence, word, word + 1)``.
+        first: index of the first head in the filled arrays.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
     n_from, n_to = work.shape[1], work.shape[2] - 1
@@ -153,14 +156,14 @@ def pair_loop(
     sums: Floats,
     first: int,
 ) -> None:
-    """See `headbook.attention.map_sums.torch_pair_sums`.
+    """Compute `headbook.attention.map_sums.torch_pair_sums`.
 
     Args:
         weights: *Shape:* ``(sentence, head, query * key)``.
-        mass: what rows are divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
+        mass: divisor of each row, unless it is 0. *Shape:* ``(sentence, head, query)``.
         place, query, counts, kept, number: as in `headbook.attention.masks.QueryKeyPairs`.
-        sums: filled. *Shape:* ``(sentence, head, 3, measure)``.
-        first: where the heads stand in it, and in ``mass``.
+        sums: filled in place. *Shape:* ``(sentence, head, 3, measure)``.
+        first: index of the first head in ``sums`` and ``mass``.
     """
     n_sentences, _, n_measures = counts.shape
     for s in range(n_sentences):
@@ -178,12 +181,12 @@ def pair_loop(
 def _add_powers(
     n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats, present: Floats
 ) -> None:
-    """Add numerators, their squares, their products with denominators, and 1 where not 0.
+    """Add numerators, their squares, products with denominators, and counts of non-zeros.
 
-    All of one length.
+    All arrays have one length.
     """
     for i in range(len(n)):
-        value = np.float64(n[i])  # float() of a float32 stays one here, and so would its square
+        value = np.float64(n[i])  # numba's float() of a float32 is float32, and so is its square
         sums[i] += value
         squares[i] += value * value
         products[i] += value * d[i]
@@ -192,7 +195,7 @@ def _add_powers(
 
 @partial(kernel, loose=False)
 def _add(n: Floats, above: Floats) -> None:
-    """Add numerators; both of one length."""
+    """Add numerators to an array of equal length."""
     for i in range(len(n)):
         above[i] += n[i]
 
@@ -211,25 +214,24 @@ def label_loop(
     first: int,
     last: int,
 ) -> None:
-    """See `headbook.attention.map_sums.label_sums`.
+    """Compute `headbook.attention.map_sums.label_sums` for some layers.
 
-    ``heads`` and ``layers`` are filled from the first layer to the one before the last.
+    ``heads`` and ``layers`` are filled for the layers from ``first`` to ``last`` - 1.
 
     Args:
         shared: denominators by label, 0 for those of ``labels``. *Shape:* ``(sentence, label)``.
-        labels, columns: those whose denominators are each head's own, and where they stand in
-            ``own``.
+        labels, columns: labels with denominators of each head, and their columns in ``own``.
     """
     n_sentences, _, n_labels = n.shape
     above, below = np.zeros((n_sentences, n_labels)), np.zeros((n_sentences, n_labels))
     for layer in range(first, last):
         start, stop = starts[layer], starts[layer + 1]
-        # By number: whole arrays would take numba longer to compile than the rest.
+        # Index by index: numba would compile operations on whole arrays for longer than the rest.
         for s in range(n_sentences):
             for label in range(n_labels):
                 above[s, label] = 0.0
                 below[s, label] = (stop - start) * shared[s, label]
-        # Head by head: its sums of all labels stay at hand.
+        # Head by head, so that the head's sums of all labels stay in the cache.
         for h in range(start, stop):
             for s in range(n_sentences):
                 side = half[s]
@@ -248,12 +250,12 @@ def label_loop(
 
 @partial(kernel, loose=False)
 def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
-    """Sums over the sentences of each half: of values, of squares, and of 1 where not 0.
+    """Sum values, squares and non-zeros over the sentences of each split.
 
     Args:
-        d: *Shape:* ``(sentence, head, column)``.
-        half: 0 or 1 for each sentence.
-        sums: filled. *Shape:* ``(3, 2, head, column)``.
+        d: values. *Shape:* ``(sentence, head, column)``.
+        half: split of each sentence, 0 or 1.
+        sums: filled in place. *Shape:* ``(3, 2, head, column)``.
     """
     n_sentences, n_heads, n_columns = d.shape
     for s in range(n_sentences):

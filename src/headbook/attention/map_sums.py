@@ -1,8 +1,7 @@
-"""Sums over maps twice: as tensor operations for any device, and by compiled loops on the CPU.
+r"""Sums over attention maps, as tensor operations for any device and as compiled loops on the CPU.
 
-`headbook.attention.map_sums` takes the same sums on the processor, many times as fast.
-
-The loops release Python's lock, and each thread of a pool takes some of the sentences.
+The loops compute the same sums many times as fast. They release Python's lock, and each thread of a
+pool takes a part of the sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,16 +29,17 @@ class RowSums(NamedTuple):
     """Sums of rows, columns and diagonals of one layer's maps.
 
     Attributes:
-        mass: what each query gives to keys outside the sink; 0 where it is too small to divide by.
+        mass: attention of each query on keys outside the sink; 0 if too small to divide by.
             *Shape:* ``(sentence, head, query)``.
-        sink_mass: what it gives to the sink; the same shape.
+        sink_mass: attention of each query on the sink. *Shape:* ``(sentence, head, query)``.
         best, best_key: largest weight of each row outside the sink, and its key, the first of
-            equals; the same shape.
-        best_any, best_any_key: the same of all keys.
-        columns: what each key receives: by token, by word, and both with renormalised rows.
-            *Shape:* ``(sentence, head, 4, key)``.
-        diagonals: mass at each offset, as it is, without the sink, and with renormalised rows;
-            offset -(n-1) first. *Shape:* ``(sentence, head, 3, 2 n - 1)``; nothing for two texts.
+            equals. *Shape:* ``(sentence, head, query)``.
+        best_any, best_any_key: largest weight of each row over all keys, and its key. *Shape:*
+            ``(sentence, head, query)``.
+        columns: attention received by each key, summed by token and by word, then both with
+            renormalised rows. *Shape:* ``(sentence, head, 4, key)``.
+        diagonals: mass at each offset, raw, without the sink, and with renormalised rows; offset
+            -(n-1) first. *Shape:* ``(sentence, head, 3, 2 n - 1)``; 0 offsets for two texts.
     """
 
     mass: torch.Tensor
@@ -53,12 +53,12 @@ class RowSums(NamedTuple):
 
 
 class WordSums(NamedTuple):
-    """Attention between words without the sink, to a word the sum, from a word the mean.
+    """Attention between words without the sink: summed over key pieces, averaged over query pieces.
 
     Attributes:
-        own: from each word to itself; 0 for two texts. *Shape:* ``(sentence, head, word)``.
-        best, best_word: largest weight to any other word, and that word, the first of equals; for
-            two texts to any word.
+        own: attention of each word to itself; 0 for two texts. *Shape:* ``(sentence, head, word)``.
+        best, best_word: largest weight to any other word (for two texts to any word), and that
+            word, the first of equals. *Shape:* ``(sentence, head, word)``.
     """
 
     own: torch.Tensor
@@ -67,16 +67,16 @@ class WordSums(NamedTuple):
 
 
 def torch_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
-    """Sum up rows, columns and diagonals.
+    """Return the sums of rows, columns and diagonals, by tensor operations.
 
     Args:
-        attention: *Shape:* ``(sentence, head, query, key)``.
-        scope: of the view without the sink.
+        attention: weights of one layer. *Shape:* ``(sentence, head, query, key)``.
+        scope: mask of the view without the sink.
     """
     frame = scope.frame
     weights, kept = attention * frame.rows.unsqueeze(-1), attention * scope.mask
     mass = kept.sum(-1)
-    # What is too small to divide by counts as nothing.
+    # A mass too small to divide by counts as 0.
     mass = mass.masked_fill(mass < torch.finfo(mass.dtype).tiny, 0)
     scale = 1 / mass.masked_fill(mass == 0, 1)
     by_token = frame.rows.expand_as(scale)
@@ -91,19 +91,19 @@ def torch_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
 
 
 def _diagonals(maps: torch.Tensor) -> torch.Tensor:
-    """Sums along diagonals. *Shape:* ``(sentence, head, 2 n - 1)``."""
+    """Return the sums along diagonals. *Shape:* ``(sentence, head, 2 n - 1)``."""
     sentences, heads, n, _ = maps.shape
-    # Written into rows of 2n - 1 and read back in rows of 2n, each row stands one step further
-    # left than the one above, so that a column holds a diagonal.
+    # Written into rows of 2n - 1 and read back in rows of 2n, each row is shifted by one against
+    # the row above, so that a column holds a diagonal.
     flat = maps.new_zeros(sentences, heads, n * 2 * n)
     flat[..., : n * (2 * n - 1)].view(sentences, heads, n, 2 * n - 1)[..., n - 1 :] = maps
     return flat.view(sentences, heads, n, 2 * n).sum(2)[..., : 2 * n - 1]
 
 
 def by_word(attention: torch.Tensor, scope: ViewMask) -> torch.Tensor:
-    """Attention between words without the sink: to a word the sum, from a word the mean.
+    """Return attention between words without the sink: key pieces summed, query pieces averaged.
 
-    *Shape:* ``(sentence, head, word, word)``; special tokens are no words.
+    *Shape:* ``(sentence, head, word, word)``; special tokens belong to no word.
     """
     kept = attention * scope.mask
     sentences, heads, n, m = kept.shape
@@ -112,7 +112,7 @@ def by_word(attention: torch.Tensor, scope: ViewMask) -> torch.Tensor:
 
 
 def torch_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
-    """The strongest of each word's weights to words."""
+    """Return the strongest attention of each word to words, by tensor operations."""
     words = by_word(attention, scope)
     if scope.frame.stack.crosses:
         best, place = words.max(-1)
@@ -125,36 +125,38 @@ def torch_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
 def torch_pair_sums(
     attention: torch.Tensor, mass: torch.Tensor, pairs: QueryKeyPairs
 ) -> torch.Tensor:
-    """Mass on chosen pairs: as it is, without the sink, and renormalised.
+    """Return the mass on chosen pairs, raw, without the sink, and renormalised, by tensors.
 
     Args:
-        mass: what each row is divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
+        mass: divisor of each row, unless it is 0. *Shape:* ``(sentence, head, query)``.
 
     Returns:
         *Shape:* ``(3, sentence, head, measure)``.
     """
     heads = attention.shape[1]
     at = attention.flatten(2).gather(-1, pairs.place.unsqueeze(1).expand(-1, heads, -1))
-    left = mass.masked_fill(mass == 0, 1)
-    scaled = at / left.gather(-1, pairs.query.unsqueeze(1).expand(-1, heads, -1))
+    divisor = mass.masked_fill(mass == 0, 1)
+    scaled = at / divisor.gather(-1, pairs.query.unsqueeze(1).expand(-1, heads, -1))
     return torch.stack([at @ pairs.counts, at @ pairs.kept, scaled @ pairs.kept])
 
 
-WORTH_IT = 1 << 20  # numbers below which starting threads takes longer than reading them
+WORTH_IT = 1 << 20  # numbers below which starting threads takes longer than the loop
 
 
 class LoopTask(NamedTuple):
-    """A loop over sentences and what it takes: arrays with a sentence each, flags and numbers."""
+    """A loop over sentences with its arguments: arrays by sentence, flags and numbers."""
 
     loop: Callable[..., None]
     parts: tuple[Any, ...]
 
 
 class LayerSums(NamedTuple):
-    """Sums of several layers, the heads of one beside those of the other.
+    """Sums of several layers, with the heads of all layers side by side.
 
     Attributes:
-        on: for each table of pairs.
+        rows: sums of rows, columns and diagonals.
+        words: sums between words.
+        on: mass on chosen pairs, for each table of pairs.
     """
 
     rows: RowSums
@@ -163,14 +165,14 @@ class LayerSums(NamedTuple):
 
 
 def numba_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
-    """The same as `headbook.attention.map_sums.torch_row_sums`."""
+    """Return the sums of rows, columns and diagonals, by compiled loops."""
     tasks, found = _rows([attention], scope)
     _run(tasks)
     return found
 
 
 def numba_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
-    """The same as `headbook.attention.map_sums.torch_word_sums`."""
+    """Return the strongest attention of each word to words, by compiled loops."""
     tasks, found = _words([attention], scope)
     _run(tasks)
     return found
@@ -179,7 +181,7 @@ def numba_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
 def numba_pair_sums(
     attention: torch.Tensor, mass: torch.Tensor, pairs: QueryKeyPairs
 ) -> torch.Tensor:
-    """The same as `headbook.attention.map_sums.torch_pair_sums`."""
+    """Return the mass on chosen pairs, raw, without the sink, and renormalised, by loops."""
     tasks, found = _pairs([attention], mass, pairs)
     _run(tasks)
     return found
@@ -193,7 +195,7 @@ def layer_sums(
     of_words, words = _words(layers, scope)
     of_pairs = [_pairs(layers, rows.mass, pair) for pair in pairs]
     tasks = [of_rows, of_words, *(tasks for tasks, _ in of_pairs)]
-    # Layer by layer, while its maps are at hand.
+    # All sums of a layer, then the next layer, so that its maps stay in the cache.
     _run([task for of_layer in zip(*tasks, strict=True) for task in of_layer])
     return LayerSums(rows, words, [found for _, found in of_pairs])
 
@@ -248,7 +250,7 @@ def _pairs(
 
 
 def _placed(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
-    """The maps of each layer, and where its heads stand among those of all."""
+    """Yield the index of each layer's first head among all heads, and the layer's maps."""
     first = 0
     for weights in layers:
         yield first, weights.numpy()
@@ -256,11 +258,11 @@ def _placed(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
 
 
 def power_sums(d: Floats, half: Ints) -> Floats:
-    """Sums over the sentences of each half: of values, of squares, and of 1 where not 0.
+    """Sum values, squares and non-zeros over the sentences of each split.
 
     Args:
-        d: *Shape:* ``(sentence, head, column)``.
-        half: 0 or 1 for each sentence.
+        d: values. *Shape:* ``(sentence, head, column)``.
+        half: split of each sentence, 0 or 1.
 
     Returns:
         *Shape:* ``(3, 2, head, column)``.
@@ -273,27 +275,25 @@ def power_sums(d: Floats, half: Ints) -> Floats:
 def label_sums(
     n: Floats, shared: Floats, own: Floats, of: Ints, half: Ints, starts: Ints
 ) -> tuple[Floats, Floats]:
-    """Sums over sentences of numerators, squares and products with denominators, and of 1.
-
-    The last counts the sentences whose numerator is not 0.
+    """Sum numerators, squares, products with denominators and non-zeros over sentences.
 
     Args:
-        n: *Shape:* ``(sentence, head, label)``.
-        shared, own: denominators of all heads and of each. *Shape:* ``(sentence, column)`` and
-            ``(sentence, head, column)``.
-        of: the column of each label in ``shared`` and, after it, ``own``.
-        half: 0 or 1 for each sentence.
-        starts: the first head of each layer, and the number of heads.
+        n: numerators. *Shape:* ``(sentence, head, label)``.
+        shared: denominators that all heads share. *Shape:* ``(sentence, column)``.
+        own: denominators of each head. *Shape:* ``(sentence, head, column)``.
+        of: column of each label in the columns of ``shared`` followed by those of ``own``.
+        half: split of each sentence, 0 or 1.
+        starts: first head of each layer, then the number of heads.
 
     Returns:
-        Of each head, *Shape:* ``(4, 2, head, label)``, and of the heads of each layer added up,
-        as one, ``(4, 2, layer, label)``.
+        Sums of each head, *Shape:* ``(4, 2, head, label)``, and sums of the heads of each layer
+        taken as one head, *Shape:* ``(4, 2, layer, label)``.
     """
     heads = np.zeros((4, 2, n.shape[1], len(of)))
     layers = np.zeros((4, 2, len(starts) - 1, len(of)))
     n_shared = shared.shape[1]
     labels = np.flatnonzero(of >= n_shared)
-    by_label = np.take(shared, np.minimum(of, n_shared - 1), 1)  # rows in one piece, unlike [:, ..]
+    by_label = np.take(shared, np.minimum(of, n_shared - 1), 1)  # contiguous, unlike [:, ..]
     by_label[:, labels] = 0
     places = (by_label, own, labels, of[labels] - n_shared)
 
@@ -306,7 +306,7 @@ def label_sums(
 
 
 def _run(tasks: Sequence[LoopTask]) -> None:
-    """Run loops one after the other, on some of the sentences in each thread."""
+    """Run loops one after the other, each thread on a part of the sentences."""
 
     def run(first: int, last: int) -> None:
         for loop, parts in tasks:
@@ -317,12 +317,12 @@ def _run(tasks: Sequence[LoopTask]) -> None:
 
 
 def _share_out(run: Callable[[int, int], None], size: int, work: int) -> None:
-    """Run on equal parts of a range, one in each of torch's number of threads.
+    """Split a range into equal parts, one for each of torch's threads, and run on them.
 
     Args:
-        run: takes the first number of a part and the one behind its last.
+        run: function of the start and the end of a part.
         size: length of the range, such as a number of sentences.
-        work: how many numbers are read; with few of them one thread reads all.
+        work: number of values that are read; below `WORTH_IT`, one thread runs the whole range.
     """
     n_threads = min(torch.get_num_threads(), size) if work > WORTH_IT else 1
     if n_threads <= 1:
@@ -330,4 +330,4 @@ def _share_out(run: Callable[[int, int], None], size: int, work: int) -> None:
         return
     ends = [size * number // n_threads for number in range(n_threads + 1)]
     with ThreadPoolExecutor(n_threads, "headbook") as pool:
-        list(pool.map(run, ends[:-1], ends[1:]))  # raises what a thread has raised
+        list(pool.map(run, ends[:-1], ends[1:]))  # the list re-raises errors of threads

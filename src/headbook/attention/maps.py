@@ -1,4 +1,4 @@
-"""The attention maps of one layer over a batch, and the sums that its views share."""
+"""Attention maps of one layer over a batch, with the sums that its views share."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,14 +11,14 @@ from headbook.model.attention_hook import AttentionCall
 
 
 class AttentionMaps:
-    """One layer of one stack over a batch of sentences.
+    """Attention maps of one layer of one stack over a batch of sentences.
 
     Args:
-        scope: that of the view without the sink.
+        scope: mask of the view without the sink.
         call: the model's attention call.
 
     Attributes:
-        call: as given; queries, keys, values and the module may be missing.
+        call: the model's attention call; queries, keys, values and the module may be None.
     """
 
     def __init__(self, scope: ViewMask, call: AttentionCall) -> None:
@@ -34,12 +34,12 @@ class AttentionMaps:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether compiled loops can reach the weights."""
+        """Whether the weights are on the CPU, where compiled loops can read them."""
         return self.attention.device.type == "cpu"
 
     @cached_property
     def kept(self) -> torch.Tensor:
-        """Weights of queries and keys that count, the sink's keys left out; the rest 0.
+        """Weights of queries and keys that count, without the sink's keys; 0 elsewhere.
 
         *Shape:* ``(sentence, head, query, key)``.
         """
@@ -59,9 +59,9 @@ class AttentionMaps:
 
     @cached_property
     def mass_off_sink(self) -> torch.Tensor:
-        """What each query gives to keys outside the sink; 1 where that is nothing.
+        """Attention of each query on keys outside the sink; 1 instead of 0, to divide by.
 
-        To divide by: such a row stays 0. *Shape:* ``(sentence, head, query)``.
+        *Shape:* ``(sentence, head, query)``.
         """
         return self.rows.mass.masked_fill(self.rows.mass == 0, 1)
 
@@ -77,16 +77,16 @@ class AttentionMaps:
         of_sink = terms.gather(-1, places[:, None, None, :].expand(*terms.shape[:3], -1))
         sums = terms.sum(-1), (of_sink * there[:, None, None, :]).sum(-1)
         every, sink = (-found * self._frame.rows for found in sums)
-        return every, (every - sink).clamp_min(0)  # rounding must not leave less than nothing
+        return every, (every - sink).clamp_min(0)  # rounding could make the difference negative
 
     @cached_property
     def by_word(self) -> torch.Tensor:
-        """Attention between words, see `headbook.attention.map_sums.by_word`."""
+        """Attention between words, from `headbook.attention.map_sums.by_word`."""
         return map_sums.by_word(self.attention, self._scope)
 
     @property
     def strongest_word(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Largest weight from each word to any, and that word, the first of equals.
+        """Largest weight from each word to any word, and that word, the first of equals.
 
         *Shape:* ``(sentence, head, word)`` each.
         """
@@ -99,10 +99,10 @@ class AttentionMaps:
 
     @cached_property
     def value_norms(self) -> torch.Tensor | None:
-        """Length of each key's value after the head's part of the output projection.
+        """Norm of each key's value after the head's part of the output projection.
 
-        Behind a gate, which has other factors for each query, the mean over queries that count, by
-        their attention to the key. *Shape:* ``(sentence, head, key)``; None where values or
+        With a gate, whose factors differ by query, the mean over queries that count, weighted by
+        their attention to the key. *Shape:* ``(sentence, head, key)``; None if values or
         projection are not available.
         """
         value, projection = self.call.value, self.call.projection
@@ -115,9 +115,9 @@ class AttentionMaps:
 
     @cached_property
     def value_weighted_mass(self) -> torch.Tensor | None:
-        """All that a query's weights bring: each times the length of the key's value, as above.
+        """Value-weighted attention of each query: sum over keys of weight times value norm.
 
-        *Shape:* ``(sentence, head, query)``; None where `value_norms` are.
+        *Shape:* ``(sentence, head, query)``; None if values or projection are not available.
         """
         if self._carried is not None:
             return self._carried[0]
@@ -126,9 +126,10 @@ class AttentionMaps:
 
     @cached_property
     def _carried(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """What each query is brought, and what comes of each key to queries that count.
+        """Sums of weights times norms of gated values, by query and by key; None without a gate.
 
-        Weights times lengths of gated values; None without a gate.
+        *Shape:* ``(sentence, head, query)`` and ``(sentence, head, key)``; by key only over
+        queries that count.
         """
         call, weights = self.call, self.attention
         if call.factor is None or call.value is None or call.projection is None:
@@ -144,27 +145,27 @@ class AttentionMaps:
         return to, of
 
     def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        """Mass on chosen pairs: as it is, without the sink, and renormalised.
+        """Return the mass on chosen pairs: raw, without the sink, and renormalised.
 
         *Shape:* ``(3, sentence, head, measure)``.
         """
         if id(pairs) not in self._on:
             sums = map_sums.numba_pair_sums if self.on_cpu else map_sums.torch_pair_sums
-            # The pairs are kept, too, so that no id is used twice.
+            # A reference to the pairs prevents that another object gets their id.
             self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
         return self._on[id(pairs)][1]
 
 
 class ConcatenatedMaps(AttentionMaps):
-    """The maps of several layers as those of one with more heads, by their sums.
+    """Attention maps of several layers as those of one layer with more heads, by their sums.
 
-    The maps themselves are put side by side only when they are asked for: that is a copy of all.
-    There is no ``call``, since each layer has its own.
+    The maps themselves are concatenated only at first access, since this copies all of them. The
+    attribute ``call`` does not exist, since each layer has its own call.
 
     Args:
-        scope: as in `AttentionMaps`, for all layers.
-        layers: their maps.
-        pairs: those that metrics may ask for.
+        scope: mask of the view without the sink, for all layers.
+        layers: maps of each layer.
+        pairs: tables of pairs that metrics may read with `on`.
     """
 
     def __init__(
@@ -198,21 +199,21 @@ class ConcatenatedMaps(AttentionMaps):
         return torch.cat([layer.attention for layer in self._layers], 1)
 
     def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        """See `AttentionMaps.on`.
+        """Return the mass on pairs announced at construction: raw, without the sink, renormalised.
 
         Raises:
-            KeyError: nobody said before that they are wanted; see `HeadMetric.pairs`.
+            KeyError: the pairs were not announced; see `HeadMetric.pairs`.
         """
         return self._on[id(pairs)][1]
 
 
 def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
-    """Each field of several layers, their heads side by side."""
+    """Return each field of several layers with the heads concatenated."""
     return [torch.cat(parts, 1) for parts in zip(*layers, strict=True)]
 
 
 def _norms_of(layers: Sequence[AttentionMaps]) -> torch.Tensor | None:
-    """Lengths of the values of several layers; 0 where one has none, None where all have none."""
+    """Return value norms of several layers; 0 for layers without, None if no layer has any."""
     norms = [layer.value_norms for layer in layers]
     if all(norm is None for norm in norms):
         return None

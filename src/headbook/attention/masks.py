@@ -1,4 +1,4 @@
-"""Which queries and keys count: of one stack over a batch, and of that in one view."""
+"""Masks of the queries and keys that count, for a stack over a batch and for each view."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from headbook.text.batch import PaddedTexts
 
 
 class QueryKeyPairs(NamedTuple):
-    """Chosen pairs of query and key, and what each counts for several measures.
+    """Chosen pairs of query and key with their weights in several measures.
 
-    Each sentence's pairs are padded to the most that any has.
+    The pairs of each sentence are padded to the largest number of pairs.
 
     Attributes:
-        place: place of the pair in a flattened map. *Shape:* ``(sentence, pair)``.
-        query: position of its query; the same shape.
-        counts: what it counts for each measure. *Shape:* ``(sentence, pair, measure)``.
-        kept: the same without the sink's keys.
-        number: how many pairs a sentence has. *Shape:* ``(sentence,)``.
+        place: index of the pair in a flattened map. *Shape:* ``(sentence, pair)``.
+        query: position of the pair's query. *Shape:* ``(sentence, pair)``.
+        counts: weight of the pair in each measure. *Shape:* ``(sentence, pair, measure)``.
+        kept: weights with 0 for the sink's keys. *Shape:* ``(sentence, pair, measure)``.
+        number: number of pairs of each sentence. *Shape:* ``(sentence,)``.
     """
 
     place: torch.Tensor
@@ -36,14 +36,16 @@ class QueryKeyPairs(NamedTuple):
 
 @dataclass(eq=False)
 class BatchMask(CachedByFunction):
-    """The sentences of a batch as one stack sees them; the same for all layers with one mask.
+    """Queries and keys of a batch that count in one stack, for all layers with one attention mask.
 
     A query counts unless it is padding, special, or sees a single key in a causal stack. The sink
-    are special tokens and, in a causal stack, position 0.
+    consists of special tokens and, in a causal stack, position 0.
 
     Attributes:
-        attention_mask: what the model's mask lets a query see; padding left out.
-            *Shape:* ``(sentence, query, key)``.
+        stack: the stack.
+        queries, keys: padded texts of queries and keys.
+        attention_mask: whether a query sees a key by the model's mask, without padding. *Shape:*
+            ``(sentence, query, key)``.
     """
 
     stack: AttentionStack
@@ -54,7 +56,7 @@ class BatchMask(CachedByFunction):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number format of everything that is counted."""
+        """Number format of masks and sums."""
         return self.keys.share.dtype
 
     @cached_property
@@ -71,7 +73,7 @@ class BatchMask(CachedByFunction):
 
     @cached_property
     def sink_places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Positions of the sink's keys, ascending and padded, and 1 where there is one.
+        """Positions of the sink's keys, ascending and padded, and 1 for keys, 0 for padding.
 
         *Shape:* ``(sentence, most)`` each.
         """
@@ -86,14 +88,14 @@ class BatchMask(CachedByFunction):
 
     @cached_property
     def n_queries(self) -> torch.Tensor:
-        """Queries that count. *Shape:* ``(sentence, 1)``, ready to stand beside heads."""
+        """Number of queries that count. *Shape:* ``(sentence, 1)``, to broadcast over heads."""
         return self.rows.sum(-1)
 
     @cached_property
     def word_weights(self) -> torch.Tensor:
         """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``.
 
-        1 over the number of the word's pieces that count: the first piece of a causal text may not.
+        1 over the number of the word's pieces that count; in a causal text the first piece may not.
         """
         word = self.queries.word
         pieces = (word[:, :, None] == word[:, None, :]) & self.counted_queries[:, None, :]
@@ -102,7 +104,7 @@ class BatchMask(CachedByFunction):
 
     @cached_property
     def word_rows(self) -> torch.Tensor:
-        """What each query counts for each word that looks: shares that add up to 1.
+        """Weights of the queries in the mean of each word's rows; they sum to 1.
 
         *Shape:* ``(sentence, word, query)``.
         """
@@ -110,26 +112,26 @@ class BatchMask(CachedByFunction):
 
     @cached_property
     def word_columns(self) -> torch.Tensor:
-        """Which key belongs to which word, as 0 and 1. *Shape:* ``(sentence, key, word)``."""
+        """Membership of keys in words, as 0 and 1. *Shape:* ``(sentence, key, word)``."""
         return _members(self.keys).to(self.dtype)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Keys of each sentence up to the last that is no padding. *Shape:* ``(sentence,)``."""
+        """Number of keys up to the last that is no padding. *Shape:* ``(sentence,)``."""
         places = torch.arange(1, self.keys.n_tokens + 1, device=self.attention_mask.device)
         lengths: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
         return lengths
 
     @cached_property
     def offset(self) -> torch.Tensor:
-        """Position of the key minus that of the query. *Shape:* ``(query, key)``."""
+        """Position of the key minus position of the query. *Shape:* ``(query, key)``."""
         device = self.attention_mask.device
         queries = torch.arange(self.queries.n_tokens, device=device, dtype=self.dtype)
         keys = torch.arange(self.keys.n_tokens, device=device, dtype=self.dtype)
         return keys[None, :] - queries[:, None]
 
     def pairs(self, tables: Sequence[torch.Tensor]) -> QueryKeyPairs:
-        """The pairs that count for any of some measures, by tables ``(sentence, query, key)``."""
+        """Return the pairs that count in any measure, from tables ``(sentence, query, key)``."""
         rows = self.rows.squeeze(1).unsqueeze(-1)
         counted = [(table * rows).flatten(1) for table in tables]
         chosen = reduce(torch.logical_or, [table != 0 for table in counted])
@@ -147,7 +149,7 @@ class BatchMask(CachedByFunction):
 
 @dataclass(eq=False)
 class ViewMask(CachedByFunction):
-    """What of a frame counts in one view: outside the raw one, keys of the sink do not."""
+    """Mask of a batch in one view; except in the raw view, keys of the sink are masked."""
 
     frame: BatchMask
     view: SinkView
@@ -170,11 +172,11 @@ class ViewMask(CachedByFunction):
 
     @cached_property
     def mask(self) -> torch.Tensor:
-        """`visible` as 0 and 1, ready to multiply. *Shape:* ``(sentence, 1, query, key)``."""
+        """The mask `visible` as 0 and 1. *Shape:* ``(sentence, 1, query, key)``."""
         return self.visible.unsqueeze(1).to(self.frame.dtype)
 
     def sees_at(self, offset: int) -> torch.Tensor:
-        """Whether the key at an offset from each query counts for it.
+        """Return which queries see the key at an offset from their position.
 
         *Shape:* ``(sentence, query)``, boolean.
         """
@@ -185,7 +187,7 @@ class ViewMask(CachedByFunction):
 
     @cached_property
     def word_visible(self) -> torch.Tensor:
-        """Which word sees which word, by any of their pieces.
+        """Pairs of words of which a piece of the first sees a piece of the second.
 
         *Shape:* ``(sentence, word, word)``, boolean.
         """
@@ -194,11 +196,11 @@ class ViewMask(CachedByFunction):
 
     @cached_property
     def n_visible(self) -> torch.Tensor:
-        """Keys that each query sees. *Shape:* ``(sentence, query)``."""
+        """Number of keys that each query sees. *Shape:* ``(sentence, query)``."""
         return self.mask.sum(-1).squeeze(1)
 
 
 def _members(texts: PaddedTexts) -> torch.Tensor:
-    """Which token belongs to which word. *Shape:* ``(sentence, token, word)``, boolean."""
+    """Return the membership of tokens in words. *Shape:* ``(sentence, token, word)``, boolean."""
     numbers = torch.arange(texts.n_words, device=texts.word.device)
     return texts.word.unsqueeze(-1) == numbers

@@ -1,10 +1,8 @@
-"""Surface rules for pairs of words.
+"""Surface rules that select a word for each word, and cells of word pairs by tags and distance.
 
-The word that a rule without syntax names, and cells by parts of speech and distance.
-
-Rules know the order of words and their parts of speech: a fixed offset, or the next, the previous
-and the nearest word of a class. They are the baseline of relations and the names of heads that
-follow no relation. In causal attention only earlier words can be named.
+Rules use the order of words and their parts of speech, not syntax: a fixed offset, or the next, the
+previous or the nearest word of a class. Rules are the baseline of relations and the names of heads
+that follow no relation. In causal attention only earlier words can be selected.
 """
 
 from collections.abc import Sequence
@@ -24,21 +22,22 @@ if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
 
 
-NEAR = 8  # words; pairs farther apart are counted together, on either side
+NEAR = 8  # distance in words; larger distances are counted together, by direction
 BINS = 2 * (NEAR + 1) + 1
-MOST_LINKS = 256  # pairs of head and dependent in a text, in both directions
+MOST_LINKS = 256  # largest number of pairs of head and dependent in a text, both directions
 NO_CELL = np.iinfo(np.uint16).max
 
 
 class PairsBySurface(NamedTuple):
-    """The pairs of words of a batch.
+    """Word pairs of a batch with their cells by parts of speech and distance.
 
     Attributes:
         cell: number of each pair's cell. *Shape:* ``(sentence, word, word)``.
-        visible: whether the query sees the key; the same shape.
-        linked: whether one is the other's head, and seen; the same shape.
-        counted: whether a sentence takes part: with a tree, and at most `MOST_LINKS` linked pairs.
-            *Shape:* ``(sentence,)``.
+        visible: whether the query sees the key. *Shape:* ``(sentence, word, word)``.
+        linked: whether one word is the other's head and the key is seen. *Shape:* ``(sentence,
+            word, word)``.
+        counted: whether a sentence takes part: it has a tree and at most `MOST_LINKS` linked
+            pairs. *Shape:* ``(sentence,)``.
     """
 
     cell: "torch.Tensor"
@@ -62,7 +61,7 @@ def pairs_by_surface(scope: "ViewMask") -> PairsBySurface:
     away = (words - words[:, None]).clamp(-NEAR - 1, NEAR + 1) + NEAR + 1
     cell = (tag[:, :, None] * (n_tags + 1) + tag[:, None, :]) * BINS + away
     head = texts.by_word(texts.head, NO_HEAD)
-    # In all layers alike, whatever their windows: as many links as there are trees.
+    # Counted from trees, not from visible pairs, so that layers with windows agree.
     few = 2 * (head != NO_HEAD).sum(1) <= MOST_LINKS
     to_head = texts.to_head
     linked = (to_head | to_head.mT) & scope.word_visible
@@ -118,7 +117,7 @@ SETS = {
     "VERB_ADJ_NOUN": ("VERB", "ADJ", "NOUN"),
 }
 LAST_NOUN = "last:nouns"  # the last word of the next run of nouns
-NOTHING = -1  # where a rule names no word
+NOTHING = -1  # index if a rule selects no word
 
 Flags = NDArray[np.bool_]
 
@@ -145,19 +144,20 @@ def rule_words(
     *,
     causal: bool,
 ) -> NDArray[np.int32]:
-    """Return the word that each rule names for each word of some sentences.
+    """Return the word that each rule selects for each word of some sentences.
 
     Of two words of a class at the same distance, the nearest is the one to the right.
 
     Args:
-        tag: place of each word's part of speech among ``tags``, negative without one; sentences
-            one after the other. *Shape:* ``(word,)``.
-        there: whether a word can be named at all; the same shape.
+        tag: index of each word's part of speech in ``tags``, negative without one; sentences are
+            concatenated. *Shape:* ``(word,)``.
+        there: whether a word can be selected. *Shape:* ``(word,)``.
         lengths: number of words of each sentence. *Shape:* ``(sentence,)``.
-        causal: whether only earlier words can be named.
+        tags: parts of speech of the corpus.
+        causal: whether only earlier words can be selected.
 
     Returns:
-        Places inside the sentence, `NOTHING` where no word is named. *Shape:* ``(rule, word)``,
+        Indices in the sentence, `NOTHING` if no word is selected. *Shape:* ``(rule, word)``,
         rules in the order of `rule_names`.
     """
     starts = np.repeat(lengths.cumsum() - lengths, lengths)
@@ -210,11 +210,11 @@ def _previous(flags: Flags, starts: Ints) -> Ints:
 
 
 class NamedWords(NamedTuple):
-    """The words that rules name.
+    """Words that rules select in a batch.
 
     Attributes:
-        given: places of the rules that name any word of the batch.
-        word: number of the named word, `NOTHING` without one. *Shape:* ``(given, sentence, word)``.
+        given: indices of the rules that select a word of the batch.
+        word: index of the selected word, or `NOTHING`. *Shape:* ``(given, sentence, word)``.
         choices: number of other words that each word sees; 0 in sentences without tags. *Shape:*
             ``(sentence, word)``.
     """
@@ -225,7 +225,7 @@ class NamedWords(NamedTuple):
 
 
 def words_named(scope: "ViewMask") -> NamedWords:
-    """Return the words that rules name for each word of a batch."""
+    """Return the words that rules select for each word of a batch."""
     texts, visible = scope.frame.queries, scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(texts.n_words))
     others = visible & (words[:, None] != words)
@@ -243,7 +243,7 @@ def words_named(scope: "ViewMask") -> NamedWords:
 
 
 def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
-    """Return the strongest other word of each word, `NOTHING` if it gives none any attention.
+    """Return the strongest other word of each word, or `NOTHING` without attention to others.
 
     *Shape:* ``(sentence, head, word)``.
     """
@@ -252,7 +252,7 @@ def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
-    """Return how many words have the rule's word as their strongest other word.
+    """Count the words whose strongest other word is the one that the rule selects.
 
     *Shape:* ``(sentence, head, given)``; see `NamedWords`.
     """
@@ -260,14 +260,14 @@ def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
     looking = rules.choices > 0
     counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
     for place, word in enumerate(rules.word):
-        # A word that no rule names must not equal one without attention.
+        # NOTHING - 1, since two words without selection and without attention must not agree.
         wanted = word.masked_fill(~looking | (word == NOTHING), NOTHING - 1)
         counts[..., place] = (strongest == wanted.unsqueeze(1)).sum(-1)
     return counts.to(layer.frame.dtype)
 
 
 def rule_chance(scope: "ViewMask") -> "torch.Tensor":
-    """Return how many words a random choice among the visible others would share with each rule.
+    """Return the expected number of agreements with each rule for a random visible word.
 
     *Shape:* ``(sentence, 1, given)``.
     """

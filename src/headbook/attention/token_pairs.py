@@ -1,8 +1,9 @@
 """Pairs of tokens: cosines by distance, equal tokens, and sentence ends proposed in passages.
 
-Ends stand after tokens, numbered through the tokens of a passage that count. Measures are those of
-text segmentation: Pk slides two probes over the text and counts how often they disagree on whether
-they stand in one segment; WindowDiff counts windows with another number of ends; F1 compares ends.
+Ends are after tokens, numbered through the tokens of a passage that count. Measures are those of
+text segmentation: Pk moves a window over the text and counts how often proposed and true ends
+disagree on whether both window ends are in one segment; WindowDiff counts windows with different
+numbers of ends; F1 compares ends.
 """
 
 from functools import cached_property
@@ -17,17 +18,17 @@ from headbook.attention.masks import BatchMask
 from headbook.schema import MAX_DISTANCE, TOP_PAIR_SHARES
 
 SIDE = 10  # tokens on each side of a gap that are compared
-NEAR = 5  # gaps on each side among which a dip is the lowest
-DECIMALS = 6
-DEPTH = 0.5  # standard deviations of a passage's gaps by which it lies below their mean
+NEAR = 5  # gaps on each side among which a minimum is the lowest
+DECIMALS = 6  # of compared similarities
+DEPTH = 0.5  # standard deviations by which a minimum lies below the mean of a passage's gaps
 
 
 class TokenOrder(NamedTuple):
-    """The tokens of passages that count, in order and padded.
+    """Tokens of passages that count, in order and padded.
 
     Attributes:
-        order: their positions. *Shape:* ``(sentence, place)``.
-        there: whether there is one; the same shape.
+        order: positions of the tokens. *Shape:* ``(sentence, place)``.
+        there: whether a place holds a token. *Shape:* ``(sentence, place)``.
     """
 
     order: torch.Tensor
@@ -35,34 +36,34 @@ class TokenOrder(NamedTuple):
 
     @classmethod
     def of(cls, counted: torch.Tensor) -> "TokenOrder":
-        """From what counts, ``(sentence, token)``, boolean."""
+        """Return the order of the tokens that count, ``(sentence, token)``, boolean."""
         there, order = counted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
         return cls(order, there.bool())
 
     def take(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of tokens, their last dimension, by place; sentences are the first one."""
+        """Rearrange values in the last dimension by place; the first dimension is the sentence."""
         shape = (len(values), *[1] * (values.ndim - 2), -1)
         return values.gather(-1, self.order.view(shape).expand(*values.shape[:-1], -1))
 
     def ends(self, after: torch.Tensor) -> torch.Tensor:
-        """What is said of all but the last place, where there is a token behind it."""
+        """Pad values of all but the last place, and keep those that a token follows."""
         return pad(after & self.there[:, 1:], (0, 1))
 
 
 def true_ends(places: TokenOrder, part: torch.Tensor) -> torch.Tensor:
-    """Ends of sentences, the last one left out, by the sentence of each token."""
+    """Return the ends of sentences except the last, from each token's sentence."""
     part = places.take(part)
     return places.ends(part[:, 1:] != part[:, :-1])
 
 
 def after_stops(places: TokenOrder, stop: torch.Tensor) -> torch.Tensor:
-    """An end after every ``.``, ``!`` and ``?``; after the last one of several in a row."""
+    """Return an end after each ``.``, ``!`` and ``?``; after the last of several in a row."""
     stop = places.take(stop)
     return places.ends(stop[:, :-1] & ~stop[:, 1:])
 
 
 def evenly_spaced_ends(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
-    """As many ends as there are, at even distances."""
+    """Return as many ends as the true ones, at even distances."""
     segments = true.sum(1, keepdim=True) + 1
     tokens = places.there.sum(1, keepdim=True).clamp(1)
     numbers = torch.arange(true.shape[1], device=true.device) * segments // tokens
@@ -70,11 +71,11 @@ def evenly_spaced_ends(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
 
 
 def attended_stops(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-    """Of the ends after stops those whose token gets more attention than the mean token.
+    """Return the ends after stops that receive more attention than the mean token.
 
     Args:
-        stops: *Shape:* ``(sentence, place)``, boolean.
-        given: attention that each token gets. *Shape:* ``(sentence, head, token)``.
+        stops: ends after stops. *Shape:* ``(sentence, place)``, boolean.
+        given: attention received by each token. *Shape:* ``(sentence, head, token)``.
     """
     there = places.there.unsqueeze(1)
     given = places.take(given) * there
@@ -85,11 +86,12 @@ def attended_stops(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor)
 def similarity_across_gaps(
     places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor
 ) -> torch.Tensor:
-    """Mean similarity across each gap, of up to `SIDE` tokens before with as many after.
+    """Return the mean similarity between up to `SIDE` tokens before and after each gap.
 
     Args:
-        similarity: 0 but for pairs. *Shape:* ``(sentence, head, n, n)``.
-        pairs: 1 for each two tokens that count, the earlier one first; the same shape.
+        similarity: similarities of pairs, else 0. *Shape:* ``(sentence, head, n, n)``.
+        pairs: 1 for pairs of tokens that count, the earlier first, else 0. *Shape:* ``(sentence,
+            head, n, n)``.
 
     Returns:
         By the place before the gap, 0 without pairs. *Shape:* ``(sentence, head, place)``.
@@ -107,16 +109,16 @@ def similarity_across_gaps(
 
 
 def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
-    """Gaps that are the lowest of their neighbours and well below the mean of the passage.
+    """Return the gaps that are minima of their neighbours and well below the passage's mean.
 
     Args:
-        scores: *Shape:* ``(sentence, head, place)``.
+        scores: similarity across each gap. *Shape:* ``(sentence, head, place)``.
 
     Returns:
-        The same shape, boolean.
+        Boolean mask. *Shape:* ``(sentence, head, place)``.
     """
     known = places.ends(places.there[:, 1:]).unsqueeze(1)
-    scores = scores.round(decimals=DECIMALS)  # where all are equal, rounding decides nothing
+    scores = scores.round(decimals=DECIMALS)  # equal scores differ by rounding only
     n = known.sum(-1, keepdim=True).clamp(1)
     mean = (scores * known).sum(-1, keepdim=True) / n
     spread = (((scores - mean) ** 2 * known).sum(-1, keepdim=True) / n).sqrt()
@@ -128,13 +130,13 @@ def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
 def segmentation_counts(
     places: TokenOrder, proposed: torch.Tensor, true: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What F1, Pk and WindowDiff are ratios of.
+    """Return the numerators and denominators of F1, Pk and WindowDiff.
 
     Pk and WindowDiff as in NLTK: windows of half a mean true segment, moved token by token.
 
     Args:
-        proposed: *Shape:* ``(sentence, head, place)``, boolean.
-        true: *Shape:* ``(sentence, place)``, boolean.
+        proposed: proposed ends. *Shape:* ``(sentence, head, place)``, boolean.
+        true: true ends. *Shape:* ``(sentence, place)``, boolean.
 
     Returns:
         Numerators and denominators; *Shape:* ``(sentence, head, 3)`` each.
@@ -151,27 +153,27 @@ def segmentation_counts(
         counts = pad(ends.long().cumsum(-1), (1, 0))
         return counts.gather(-1, last.expand(-1, ends.shape[1], -1)) - counts[..., :n]
 
-    ours, theirs = ends_within(proposed), ends_within(gold)
+    n_proposed, n_true = ends_within(proposed), ends_within(gold)
     hits = 2 * (proposed & gold).sum(-1)
-    apart = (((ours > 0) != (theirs > 0)) & windows).sum(-1)
-    other = ((ours != theirs) & windows).sum(-1)
+    apart = (((n_proposed > 0) != (n_true > 0)) & windows).sum(-1)
+    different = ((n_proposed != n_true) & windows).sum(-1)
     total = windows.sum(-1).expand_as(hits)
-    above = torch.stack([hits, apart, other], -1)
+    above = torch.stack([hits, apart, different], -1)
     return above, torch.stack([proposed.sum(-1) + gold.sum(-1), total, total], -1)
 
 
 def vector_norms(vectors: torch.Tensor) -> torch.Tensor:
-    """Their lengths; what is too short to divide by counts as nothing."""
+    """Return the norms of vectors; 0 if too small to divide by."""
     found = vectors.norm(dim=-1)
     known: torch.Tensor = found * (found > torch.finfo(vectors.dtype).tiny)
     return known
 
 
 def cosines(vectors: torch.Tensor) -> torch.Tensor:
-    """Of every two vectors, 0 where one has no length.
+    """Return the cosines of every two vectors; 0 if one has norm 0.
 
     Args:
-        vectors: *Shape:* ``(..., n, width)``.
+        vectors: the vectors. *Shape:* ``(..., n, width)``.
 
     Returns:
         *Shape:* ``(..., n, n)``.
@@ -184,23 +186,23 @@ def cosines(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def by_distance(values: torch.Tensor) -> torch.Tensor:
-    """Sums over pairs at each distance, 1 first. *Shape:* ``(..., n - 1)``.
+    """Return the sums over pairs at each distance, from 1. *Shape:* ``(..., n - 1)``.
 
     Args:
-        values: 0 but for pairs, the earlier token first. *Shape:* ``(..., n, n)``.
+        values: values of pairs, the earlier token first, else 0. *Shape:* ``(..., n, n)``.
     """
     n = values.shape[-1]
-    # Upside down and read in rows of 2n - 1, what stands on one diagonal stands in a column.
+    # Flipped and read in rows of 2n - 1, each diagonal becomes a column.
     wide = pad(values.flip(-2), (0, n)).flatten(-2)
     rows: torch.Tensor = wide[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))
     return rows.sum(-2)[..., n:]
 
 
 def sums_by_distance_label(values: torch.Tensor) -> torch.Tensor:
-    """The same over all pairs, at distances 1 to `MAX_DISTANCE` - 1, and beyond.
+    """Return the sums over all pairs, at distances 1 to `MAX_DISTANCE` - 1, and beyond.
 
     Returns:
-        *Shape:* ``(..., REACH + 1)``.
+        *Shape:* ``(..., MAX_DISTANCE + 1)``.
     """
     sums = by_distance(values)
     near = pad(sums[..., : MAX_DISTANCE - 1], (0, max(MAX_DISTANCE - 1 - sums.shape[-1], 0)))
@@ -211,12 +213,12 @@ def sums_by_distance_label(values: torch.Tensor) -> torch.Tensor:
 def odds(
     high: torch.Tensor, pairs: torch.Tensor, same: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mantel and Haenszel's two sums over distances; their ratio is an odds ratio.
+    """Return Mantel and Haenszel's two sums over distances; their ratio is an odds ratio.
 
     Args:
-        high: 1 for some of the pairs, else 0.
-        pairs: 1 for all pairs, the earlier token first.
-        same: 1 for pairs of one kind. *Shape:* ``(..., n, n)`` each.
+        high: 1 for pairs of high similarity, else 0. *Shape:* ``(..., n, n)``.
+        pairs: 1 for all pairs, the earlier token first, else 0. *Shape:* ``(..., n, n)``.
+        same: 1 for pairs of a kind, such as equal tokens. *Shape:* ``(..., n, n)``.
 
     Returns:
         *Shape:* ``(...)`` each.
@@ -234,29 +236,29 @@ def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the least similarity of the top shares of each head, halfway to the next lower one.
 
     Args:
-        similarities: NaN where there is none. *Shape:* ``(head, pair)``.
+        similarities: similarities of pairs; NaN without. *Shape:* ``(head, pair)``.
 
     Returns:
         *Shape:* ``(share, head)``; NaN without pairs.
     """
-    ordered = np.sort(similarities.astype(np.float64).round(DECIMALS), -1)  # NaN comes last
+    ordered = np.sort(similarities.astype(np.float64).round(DECIMALS), -1)  # NaN is sorted last
     known = (~np.isnan(ordered)).sum(-1)
     found = np.full((len(TOP_PAIR_SHARES), len(ordered)), np.nan)
     for number, share in enumerate(TOP_PAIR_SHARES.values()):
-        some = known > 0
+        has_pairs = known > 0
         least = known - np.ceil(known * share).astype(np.int64)
-        heads = np.arange(len(ordered))[some]
-        above = ordered[heads, least[some]]
-        below = ordered[heads, np.maximum(least[some] - 1, 0)]
-        found[number, some] = (above + below) / 2
+        heads = np.arange(len(ordered))[has_pairs]
+        above = ordered[heads, least[has_pairs]]
+        below = ordered[heads, np.maximum(least[has_pairs] - 1, 0)]
+        found[number, has_pairs] = (above + below) / 2
     return found
 
 
 class TokenPairs:
-    """The tokens that look, of every sentence of a batch.
+    """Pairs of the tokens that count as queries, in every sentence of a batch.
 
     Attributes:
-        frame: the sentences.
+        frame: mask of the batch.
     """
 
     def __init__(self, frame: BatchMask) -> None:
@@ -268,10 +270,10 @@ class TokenPairs:
         return self.frame.counted_queries.unsqueeze(1)
 
     def pairs_of(self, there: torch.Tensor) -> torch.Tensor:
-        """1 for every two of some tokens, the earlier one first.
+        """Return 1 for pairs of chosen tokens, the earlier token first, else 0.
 
         Args:
-            there: *Shape:* ``(sentence, head, token)``, boolean.
+            there: chosen tokens. *Shape:* ``(sentence, head, token)``, boolean.
 
         Returns:
             *Shape:* ``(sentence, head, n, n)``.
@@ -280,19 +282,19 @@ class TokenPairs:
 
     @cached_property
     def distance(self) -> torch.Tensor:
-        """How far tokens are apart. *Shape:* ``(n, n)``."""
+        """Distances of tokens. *Shape:* ``(n, n)``."""
         places = torch.arange(self.frame.queries.n_tokens, device=self.frame.attention_mask.device)
         return (places[None, :] - places[:, None]).abs().to(self.frame.dtype)
 
     @cached_property
     def same_token(self) -> torch.Tensor:
-        """1 where the same token stands twice. *Shape:* ``(sentence, 1, n, n)``."""
+        """1 for pairs of equal tokens, else 0. *Shape:* ``(sentence, 1, n, n)``."""
         ids = self.frame.queries.ids
         return (ids[:, :, None] == ids[:, None, :]).unsqueeze(1).to(self.frame.dtype)
 
     @cached_property
     def same_sentence(self) -> torch.Tensor:
-        """1 where both tokens are of one sentence. *Shape:* ``(sentence, 1, n, n)``."""
+        """1 for tokens of one sentence of a passage, else 0. *Shape:* ``(sentence, 1, n, n)``."""
         part = self.frame.queries.part
         return (part[:, :, None] == part[:, None, :]).unsqueeze(1).to(self.frame.dtype)
 
@@ -303,5 +305,5 @@ class TokenPairs:
 
     @cached_property
     def places(self) -> TokenOrder:
-        """The tokens that count, in order."""
+        """Tokens that count, in order."""
         return TokenOrder.of(self.frame.counted_queries)

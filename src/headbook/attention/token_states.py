@@ -1,4 +1,4 @@
-"""What a token metric sees: states of a batch's tokens, beside where they came from."""
+"""Inputs of token metrics: states of a batch's tokens with vocabulary neighbours and logit lens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,19 +11,20 @@ from headbook.model.vocabulary import VocabularyComparison, VocabularyEmbeddings
 from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, EmbeddingSpace, ResidualPoint
 from headbook.text.batch import PaddedTexts
 
-NEIGHBOURS = 10  # nearest entries that are kept of each state
-AROUND = 100  # nearest entries that are followed from layer to layer
+NEIGHBOURS = 10  # nearest vocabulary entries stored for each state
+AROUND = 100  # nearest vocabulary entries compared from layer to layer
 
-# The neighbours that tokens had one layer earlier, by space and kind of state.
+# Neighbours of tokens one layer earlier, by space and point of the residual stream.
 Earlier = dict[tuple[EmbeddingSpace, ResidualPoint], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class LensContext:
-    """The head's view of a batch.
+    """Logit lens with the final states of a batch.
 
     Attributes:
-        final: what leaves the last layer. *Shape:* ``(sentence, token, width)``.
+        lens: logit lens of the model.
+        final: output of the last layer. *Shape:* ``(sentence, token, width)``.
     """
 
     lens: LogitLens
@@ -32,17 +33,17 @@ class LensContext:
 
 @dataclass(frozen=True, eq=False)
 class TokenStates:
-    """States of one stack over a batch.
+    """States of one stack over a batch, with vocabulary and logit lens.
 
     Attributes:
-        states: *Shape:* ``(state, sentence, token, width)``.
-        input: what enters layer 0. *Shape:* ``(sentence, token, width)``.
+        states: states of the tokens. *Shape:* ``(state, sentence, token, width)``.
+        input: input of layer 0. *Shape:* ``(sentence, token, width)``.
         texts: the tokens.
-        vocabulary: original encodings to compare with; None where there are none.
-        kinds: what the states are, in the order of layers. *Shape:* ``(state,)``.
-        earlier: the neighbours at the layer before the first of these; `kept` brings it up to date.
-        near: how many neighbours are looked for.
-        lens_context: through the language-model head; None where there is none.
+        vocabulary: original encodings to compare with, or None.
+        kinds: points of the residual stream, in the order of layers. *Shape:* ``(state,)``.
+        earlier: neighbours at the layer before the first state; updated by `kept`.
+        near: number of neighbours to find.
+        lens_context: logit lens, or None for models without language-model head.
     """
 
     states: torch.Tensor
@@ -56,7 +57,7 @@ class TokenStates:
     _compared: dict[EmbeddingSpace, VocabularyComparison] = field(default_factory=dict)
 
     def compared(self, space: EmbeddingSpace) -> VocabularyComparison:
-        """The states beside every original encoding; made once for each space."""
+        """Return the comparison of the states with all original encodings, cached by space."""
         assert self.vocabulary is not None
         if space not in self._compared:
             comparison = self.vocabulary.compare(self.states, self.texts, space, self._near)
@@ -65,15 +66,15 @@ class TokenStates:
 
     @property
     def _near(self) -> int:
-        """A vocabulary may have fewer entries."""
+        """Number of neighbours, at most the size of the vocabulary."""
         assert self.vocabulary is not None
         return min(self.near, len(self.vocabulary.embedding))
 
     def kept(self, space: EmbeddingSpace) -> torch.Tensor:
-        """Share of the neighbours one layer earlier, in the same kind of state, that are still.
+        """Return the share of neighbours kept since the same point one layer earlier.
 
-        Before the first layer comes the input. Layers must come in order, each once. *Shape:*
-        ``(state, sentence, token)``; NaN in the padding.
+        The first layer is compared with its input. Call once per space, in the order of layers.
+        *Shape:* ``(state, sentence, token)``; NaN in the padding.
         """
         shares = []
         for ids, kind in zip(self.compared(space).ids, self.kinds, strict=True):
@@ -84,7 +85,10 @@ class TokenStates:
         return self._masked(torch.stack(shares))
 
     def _at_input(self, space: EmbeddingSpace) -> torch.Tensor:
-        """The neighbours of the tokens as they enter layer 0. *Shape:* ``(sentence, token, k)``."""
+        """Return the neighbours of tokens at the input of layer 0.
+
+        *Shape:* ``(sentence, token, k)``.
+        """
         assert self.vocabulary is not None
         if (space, ResidualPoint.PRE) not in self.earlier:
             comparison = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
@@ -92,25 +96,25 @@ class TokenStates:
         return self.earlier[space, ResidualPoint.PRE]
 
     def shared(self, space: EmbeddingSpace) -> torch.Tensor:
-        """Return the share of neighbours that another token of the sentence has; `random_partners`.
+        """Return the share of neighbours in common with a random token of the sentence.
 
-        *Shape:* ``(state, sentence, token)``; NaN where there is no other.
+        `random_partners` chooses the token. *Shape:* ``(state, sentence, token)``; NaN without one.
         """
         ids, other = self.compared(space).ids, random_partners(self.texts)
         place = other.clamp(min=0)[..., None].expand_as(ids[0])
-        # State by state: sorting takes several times the memory of the entries.
+        # State by state, since sorting takes several times the memory of the entries.
         found = torch.stack([shared_fraction(state, state.gather(1, place)) for state in ids])
         return self._masked(found.masked_fill(other < 0, torch.nan))
 
     def chance(self) -> torch.Tensor:
-        """Share of its neighbours that a random choice of entries would hold; the same anywhere."""
+        """Return the share of neighbours that a random choice of entries would have in common."""
         assert self.vocabulary is not None
         share = self._near / len(self.vocabulary.embedding)
         return self._masked(self.states.new_full(self.states.shape[:3], share))
 
     @cached_property
     def readings(self) -> LensReadings:
-        """The states through the language-model head."""
+        """Readings of the states by the logit lens."""
         assert self.lens_context is not None
         return self.lens_context.lens.read(
             self.states, self.lens_context.final, self.texts, NEIGHBOURS
@@ -120,17 +124,17 @@ class TokenStates:
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)
 
 
-def shared_fraction(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Share of entries that two sets have in common; *Shapes:* ``(.., k)`` to ``(..)``."""
-    both = torch.cat([some, others], -1).sort(-1).values
-    return (both[..., 1:] == both[..., :-1]).sum(-1).double() / some.shape[-1]
+def shared_fraction(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return the share of entries in common; *Shapes:* ``(.., k)`` twice to ``(..)``."""
+    both = torch.cat([one, others], -1).sort(-1).values
+    return (both[..., 1:] == both[..., :-1]).sum(-1).double() / one.shape[-1]
 
 
 def random_partners(texts: PaddedTexts) -> torch.Tensor:
-    """For each token the place of another one of its sentence, at random; -1 where there is none.
+    """Return the position of a random other token of the sentence for each token, or -1.
 
-    Tokens are taken as many places further on as the sum of the sentence's ids says, special
-    tokens left out: the same in every batch and every run. *Shape:* ``(sentence, token)``.
+    Ordinary tokens are shifted cyclically by a number that depends on the sum of the sentence's
+    ids, so that the choice does not depend on batch or run. *Shape:* ``(sentence, token)``.
     """
     ordinary = texts.ordinary
     count = ordinary.sum(1, keepdim=True)
@@ -144,9 +148,9 @@ def random_partners(texts: PaddedTexts) -> torch.Tensor:
 
 
 def token_classes(texts: PaddedTexts) -> torch.Tensor:
-    """Which token belongs to which of `CLASSES`. *Shape:* ``(sentence, token, class)``.
+    """Return the membership of tokens in `CLASSES`. *Shape:* ``(sentence, token, class)``.
 
-    ``all`` are the tokens that stand for text; special tokens are a class of their own.
+    ``all`` are the tokens of the text itself; special tokens are a separate class.
     """
     in_word = texts.ordinary & (texts.share > 0)
     tags = texts.tags.bool()

@@ -1,7 +1,7 @@
-"""What a metric sees of a layer: raw, sink masked, or sink masked and renormalised.
+r"""Sink views of a layer's attention: raw, sink masked, or sink masked and renormalised.
 
-Metrics ask for sums: of rows, of columns, along diagonals, over chosen pairs, over words. They are
-taken for all views at once; `AttentionMaps` holds what they share.
+Metrics read sums: of rows, of columns, along diagonals, over chosen pairs, over words.
+`AttentionMaps` computes them for all views at once.
 """
 
 from abc import ABC, abstractmethod
@@ -20,9 +20,11 @@ from headbook.text.batch import Batch, PaddedTexts
 
 
 class Strongest(NamedTuple):
-    """The strongest weight of each row and its key, the first of equals.
+    """Strongest weight of each row and its key, the first of equals.
 
-    Both *Shape:* ``(sentence, head, query)``; weight 0 where a row has none.
+    Attributes:
+        weight: largest weight; 0 for rows without weights. *Shape:* ``(sentence, head, query)``.
+        key: index of its key. *Shape:* ``(sentence, head, query)``.
     """
 
     weight: torch.Tensor
@@ -30,13 +32,13 @@ class Strongest(NamedTuple):
 
 
 class LayerAttention(CachedByFunction, ABC):
-    """One layer of one stack over a batch of sentences, in one view.
+    """Attention of one layer of one stack over a batch of sentences, in one view.
 
     Attributes:
-        scope: which queries and keys count.
-        frame: the sentences, in any view.
-        maps: what views share; ``maps.call`` is the model's own attention call, on a sample only:
-            over all sentences several layers are measured together, their heads side by side.
+        scope: mask of the view.
+        frame: mask of the batch in any view.
+        maps: maps and sums shared by all views; ``maps.call``, the model's attention call, exists
+            on samples only, since several layers are measured together over all sentences.
     """
 
     def __init__(self, scope: ViewMask, maps: AttentionMaps) -> None:
@@ -46,7 +48,7 @@ class LayerAttention(CachedByFunction, ABC):
 
     @property
     def attention(self) -> torch.Tensor:
-        """Weights before any view, 0 where a query cannot see a key.
+        """Raw attention weights, 0 if a query cannot see a key.
 
         *Shape:* ``(sentence, head, query, key)``.
         """
@@ -63,7 +65,7 @@ class LayerAttention(CachedByFunction, ABC):
     @property
     @abstractmethod
     def mass(self) -> torch.Tensor:
-        """What each query gives to the keys that count. *Shape:* ``(sentence, head, query)``."""
+        """Attention of each query on the keys that count. *Shape:* ``(sentence, head, query)``."""
 
     @property
     @abstractmethod
@@ -73,28 +75,31 @@ class LayerAttention(CachedByFunction, ABC):
     @property
     @abstractmethod
     def strongest(self) -> Strongest:
-        """The strongest weight of each row."""
+        """Strongest weight of each row, with its key."""
 
     @property
     @abstractmethod
     def received_both(self) -> torch.Tensor:
-        """`received`, then `received_from_words`. *Shape:* ``(sentence, head, 2, key)``."""
+        """Values of `received`, then of `received_from_words`.
+
+        *Shape:* ``(sentence, head, 2, key)``.
+        """
 
     @property
     @abstractmethod
     def by_offset(self) -> torch.Tensor:
-        """Mass at each offset, key position minus query position; only where both are one text.
+        """Mass at each offset, key position minus query position, for stacks with one text.
 
         *Shape:* ``(sentence, head, 2 n - 1)``; offset -(n-1) first.
         """
 
     @abstractmethod
     def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        """Mass on chosen pairs, by measure. *Shape:* ``(sentence, head, measure)``."""
+        """Return the mass on chosen pairs, by measure. *Shape:* ``(sentence, head, measure)``."""
 
     @property
     def sink_mass(self) -> torch.Tensor:
-        """What each query gives to the sink, before any view; 0 for queries that do not count.
+        """Raw attention of each query on the sink; 0 for queries that do not count.
 
         *Shape:* ``(sentence, head, query)``.
         """
@@ -102,7 +107,7 @@ class LayerAttention(CachedByFunction, ABC):
 
     @cached_property
     def learned_mass(self) -> torch.Tensor:
-        """What each query gives to the softmax's learned sink, which is no key; 0 without one.
+        """Attention of each query on the softmax's learned sink, which is no key; 0 without one.
 
         *Shape:* ``(sentence, head, query)``.
         """
@@ -113,42 +118,45 @@ class LayerAttention(CachedByFunction, ABC):
 
     @property
     def trusted_rows(self) -> torch.Tensor:
-        """1 for rows whose shape means something, else 0: those that see a key at all.
+        """1 for rows whose distribution is meaningful, else 0: those that see a key.
 
-        *Shape:* ``(sentence, head, query)``, or one head for all where heads do not differ.
+        *Shape:* ``(sentence, head, query)``, with a head dimension of 1 if heads do not differ.
         """
         return (self.scope.n_visible > 0).to(self.frame.dtype).unsqueeze(1)
 
     @cached_property
     def total(self) -> torch.Tensor:
-        """All mass that counts. *Shape:* ``(sentence, head)``."""
+        """Total attention on keys that count. *Shape:* ``(sentence, head)``."""
         return self.mass.sum(-1)
 
     @cached_property
     def total_from_words(self) -> torch.Tensor:
-        """The same, every word counting once, by the mean over its pieces."""
+        """Total attention by word: the mean over its pieces. *Shape:* ``(sentence, head)``."""
         return (self.mass * self.frame.word_weights.unsqueeze(1)).sum(-1)
 
     @property
     def received(self) -> torch.Tensor:
-        """Mass that each key receives. *Shape:* ``(sentence, head, key)``."""
+        """Attention that each key receives from tokens. *Shape:* ``(sentence, head, key)``."""
         return self.received_both[:, :, 0]
 
     @property
     def received_from_words(self) -> torch.Tensor:
-        """The same, every word counting once, by the mean over its pieces."""
+        r"""Attention that each key receives from words, with the mean over a word's pieces.
+
+        *Shape:* ``(sentence, head, key)``.
+        """
         return self.received_both[:, :, 1]
 
     @cached_property
     def distance_mass(self) -> torch.Tensor:
-        """Mass times the distance it spans, in tokens. *Shape:* ``(sentence, head)``."""
+        """Sum of attention times distance in tokens. *Shape:* ``(sentence, head)``."""
         sums = self.by_offset
         n = (sums.shape[-1] + 1) // 2
         return sums @ torch.arange(1 - n, n, device=sums.device, dtype=sums.dtype).abs()
 
 
 class _Raw(LayerAttention):
-    """Weights as the model computed them."""
+    """Raw view: weights as the model computed them."""
 
     @cached_property
     def weights(self) -> torch.Tensor:
@@ -179,7 +187,7 @@ class _Raw(LayerAttention):
 
 
 class _Nosink(LayerAttention):
-    """The sink's keys removed; rows no longer sum to 1."""
+    """View with the sink's keys removed; rows no longer sum to 1."""
 
     @property
     def weights(self) -> torch.Tensor:
@@ -210,7 +218,7 @@ class _Nosink(LayerAttention):
 
 
 class _Renorm(LayerAttention):
-    """The sink's keys removed and each row divided by what is left."""
+    """View with the sink's keys removed and each row divided by its remaining sum."""
 
     @cached_property
     def weights(self) -> torch.Tensor:
@@ -233,12 +241,12 @@ class _Renorm(LayerAttention):
 
     @cached_property
     def trusted_rows(self) -> torch.Tensor:
-        """The rows that have not lost almost all of their mass to the sink, either."""
+        """1 for rows that see a key and have at most `MAX_SINK_MASS` on the sink, else 0."""
         return super().trusted_rows * (self.sink_mass <= MAX_SINK_MASS)
 
     @cached_property
     def received_both(self) -> torch.Tensor:
-        # Of the sink's keys the rest of a row can be a huge multiple.
+        # Masked, since renormalised weights on the sink's keys can be huge.
         received = self.maps.rows.columns[:, :, 2:]
         return received.masked_fill(~self.scope.kept_keys[:, None, None, :], 0)
 
@@ -253,7 +261,7 @@ class _Renorm(LayerAttention):
 def layer_views(
     scopes: Mapping[SinkView, ViewMask], maps: AttentionMaps
 ) -> dict[SinkView, LayerAttention]:
-    """One layer's attention in every view."""
+    """Return the attention of one layer in every view."""
     return {
         SinkView.RAW: _Raw(scopes[SinkView.RAW], maps),
         SinkView.NOSINK: _Nosink(scopes[SinkView.NOSINK], maps),
@@ -267,7 +275,7 @@ def mask_of_call(
     queries: PaddedTexts,
     keys: PaddedTexts,
 ) -> torch.Tensor:
-    """What each query may look at, by the mask that the model applied.
+    """Return which keys each query may attend to, by the mask that the model applied.
 
     Returns:
         *Shape:* ``(sentence, query, key)``, boolean.
@@ -277,13 +285,13 @@ def mask_of_call(
     if attention.mask is not None:
         lowest = max(torch.finfo(attention.mask.dtype).min, attention_hook.LOWEST)
         open_ = (attention.mask[:, 0] > lowest / 2).expand(shape)
-    elif stack.causal:  # only where the mask is out of reach
+    elif stack.causal:  # the model's mask is not available
         open_ = open_.tril()
     return open_ & keys.valid[:, None, :]
 
 
 class ViewMasks:
-    """The scopes of a batch, made once for all layers that share a mask."""
+    """Masks of a batch by view, shared by all layers with the same attention mask."""
 
     def __init__(self, batch: Batch, stacks: Mapping[str, AttentionStack]) -> None:
         self._batch, self._stacks = batch, stacks
@@ -294,7 +302,7 @@ class ViewMasks:
         )
 
     def get(self, name: str, attention: attention_hook.AttentionCall) -> dict[SinkView, ViewMask]:
-        """The scopes of one attention call, by view; the same object for the same mask."""
+        """Return the masks of an attention call by view; the same object for the same mask."""
         key = (name, id(attention.mask))
         if key not in self._known:
             stack = self._stacks[name]
@@ -307,9 +315,9 @@ class ViewMasks:
     def views(
         self, name: str, attention: attention_hook.AttentionCall
     ) -> dict[SinkView, LayerAttention]:
-        """One attention call in every view; the same objects until another one is asked for."""
+        """Return an attention call in every view; the same objects until the next call."""
         if self._last is None or self._last[0] is not attention:
-            self._last = None  # before its sums are there twice
+            self._last = None  # frees the sums of the last call before computing new ones
             scopes = self.get(name, attention)
             maps = AttentionMaps(scopes[SinkView.NOSINK], attention)
             self._last = attention, layer_views(scopes, maps)

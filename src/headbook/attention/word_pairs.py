@@ -1,14 +1,14 @@
-"""Pairs of words that metrics ask for: dependency relations, word trees, repeated tokens.
+"""Pairs of words and tokens in metrics: dependency relations, word trees, repeated tokens.
 
 Imports no torch.
 
-Two questions are asked of each word with a head. *To head*: is the head the word's strongest key?
-*To dependent*: is the word its head's strongest key? Only words that may be looked at from there
-are asked for: in a causal stack, those that come before.
+Two properties of each word with a head are tested. *To head*: is the head the word's strongest key?
+*To dependent*: is the word its head's strongest key? Only visible words are tested: in a causal
+stack, earlier ones.
 
-Punctuation is dropped from the attention and from the gold tree: where it hangs is a convention. A
-word below it hangs on the head of the punctuation mark instead. Words without a token are dropped,
-too; those below them become roots, for a tree ends where the text was cut off.
+Punctuation is removed from the attention and from the gold tree, since its attachment is a
+convention; its dependents get the head of the punctuation mark. Words without a token, at the end
+of a text that was cut off, are removed, too, and their dependents become roots.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,23 +33,24 @@ if TYPE_CHECKING:
 
 
 LABELS = AnnotationScheme().labels
-# What can be asked of a word, as bits.
-HAS_OTHERS = 1  # it sees another word
-SEEN = 2  # others see it
-TO_HEAD = 4  # it has a head, which it sees
-TO_DEPENDENT = 8  # it has a head, which sees it
-FAR = 3  # words apart: what is no matter of neighbourhood
+# Properties of a word that make it testable, as bits.
+HAS_OTHERS = 1  # the word sees another word
+SEEN = 2  # another word sees the word
+TO_HEAD = 4  # the word has a head and sees the head
+TO_DEPENDENT = 8  # the word has a head that sees the word
+FAR = 3  # distance in words from which on a head is no neighbour
 
 
 class RelationQueries(NamedTuple):
-    """The words that are asked for, and whom.
+    """Words whose relations are tested, with their heads.
 
     Attributes:
         head: index of each word's head; 0 without one. *Shape:* ``(sentence, word)``.
-        given: places among the scheme's labels of those that the sentences have at all; the
-            first half of them to the head.
-        labels: 1 where a word is asked for under one of these, all and far ones only.
-            *Shape:* ``(sentence, word, given)``.
+        given: indices, in the scheme's labels, of the labels that occur in the batch; the first
+            half is to the head.
+        labels: 1 if a word is tested under a label, else 0. *Shape:* ``(sentence, word, given)``.
+        far: 1 if the word's head is also at least `FAR` words away, else 0. *Shape:*
+            ``(sentence, word, given)``.
     """
 
     head: "torch.Tensor"
@@ -59,7 +60,7 @@ class RelationQueries(NamedTuple):
 
 
 def relation_queries(scope: "ViewMask") -> RelationQueries:
-    """What can be asked of a batch's sentences."""
+    """Return the words of a batch whose relations can be tested."""
     texts, dtype = scope.frame.queries, scope.frame.dtype
     head = texts.by_word(texts.head, NO_HEAD)
     relation = texts.by_word(texts.relation, -1)
@@ -67,7 +68,7 @@ def relation_queries(scope: "ViewMask") -> RelationQueries:
     numbers = numbers[numbers >= 0]
     of = (relation.unsqueeze(-1) == numbers) & (head != NO_HEAD).unsqueeze(-1)
     words = head.new_tensor(range(texts.n_words)).expand_as(head)
-    # A head whose pieces were all cut off is no longer there.
+    # A head whose pieces were all cut off does not count.
     there = (head >= 0) & (head < texts.n_words) & (head != words)
     head = head.masked_fill(~there, 0)
     visible = scope.word_visible
@@ -84,7 +85,7 @@ def relation_queries(scope: "ViewMask") -> RelationQueries:
 
 
 def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
-    """Whether each word finds its head, and whether its head finds it.
+    """Return which words find their head, and which words their head finds, as 0 and 1.
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
     """
@@ -97,12 +98,12 @@ def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, tor
 
 
 def relation_hits(layer: "LayerAttention") -> "torch.Tensor":
-    """Return the words that are found, by label. *Shape:* ``(sentence, head, given)``."""
+    """Count the words that are found, by label. *Shape:* ``(sentence, head, given)``."""
     return _counted(layer, layer.scope.cached(relation_queries).labels)
 
 
 def far_hits(layer: "LayerAttention") -> "torch.Tensor":
-    """The same for words that stand at least `FAR` from their head."""
+    """Count the words found at least `FAR` words away. *Shape:* ``(sentence, head, given)``."""
     return _counted(layer, layer.scope.cached(relation_queries).far)
 
 
@@ -116,10 +117,12 @@ def _counted(layer: "LayerAttention", labels: "torch.Tensor") -> "torch.Tensor":
 
 
 def relation_chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor":
-    """What a look at any other visible word alike would find. *Shape:* ``(sentence, 1, given)``.
+    """Return the expected number of found words for a random choice among visible others.
+
+    *Shape:* ``(sentence, 1, given)``.
 
     Args:
-        labels: of `RelationQueries`, all or far ones only.
+        labels: `labels` or `far` of `RelationQueries`.
     """
     questions, half = scope.cached(relation_queries), labels.shape[-1] // 2
     words = questions.head.new_tensor(range(questions.head.shape[1]))
@@ -133,10 +136,7 @@ def relation_chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor"
 
 
 def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
-    """Return what can be asked of each word, as bits.
-
-    *Shape:* ``(sentence, word)``.
-    """
+    """Return the testable properties of each word, as bits. *Shape:* ``(sentence, word)``."""
     visible = scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(visible.shape[-1]))
     others = (visible & (words[:, None] != words)).any(-1)
@@ -146,17 +146,17 @@ def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
     return HAS_OTHERS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down
 
 
-Table = Callable[[Any], Any]  # which pairs: (sentence, query, key), boolean
+Table = Callable[[Any], Any]  # returns a boolean table of pairs (sentence, query, key)
 
 
 def same_token(frame: "BatchMask") -> "torch.Tensor":
-    """The key is an earlier place of the query's token."""
+    """Return the pairs whose key is an earlier occurrence of the query's token."""
     same = frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]
     return same & (frame.offset < 0) & frame.attention_mask & _ordinary(frame)
 
 
 def after_same_token(frame: "BatchMask") -> "torch.Tensor":
-    """The key comes after an earlier place of the query's token."""
+    """Return the pairs whose key follows an earlier occurrence of the query's token."""
     earlier = frame.cached(same_token)
     after = earlier.new_zeros(earlier.shape)
     after[..., 1:] = earlier[..., :-1]
@@ -164,7 +164,7 @@ def after_same_token(frame: "BatchMask") -> "torch.Tensor":
 
 
 def previous_token_pairs(frame: "BatchMask") -> "torch.Tensor":
-    """The key stands just before the query."""
+    """Return the pairs whose key is at the position before the query."""
     return (frame.offset == -1) & frame.attention_mask & _ordinary(frame)
 
 
@@ -173,7 +173,10 @@ def _ordinary(frame: "BatchMask") -> "torch.Tensor":
 
 
 def on_pairs(layer: "LayerAttention", table: Table) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Mass on some pairs, and queries that have one. *Shape:* ``(sentence, head)``."""
+    """Return the mass on chosen pairs, and the number of queries with such a pair.
+
+    *Shape:* ``(sentence, head)``.
+    """
     chosen = layer.frame.cached(table)
     counted = (chosen.any(-1) & layer.frame.counted_queries).sum(-1, keepdim=True)
     return layer.mass_on_pairs(layer.frame.cached(pairs_of(table))).squeeze(-1), counted
@@ -181,7 +184,7 @@ def on_pairs(layer: "LayerAttention", table: Table) -> "tuple[torch.Tensor, torc
 
 @cache
 def pairs_of(table: Table) -> Table:
-    """What makes pairs of a table: the same function each time, by which frames remember them."""
+    """Return the function that makes pairs from a table, cached so that masks cache by it."""
 
     def pairs(frame: "BatchMask") -> Any:
         return frame.pairs([frame.cached(table)])
@@ -192,23 +195,23 @@ def pairs_of(table: Table) -> Table:
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
-MOST_WORDS = 100  # the cost of a tree grows with the cube of their number
-CELLS = 2**21  # of attention at a time: long texts need many tables of that size
-DIGITS = 16  # of the binary fraction
+MOST_WORDS = 100  # words of a tree, whose cost grows with the cube of their number
+CELLS = 2**21  # attention weights at a time, since long texts need many tables of that size
+DIGITS = 16  # binary digits to which weights are rounded
 
 
 class WordTrees(NamedTuple):
-    """The words that are left of each sentence, and their gold tree.
+    """Words of each sentence without punctuation, with their gold tree.
 
-    A sentence without a tree has no words here; words in a circle are no tree, either. Nor has a
-    text of which more than `MOST_WORDS` are left, which is hardly one sentence.
+    A sentence without a tree, or with words in a circle, has no words here. Nor has a text with
+    more than `MOST_WORDS` remaining words, which is hardly one sentence.
 
     Attributes:
-        place: number of each word among all words of its sentence; any in the padding.
+        place: index of each word among all words of its sentence; arbitrary in the padding.
             *Shape:* ``(sentence, word)``.
-        heads: index of each word's head among those left, `NO_HEAD` for roots, of which there may
-            be several, and in the padding. *Shape:* ``(sentence, word)``.
-        lengths: words that are left. *Shape:* ``(sentence,)``.
+        heads: index of each word's head among the remaining words, `NO_HEAD` for roots, of which
+            there may be several, and in the padding. *Shape:* ``(sentence, word)``.
+        lengths: number of remaining words. *Shape:* ``(sentence,)``.
     """
 
     place: Indices
@@ -217,7 +220,7 @@ class WordTrees(NamedTuple):
 
 
 def word_trees(scope: "ViewMask") -> WordTrees:
-    """The words and gold trees of a batch; see `WordTrees`."""
+    """Return the words and gold trees of a batch."""
     texts = scope.frame.queries
     heads = texts.by_word(texts.head, NO_HEAD).cpu().numpy()
     kept = _kept(texts) & texts.parsed.cpu().numpy()
@@ -225,12 +228,12 @@ def word_trees(scope: "ViewMask") -> WordTrees:
 
 
 def prune_tree(heads: Indices, kept: Flags, most: int) -> WordTrees:
-    """Trees without the words that are not kept; none of words in a circle, or of too many.
+    """Return trees without the words not kept; empty for circles and for too many words.
 
     Args:
         heads: index of each word's head, `NO_HEAD` without one. *Shape:* ``(sentence, word)``.
-        kept: words that stay; the same shape.
-        most: of them in a sentence.
+        kept: words that stay. *Shape:* ``(sentence, word)``.
+        most: largest number of remaining words in a sentence.
     """
     heads = np.where(heads < heads.shape[1], heads, NO_HEAD)
     tree = (_climbs(heads) | ~kept).all(1) & (kept.sum(1) <= most)
@@ -245,14 +248,14 @@ def prune_tree(heads: Indices, kept: Flags, most: int) -> WordTrees:
 
 
 def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
-    """Attention between the words of `WordTrees`, a few sentences at a time, and which these are.
+    """Yield attention between the words of `WordTrees`, a few sentences at a time.
 
-    Weights are rounded to some five digits, so that those that are equal but for rounding errors of
-    the model's number format are equal, and sums of them exact.
+    Weights are rounded to about five digits, so that weights that differ by rounding errors of the
+    model's number format only become equal, and sums of weights become exact.
 
     Yields:
-        Sentences, and weights, 0 in the padding. *Shape:* ``(sentence, head, word, word)``, for as
-        many words as the longest of them has.
+        Slice of the sentences, and weights, 0 in the padding. *Shape:* ``(sentence, head, word,
+        word)``, for as many words as the longest sentence of the slice has.
     """
     trees, weights = layer.scope.cached(word_trees), layer.maps.by_word
     n_sentences, n_heads = weights.shape[:2]
@@ -268,7 +271,7 @@ def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
 
 
 def _kept(texts: "PaddedTexts") -> Flags:
-    """Words that have a token and are no punctuation, by their tag or, without one, relation."""
+    """Return the words with a token that are no punctuation by tag or, without tag, relation."""
     word, tag, relation = (
         texts.by_word(values, NO_WORD).cpu().numpy()
         for values in (texts.word, texts.tag, texts.relation)
@@ -279,7 +282,7 @@ def _kept(texts: "PaddedTexts") -> Flags:
 
 
 def _climbs(heads: Indices) -> Flags:
-    """Whether a word comes to a root by going up. *Shape:* ``(sentence, word)``."""
+    """Return whether each word leads to a root by its heads. *Shape:* ``(sentence, word)``."""
     top = heads
     for _ in range(heads.shape[1]):
         if (top == NO_HEAD).all():
@@ -290,7 +293,7 @@ def _climbs(heads: Indices) -> Flags:
 
 
 def _lifted(heads: Indices, kept: Flags) -> Indices:
-    """The nearest word above each word that is kept. *Shape:* ``(sentence, word)``."""
+    """Return the nearest kept ancestor of each word. *Shape:* ``(sentence, word)``."""
     for _ in range(heads.shape[1]):
         dropped = (heads != NO_HEAD) & ~np.take_along_axis(kept, heads, 1)
         if not dropped.any():
@@ -300,7 +303,7 @@ def _lifted(heads: Indices, kept: Flags) -> Indices:
 
 
 def _rounded(weights: NDArray[np.floating]) -> Floats:
-    """Weights to `DIGITS` binary digits each."""
+    """Return weights rounded to `DIGITS` binary digits each."""
     fraction, exponent = np.frexp(weights.astype(np.float64))
     rounded: Floats = np.ldexp(np.round(np.ldexp(fraction, DIGITS)), exponent - DIGITS)
     return rounded
