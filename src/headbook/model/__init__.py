@@ -1,1 +1,1 @@
-"""The model: loading it, what it is made of, its tokens, the attention hook and its passes."""
+"""Loading of models, their architecture, forward passes, and readings of weights and states."""

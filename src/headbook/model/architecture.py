@@ -1,9 +1,8 @@
-"""Stacks, layers and attention calls of a model, found by one probing pass.
+"""Stacks, layers and attention calls of a model, found in probing passes.
 
-Through the hook, in products, or as returned weights.
-
-Nothing here knows an architecture by name. A model calls its attention function in the same order
-in every pass, so the k-th call of any pass belongs where the k-th call of this probe belongs.
+Attention is read through the hook, from the model's own matrix products, or from returned weights.
+No architecture is known by name. A model calls its attention function in the same order in every
+pass, so the k-th call of any pass has the stack and layer of the k-th call of the probe.
 """
 
 import re
@@ -33,7 +32,7 @@ STACKS = {
     "decoder": (Side.TARGET, Side.TARGET),
     "cross": (Side.TARGET, Side.SOURCE),
 }
-FIELDS = {  # where `output_attentions` puts each stack's weights
+FIELDS = {  # fields of a model's output with each stack's weights
     "self": "attentions",
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
@@ -43,7 +42,16 @@ FIELDS = {  # where `output_attentions` puts each stack's weights
 
 @dataclass(frozen=True)
 class ProbedAttention:
-    """One attention call of the probe, by the name of the module that made it."""
+    r"""One attention call of the probe.
+
+    Attributes:
+        stack: stack of the call.
+        name: name of the module that made the call.
+        n_heads: number of query heads.
+        n_key_heads: number of key and value heads.
+        head_width: width of a head; 0 if unknown.
+        causal: whether no query attends to a later position.
+    """
 
     stack: str
     name: str
@@ -54,9 +62,15 @@ class ProbedAttention:
 
 
 def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], str, bool]:
-    """The attention calls, why they do not come through the hook, and whether by products.
+    r"""Return the attention calls, the reason against the hook, and whether products are read.
 
-    The reason is empty where they do.
+    The reason is empty if calls come through the hook or through the model's own products.
+
+    Args:
+        instead: reason to read returned weights although the hook works; empty to try the hook.
+
+    Raises:
+        ModelError: the model gives no attention weights for each query and key.
     """
     wanted = set(STACKS) - {"self"} if model.config.is_encoder_decoder else {"self"}
     seen = [] if instead else _watch(model)
@@ -82,7 +96,7 @@ def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], 
 
 
 def _watch(model: Model) -> list[ProbedAttention]:
-    """The attention calls that come through the hook; none where the model does not use it."""
+    """Return the attention calls seen by the hook; empty if the model does not use the hook."""
     names = {module: name for name, module in model.base_model.named_modules()}
     seen: list[ProbedAttention] = []
     last: list[attention_hook.AttentionCall] = []
@@ -113,10 +127,10 @@ def _watch(model: Model) -> list[ProbedAttention]:
 
 
 def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAttention]:
-    """The attention calls of a model that computes attention by itself, in its own products.
+    r"""Return the attention calls found in the matrix products of a model's own code.
 
-    None where there are not as many as it returns weights, or where weights do not follow from
-    queries and keys; whether they are the weights that it returns is seen before a run.
+    Empty if their number differs from the returned weights', or if weights do not follow from
+    queries and keys. Whether they equal the returned weights is checked before a run.
     """
     factors: dict[torch.nn.Module, float] = {}
     calls: list[attention_hook.AttentionCall] = []
@@ -136,7 +150,7 @@ def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAtte
 def _check_once(
     model: Model, call: attention_hook.AttentionCall, last: list[attention_hook.AttentionCall]
 ) -> None:
-    """A layer has one map a head.
+    """Raise an error if a layer has several maps for a head.
 
     Raises:
         ModelError: the same module attends twice with the same queries and keys.
@@ -153,7 +167,7 @@ def _check_once(
 
 
 def _ask(model: Model) -> list[ProbedAttention]:
-    """The attention calls of a model that returns its weights but does not use the hook."""
+    """Return the attention calls of a model that returns weights but does not use the hook."""
     output = probe_pass(model, output_attentions=True)
     seen = []
     for stack, place in FIELDS.items():
@@ -176,9 +190,9 @@ def _ask(model: Model) -> list[ProbedAttention]:
 
 
 def _list_of(model: Model, stack: str, size: int) -> str:
-    """Name of the list of modules that are a stack's layers; empty where there is none.
+    """Return the name of the module list with a stack's layers, or "" if there is none.
 
-    Of several the first whose modules hand on states of the stack's texts, one to the next.
+    Of several lists, the first whose modules pass states of the stack's texts to the next module.
     """
     part = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}.get(stack, "")
     lists = {
@@ -192,7 +206,7 @@ def _list_of(model: Model, stack: str, size: int) -> str:
 
 
 def n_queries(stack: str) -> int:
-    """The probe's number of tokens on the side that a stack's queries are of."""
+    """Return the probe's number of tokens on the side of a stack's queries."""
     return LENGTHS[STACKS[stack][0]]
 
 
@@ -204,10 +218,10 @@ def _is_map(stack: str, weights: Any) -> bool:
 
 
 def _stack_of(model: Model, weights: torch.Tensor) -> str:
-    """The stack that weights belong to, by their shape.
+    """Return the stack that weights belong to, by their shape.
 
     Raises:
-        ModelError: their shape is that of none.
+        ModelError: no stack has weights of this shape.
     """
     pairs = model.config.is_encoder_decoder
     for name in STACKS:
@@ -223,7 +237,7 @@ def _stack_of(model: Model, weights: torch.Tensor) -> str:
 
 
 def _is_causal(weights: torch.Tensor) -> bool:
-    """Whether no query gives any weight to a later position."""
+    """Whether no query attends to a later position."""
     queries, keys = weights.shape[-2:]
     return queries == keys and not bool(weights.triu(diagonal=1).any())
 
@@ -233,7 +247,7 @@ FIRST_NUMBER = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
 
 @dataclass(frozen=True)
 class AttentionPlace:
-    """The place of one attention call: which stack, which layer."""
+    """Stack and layer of one attention call."""
 
     stack: str
     layer: int
@@ -241,21 +255,21 @@ class AttentionPlace:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a model attends.
+    """Stacks, layers and attention calls of a model.
 
     Attributes:
-        stacks: by name, in the order pages show them.
+        kind: encoder-only, decoder-only or encoder-decoder.
+        stacks: stacks by name, in the order of pages.
         calls: stack and layer of every attention call of a pass, in order.
-        layers: by stack with states of its own, the modules called as its layers, in order; a
-            module shared by several layers stands there several times. Empty where layers do not
-            hand on ``(sentence, token, width)``.
-        hooked: whether the attention hook serves this model, or its own products do. If not,
+        layers: by stack with its own states, the modules called as layers, in order; a module
+            shared by several layers occurs several times. Empty if layers do not pass on
+            ``(sentence, token, width)``.
+        hooked: whether attention is read by the hook or from the model's own products. If not,
             weights come from ``output_attentions``, and queries, keys and values are not available.
-        ends: where attention blocks end, as far as it was found.
-        unhooked: why the hook does not serve; empty where it does.
-        products: whether attention is seen in the model's own products, as the model does not ask
-            transformers for it.
-        padded: whether texts of different length may share a batch: padding changes nothing.
+        unhooked: reason why the hook cannot be used; empty if it can.
+        products: whether attention is read from the matrix products of the model's own code.
+        padded: whether texts of different lengths may share a batch, since padding changes nothing.
+        ends: ends of attention blocks, as far as they were found.
     """
 
     kind: ModelKind
@@ -271,20 +285,20 @@ class Architecture:
 
 @dataclass(frozen=True)
 class _Home:
-    """The layers of a stack, and the layer of each of its calls."""
+    """Layers of a stack, and the layer of each of its calls."""
 
     layers: tuple[torch.nn.Module, ...]
     called: tuple[int, ...]
 
 
 def probe_architecture(model: Model, instead: str = "") -> Architecture:
-    """Run the probe.
+    """Run the probe, and return the model's architecture.
 
     Args:
-        instead: why weights are to come from ``output_attentions`` although the hook is there.
+        instead: reason to read weights from ``output_attentions`` although the hook works.
 
     Raises:
-        ModelError: the model gives no attention that can be shown, or does not run at all.
+        ModelError: the model gives no attention that can be shown, or does not run.
     """
     seen, unhooked, products = attention_calls(model, instead)
     groups = {name: [s for s in seen if s.stack == name] for name in STACKS}
@@ -313,10 +327,10 @@ def probe_architecture(model: Model, instead: str = "") -> Architecture:
 
 
 def _home(body: torch.nn.Module, names: list[str]) -> _Home:
-    """The layers that hold the named attention modules.
+    """Return the layers that contain the named attention modules.
 
-    A layer is an element of the outermost module list on the way to the attention module. Where
-    the same module is called again and again, as in ALBERT, each call is a layer of its own.
+    A layer is an element of the outermost module list on the path to the attention module. If one
+    module is called repeatedly, as in ALBERT, each call is a separate layer.
     """
     matches = [FIRST_NUMBER.match(name) for name in names]
     if not all(matches):
@@ -352,9 +366,9 @@ def _kind(stacks: dict[str, AttentionStack]) -> ModelKind:
 
 
 def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, ...]]) -> bool:
-    """Whether each layer takes ``(sentence, token, width)`` and gives it to the next; on one pass.
+    """Whether each layer passes ``(sentence, token, width)`` to the next layer in a pass.
 
-    What stands in a list of modules may be half a layer, whose output is no state of a token.
+    An element of a module list may be half a layer, whose output is no state of a token.
     """
     passed = inputs_and_outputs(model, {m for layer in layers.values() for m in layer})
     chains = [pass_states_on(layer, passed, n_queries(name)) for name, layer in layers.items()]

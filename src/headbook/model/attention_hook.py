@@ -1,8 +1,8 @@
-"""The one attention hook, for every architecture that asks transformers for its attention.
+"""The attention hook for all architectures that use transformers' attention interface.
 
-The registered function lets the model's own eager attention compute weights and output, so both
-are what the model would have computed, bit for bit, whatever it does with scaling, masks, soft
-caps, position biases or grouped heads. In between it shows them to whoever is watching.
+The registered function lets the model's own eager attention compute weights and output, so that
+both equal those of the unhooked model bit for bit, for any scaling, masks, soft caps, position
+biases or grouped heads. Then it shows them to the observer.
 """
 
 import sys
@@ -27,17 +27,18 @@ class AttentionCall:
     """One call of the attention function: one layer of one stack over a batch.
 
     Attributes:
-        module: the attention module that made the call; None where only weights are known.
-        query: *Shape:* ``(sentence, head, query, width)``; None where not available.
-        key, value: *Shape:* ``(sentence, key_head, key, width)``; None where not available.
-        mask: what was added to the scores, ``(sentence, 1, query, key)``, 0 where a query sees a
-            key; None where every query sees every key.
-        weights: *Shape:* ``(sentence, head, query, key)``; each row sums to 1.
-        output: *Shape:* ``(sentence, query, head, width)``; None where not available.
-        projection: what the heads' outputs go through next; None where not known.
-        scaling: of the products of queries and keys; None where the model leaves it to the width.
-        factor: what a gate or a norm multiplies the outputs by before the projection; None without
-            one. *Shape:* that of ``output``.
+        module: attention module that made the call; None if only weights are known.
+        query: queries; None if not available. *Shape:* ``(sentence, head, query, width)``.
+        key, value: keys and values; None if not available. *Shape:* ``(sentence, key_head, key,
+            width)``.
+        mask: additive mask of the scores, 0 where a query sees a key; None if every query sees
+            every key. *Shape:* ``(sentence, 1, query, key)``.
+        weights: attention weights; each row sums to 1. *Shape:* ``(sentence, head, query, key)``.
+        output: head outputs; None if not available. *Shape:* ``(sentence, query, head, width)``.
+        projection: output projection of the heads; None if unknown.
+        scaling: factor of the products of queries and keys; None for the default by width.
+        factor: factors of a gate or norm between outputs and projection; None without one.
+            *Shape:* that of ``output``.
     """
 
     module: torch.nn.Module | None
@@ -52,18 +53,19 @@ class AttentionCall:
     factor: torch.Tensor | None = None
 
     def gated(self, heads: torch.Tensor) -> torch.Tensor:
-        """Outputs of heads, or a part of them, as they go into the projection.
+        """Return head outputs, or a part of them, with the factors of a gate or norm applied.
 
-        The factor is held as it is, a norm's divisor, too: so parts of outputs add up.
+        Factors, including a norm's divisor, are those of the whole output, so that parts of outputs
+        add up.
 
         Args:
-            heads: *Shape:* that of ``output``.
+            heads: head outputs. *Shape:* that of ``output``.
         """
         return heads if self.factor is None else heads * self.factor.to(heads)
 
 
-class NoEagerAttention(Exception):  # noqa: N818 - it reports, it does not fail
-    """The model uses the attention interface without an eager function of its own."""
+class NoEagerAttention(Exception):  # noqa: N818 - a signal, not a failure
+    """A model uses the attention interface but has no eager attention function."""
 
 
 Observer = Callable[[AttentionCall], torch.Tensor | None]
@@ -72,9 +74,9 @@ _observer: ContextVar[Observer | None] = ContextVar("headbook_watcher", default=
 
 @contextmanager
 def observing(watcher: Observer) -> Iterator[None]:
-    """Show every attention call inside the block to ``watcher``.
+    """Show every attention call inside the block to the observer ``watcher``.
 
-    What it returns, other than None, takes the place of the heads' outputs.
+    A tensor that the observer returns replaces the head outputs; None keeps them.
     """
     token = _observer.set(watcher)
     try:
@@ -91,13 +93,13 @@ def hooked_attention(
     attention_mask: torch.Tensor | None,
     **options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention as the model's own eager function computes it, seen by the watcher.
+    """Compute attention by the model's own eager function, and show it to the observer.
 
     Returns:
         Output ``(sentence, query, head, width)`` and weights ``(sentence, head, query, key)``.
 
     Raises:
-        NoEagerAttention: there is no eager function to ask.
+        NoEagerAttention: the model's module has no eager function.
     """
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
@@ -112,21 +114,21 @@ def hooked_attention(
 
 
 def is_observed() -> bool:
-    """Whether somebody watches."""
+    """Whether an observer is set."""
     return _observer.get() is not None
 
 
 def replaced_output(attention: AttentionCall) -> torch.Tensor | None:
-    """Show a call to who watches; gives what takes the place of the heads' outputs, if anything."""
+    """Show an attention call to the observer and return its replacement output, or None."""
     watcher = _observer.get()
     return None if watcher is None else watcher(attention)
 
 
 def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
-    """The model's own eager mask, with hidden pairs at float32's lowest number at the lowest.
+    """Return the model's own eager mask, with values clamped to float32's lowest number.
 
-    A model in float64 may take its softmax in float32, where float64's lowest number is -inf and
-    makes NaN of a row that sees no key: padding in a layer with a window.
+    A model in float64 may compute its softmax in float32, where float64's lowest number becomes
+    -inf and yields NaN in rows that see no key: padding in a layer with a window.
     """
     mask = eager_mask(*sizes, **options)
     wide = mask is not None and mask.dtype == torch.float64
@@ -134,6 +136,6 @@ def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
 
 
 def register() -> None:
-    """Make the hook known to transformers under `NAME`; harmless to repeat."""
+    """Register the hook with transformers under `NAME`; repeated calls are harmless."""
     AttentionInterface.register(NAME, hooked_attention)
     AttentionMaskInterface.register(NAME, finite_mask)

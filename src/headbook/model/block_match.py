@@ -1,9 +1,7 @@
-"""Which recorded tensors are the sum of a residual and an attention block's output.
+"""Search among a layer's recorded tensors for the sum of residual and attention block output.
 
-To rounding.
-
-A place is taken only where the numbers say so: what a module reads, or what the layer gives, must
-be the residual plus what comes of the heads, in every number.
+A sum is accepted only if it holds in every number up to rounding: the input of a module, or the
+output of the layer, must be the residual plus a tensor that depends on the heads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +15,13 @@ import torch
 
 @dataclass(eq=False)
 class ModuleCall:
-    """One call of a module.
+    """One call of a module, with its recorded input and output.
 
     Attributes:
-        path: from the layer; empty for the layer itself.
-        leaf: whether it has no modules of its own.
-        taken, given: flat and in double precision; None where there are no such vectors.
-        start, end: ticks of the pass; ``end`` is -1 while the call is under way.
+        path: path of the module from the layer; empty for the layer itself.
+        leaf: whether the module has no submodules.
+        taken, given: input and output, flat and in double precision; None if they hold no states.
+        start, end: ticks of the pass; ``end`` is -1 during the call.
     """
 
     path: str
@@ -36,13 +34,13 @@ class ModuleCall:
 
 @dataclass(eq=False)
 class RecordedAttention:
-    """One call of attention.
+    """One recorded call of attention.
 
     Attributes:
-        path: of the module that made it.
-        tick: when it was seen.
-        given: what the heads gave, or their module; as in `ModuleCall`.
-        whole: whether it was seen when that module had ended.
+        path: path of the module that made the call.
+        tick: tick of the pass at which the call was recorded.
+        given: output of the heads or of their module, flat and in double precision, or None.
+        whole: whether the call was recorded after its module had ended.
     """
 
     path: str
@@ -53,11 +51,13 @@ class RecordedAttention:
 
 @dataclass(eq=False)
 class LayerRun:
-    """What happened while a layer ran once.
+    """Recorded calls of one run of a layer.
 
     Attributes:
-        eps: rounding of the number format of its states.
-        width: of its states.
+        eps: rounding of the number format of the states.
+        width: width of the states.
+        ran: calls of the layer's modules by start, the layer itself first.
+        attended: attention calls in order.
     """
 
     eps: float
@@ -67,24 +67,24 @@ class LayerRun:
 
     @property
     def layer(self) -> ModuleCall:
-        """The call of the layer itself."""
+        """Call of the layer itself."""
         return self.ran[0]
 
     def before(self, tick: int) -> Iterator[ModuleCall]:
-        """Calls that ended before, in their order."""
+        """Yield the calls that ended before a tick, ordered by end."""
         yield from sorted((r for r in self.ran if 0 <= r.end < tick), key=lambda r: r.end)
 
     def between(self, first: int, last: int) -> Sequence[ModuleCall]:
-        """Calls that began inside, in their order."""
+        """Return the calls that began between two ticks, in order."""
         return [r for r in self.ran if first < r.start < last]
 
     def once(self, path: str) -> bool:
-        """Whether a module ran once only."""
+        """Whether a module ran exactly once."""
         return sum(r.path == path for r in self.ran) == 1
 
 
 def first_states(value: Any) -> torch.Tensor | None:
-    """The first vectors in what a module took or gave; None where there are none."""
+    """Return the first floating-point tensor of two or more dimensions in a value, or None."""
     if isinstance(value, dict):
         value = [value[name] for name in sorted(value, key=lambda n: n != "hidden_states")]
     if isinstance(value, tuple | list):
@@ -94,21 +94,24 @@ def first_states(value: Any) -> torch.Tensor | None:
 
 
 def flat(value: Any) -> torch.Tensor | None:
-    """A copy of the same, flat and in double precision: models add to what they have in place."""
+    r"""Return a flat copy of the first states in a value, in double precision, or None.
+
+    A copy, because models add to their states in place.
+    """
     states = first_states(value)
     return None if states is None else states.detach().cpu().to(torch.float64, copy=True).flatten()
 
 
-ROUNDINGS = 2  # of a sum, in units of its number format
-FITTED = 2  # times as much where a factor is fitted
+ROUNDINGS = 2  # tolerance of a sum, in units of the number format's rounding
+FITTED = 2  # factor of the tolerance if weights are fitted
 CLEAR = 0.05  # share of the numbers in which each part must be larger than rounding
-MIN_SHARE_OF_PART = 1e-3  # the smallest factor
+MIN_SHARE_OF_PART = 1e-3  # the smallest factor of a part
 
 
 def is_weighted_sum(
     total: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, eps: float
 ) -> bool:
-    """Whether a vector is a sum of two others, each times a number."""
+    """Whether a vector is a weighted sum of two others."""
     if is_sum(total, one, other, eps=eps):
         return True
     found = torch.linalg.lstsq(torch.stack([one, other], 1), total[:, None]).solution[:, 0]
@@ -125,10 +128,10 @@ def residual_factor(
     *,
     fitted: bool = True,
 ) -> float | None:
-    """The number by which a part stands in a sum with a residual; None where it does not.
+    """Return the factor of a part in a sum with a residual, or None if there is no such sum.
 
     Args:
-        fitted: whether any number will do; else 1 alone.
+        fitted: whether any factor is accepted; else 1 only.
     """
     length = float(part @ part)
     if length == 0 or not torch.isfinite(total).all():
@@ -143,25 +146,26 @@ def residual_factor(
 
 
 def is_sum(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
-    """Whether a sum holds in every number, to rounding, and no part is lost in rounding."""
+    """Whether a sum holds in every number up to rounding, with no part lost in rounding."""
     rest = total - sum(parts)
     allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
     clear = min(float((part.abs() > allowed).double().mean()) for part in parts)
     return bool((rest.abs() <= allowed).all()) and clear >= CLEAR
 
 
-FINEST = 1e-6  # rounding of a number format in which a fit still tells
-SLACK = 16  # times the rounding of a sum; what is no such sum is thousands of times that off
-TOKENS = 8  # the fewest that tell
-MIN_WEIGHT = 1e-3  # the smallest weight, of most numbers
+FINEST = 1e-6  # largest rounding of a number format in which a fit is conclusive
+SLACK = 16  # tolerance in roundings of a sum; other tensors are off by thousands of times that
+TOKENS = 8  # fewest tokens for a conclusive fit
+MIN_WEIGHT = 1e-3  # smallest median weight
 
 
 @dataclass(frozen=True, eq=False)
 class SumWeights:
-    """What a residual and a block's output are multiplied by, and what is added to both.
+    """Weights by dimension of a residual and a block's output in a sum, with a bias.
 
     Attributes:
-        residual, block, bias: in double precision. *Shape:* ``(width,)`` each.
+        residual, block: factors of residual and block output. *Shape:* ``(width,)`` each.
+        bias: constant added to both. *Shape:* ``(width,)``.
     """
 
     residual: torch.Tensor
@@ -169,11 +173,11 @@ class SumWeights:
     bias: torch.Tensor
 
     def to(self, like: torch.Tensor) -> "SumWeights":
-        """The same in the number format of a tensor, and where it is."""
+        """Return the weights in the number format and on the device of a tensor."""
         return SumWeights(*(x.to(like) for x in (self.residual, self.block, self.bias)))
 
     def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-        """The sum. *Shape:* ``(..., width)`` each."""
+        """Return the weighted sum of residual and block output. *Shape:* ``(..., width)`` each."""
         own = self.to(residual)
         return own.residual * residual + own.block * block + own.bias
 
@@ -181,13 +185,14 @@ class SumWeights:
 def fit_sum_weights(
     total: torch.Tensor, residual: torch.Tensor, block: torch.Tensor, *, width: int, eps: float
 ) -> SumWeights | None:
-    """The weights of a sum that holds in every number; None where there are none.
+    """Fit the weights of a sum that holds in every number, or return None if none fit.
 
-    There are three for each number of a state, and several times as many tokens.
+    Three weights are fitted for each dimension, on several times as many tokens.
 
     Args:
-        total, residual, block: of all tokens, flat, in double precision.
-        eps: rounding of the number format that they come from.
+        total, residual, block: states of all tokens, flat, in double precision.
+        width: width of a state.
+        eps: rounding of the number format in which the states were computed.
     """
     sums, *parts = (x.view(-1, width).T for x in (total, residual, block))
     columns = torch.stack([*parts, torch.ones_like(sums)], -1)  # (width, token, 3)
@@ -204,20 +209,19 @@ def fit_sum_weights(
 
 @dataclass(frozen=True)
 class ResidualAddition:
-    """Where one attention block of a layer ends; all paths lead from the layer.
+    """Sum of residual and attention block output in a layer; all paths start at the layer.
 
     Attributes:
-        block: the module whose output, times ``scale``, is added to the residual.
-        after: the module whose input is the ``mid`` state; None where no module reads that sum.
-        residual: the module that holds that residual; by default it is the layer's own input.
-        enters: whether the residual is what that module takes; else what it gives.
-        parallel: the feed-forward module that runs beside the attention block, if any.
-        closed: whether ``after`` is a norm that the residual itself goes through (post-norm);
-            None where a pass does not tell.
+        block: path of the module whose output, times ``scale``, is added to the residual.
+        after: path of the module whose input is the ``mid`` state; None if no module reads the sum.
+        residual: path of the module with the residual; by default the layer, whose input it is.
+        enters: whether the residual is the input of that module; else its output.
+        parallel: path of the feed-forward module parallel to the attention block, if any.
+        closed: whether ``after`` is a norm that the residual itself passes through (post-norm);
+            None if unknown.
         scale: factor of the block's output.
-        straight: whether the block is the output projection, or takes what that gives.
-        weights: of the sum, where each number of a state has its own; None where the residual is
-            added as it is.
+        straight: whether the block is the output projection, or reads the projection's output.
+        weights: weights of the sum by dimension; None if the residual is added unchanged.
     """
 
     block: str
@@ -231,17 +235,19 @@ class ResidualAddition:
     weights: SumWeights | None = None
 
     def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-        """The sum of both. *Shape:* ``(..., width)`` each."""
+        """Return the sum of residual and block output. *Shape:* ``(..., width)`` each."""
         if self.weights is not None:
             return self.weights.total(residual, block)
         return residual + self.scale * block
 
 
 class _Vector(NamedTuple):
-    """States that a residual may be.
+    """States that may be the residual.
 
     Attributes:
-        enters: whether the module takes them; else it gives them.
+        path: path of a module.
+        enters: whether the states are the module's input; else its output.
+        states: the states, flat.
     """
 
     path: str
@@ -253,7 +259,7 @@ _Flat = torch.Tensor
 
 
 class _Added(NamedTuple):
-    """How a sum is made; see `ResidualAddition`."""
+    """Scale and weights of a sum; see `ResidualAddition`."""
 
     scale: float
     weights: SumWeights | None = None
@@ -265,11 +271,12 @@ _Fit = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
 def find_residual_addition(
     run: LayerRun, number: int, projection: str | None
 ) -> ResidualAddition | None:
-    """Where the attention block of a layer ends, or None where nothing adds up.
+    """Return the end of an attention block of a layer, or None if no sum is found.
 
     Args:
-        number: which call of attention in this layer.
-        projection: path of the module that takes the heads' outputs as they are, if one does.
+        run: recorded calls of the layer.
+        number: index of the attention call in the layer.
+        projection: path of the module that takes the head outputs unchanged, if any.
     """
     call = run.attended[number]
     later = [other.tick for other in run.attended[number + 1 :]]
@@ -279,11 +286,11 @@ def find_residual_addition(
     found = read(fits=(_plain, _scaled))
     if found is None and not later:
         found = _unread(run, call, blocks, projection)
-    return found or read(fits=(_weighed,))  # last what takes the most numbers to fit
+    return found or read(fits=(_weighed,))  # last, since it fits the most parameters
 
 
 def _derived(run: LayerRun, call: RecordedAttention) -> list[ModuleCall]:
-    """Calls that give what comes of the heads, each tensor once, in the order in which they end."""
+    """Return the calls whose output depends on the heads, each tensor once, ordered by end."""
     found: list[ModuleCall] = []
     known = [] if call.given is None else [call.given]
     for ran in sorted(run.ran[1:], key=lambda r: r.end):
@@ -296,7 +303,7 @@ def _derived(run: LayerRun, call: RecordedAttention) -> list[ModuleCall]:
 
 
 def _comes_of(ran: ModuleCall, call: RecordedAttention, known: list[torch.Tensor]) -> bool:
-    """Whether a module holds attention, stands in it, or takes what is known to come of it."""
+    """Whether a call contains attention, is part of its module, or reads a dependent tensor."""
     inside = ran.path.startswith(f"{call.path}.")
     if ran.end < call.tick:
         return inside and call.whole
@@ -313,7 +320,7 @@ def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 
 
 def _residuals(run: LayerRun, call: RecordedAttention) -> list[_Vector]:
-    """What the block's output may be added to: the layer's input first, then what came of it."""
+    """Return the states that may be the residual: the layer's input first, then derived ones."""
     found: list[_Vector] = []
     own = run.layer.taken
     assert own is not None
@@ -354,17 +361,17 @@ def _read(
     projection: str | None,
     fits: Sequence[_Fit],
 ) -> ResidualAddition | None:
-    """The first sum that a module reads.
+    """Return the first sum that a module reads.
 
     Args:
-        fits: to add up, the first first.
+        fits: forms of sums to try, in this order.
     """
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
         ready = [b for b in blocks if 0 <= b.end < reader.start]
         triples = [*_triples(reader.taken, residuals, ready)]
-        # Plain sums first: beside a large residual, half precision lets a block before its norm
-        # pass for what that norm gives, with a factor.
+        # Plain sums first: beside a large residual in half precision, the input of a block's
+        # norm passes for the norm's output, with a factor.
         for fit, (total, residual, block) in product(fits, triples):
             added = fit(run, total, residual.states, _given(block))
             after = added and _reader(run, total, call.tick, end)
@@ -382,7 +389,7 @@ def _read(
 def _triples(
     total: torch.Tensor | None, residuals: list[_Vector], blocks: list[ModuleCall]
 ) -> Iterator[tuple[torch.Tensor, _Vector, ModuleCall]]:
-    """Sums to try: of one size."""
+    """Yield total, residual and block output of equal sizes."""
     for residual in residuals:
         for block in blocks:
             if total is not None and total.shape == residual.states.shape == _given(block).shape:
@@ -395,7 +402,7 @@ def _given(ran: ModuleCall) -> torch.Tensor:
 
 
 def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleCall | None:
-    """The module that reads a sum, and does something to it; a simple one if there is one."""
+    """Return a module that reads a sum and changes it, preferably one without submodules."""
     readers = [
         r
         for r in run.between(first, end)
@@ -407,7 +414,7 @@ def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleC
 def _unread(
     run: LayerRun, call: RecordedAttention, blocks: list[ModuleCall], projection: str | None
 ) -> ResidualAddition | None:
-    """A sum that no module reads: in what the layer gives, alone or with what runs beside it."""
+    """Return a sum that no module reads: the layer's output, with or without a parallel module."""
     left, own = run.layer.given, run.layer.taken
     assert own is not None
     ours = [b.given for b in blocks]
@@ -431,17 +438,17 @@ def _unread(
 
 
 def _straight(run: LayerRun, block: ModuleCall, projection: str | None) -> bool:
-    """Whether a block is the output projection, or takes what that gives."""
+    """Whether a block is the output projection, or reads the projection's output."""
     if block.path == projection:
         return True
     return any(r.path == projection and _same(r.given, block.taken) for r in run.ran)
 
 
 def _closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | None:
-    """Whether what goes on is what a module makes of the sum, not the sum itself.
+    """Return whether the residual stream continues with a module's output, not with the sum.
 
     Args:
-        weighed: whether what goes on may have weights for each number, too.
+        weighed: whether the sum may have weights by dimension.
     """
     own = run.layer.given
     sums = [r.taken for r in run.between(after.end, run.layer.end)] + [own]
@@ -468,7 +475,7 @@ def _both(
     *,
     weighed: bool,
 ) -> bool:
-    """Whether a vector is a sum of two others, with weights."""
+    """Whether a vector is a weighted sum of two others."""
     if total is None or states is None or part is None:
         return False
     if not total.shape == states.shape == part.shape or _same(states, part):

@@ -1,6 +1,6 @@
-"""Where attention blocks end, and what takes their heads' outputs: found in one short pass.
+r"""Search for the ends of attention blocks and their output projections, in one short pass.
 
-Nothing here knows an architecture by name. What is found is what adds up: see `search.match`.
+No architecture is known by name; `headbook.model.block_match` tests which recorded tensors add up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 Place = tuple[str, int]  # stack and layer
 Layers = Mapping[str, Sequence[torch.nn.Module]]
-MAP = 4  # dimensions of weights of attention
+MAP = 4  # dimensions of attention weights
 
 
 @dataclass
 class AttentionBlocks:
-    """Where attention blocks end, by stack and layer.
+    """Ends of attention blocks, by stack and layer.
 
     Attributes:
-        sites: where the sum with the residual is; not of places where it was not found.
-        projections: what takes the outputs of the heads, as they are or gated; the same.
-        failed: why the search ended before its end; empty where it did not.
+        sites: sums with the residual, for places at which one was found.
+        projections: output projections of the heads, for places at which one was found.
+        failed: reason why the search was aborted; empty if it was not.
     """
 
     sites: dict[Place, ResidualAddition] = field(default_factory=dict)
@@ -47,20 +47,21 @@ class AttentionBlocks:
 def find_blocks(
     model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool, gates: bool = False
 ) -> AttentionBlocks:
-    """Run the search. Where it fails, nothing of it is taken, and ``failed`` says why.
+    """Search all attention blocks; if the search fails, the result is empty with ``failed`` set.
 
     Args:
-        layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
-        places: of every attention call of a pass, in order.
+        layers: by stack, the modules called as its layers; cross-attention is in those of the
+            decoder.
+        places: stack and layer of every attention call of a pass, in order.
         hooked: whether attention calls are seen by the hook; else by the weights they return.
-        gates: whether to look for gates, too, where nothing takes heads' outputs as they are.
+        gates: whether to search for gates if no module takes the head outputs unchanged.
     """
     try:
         ends = _find(model, layers, places, {}, hooked=hooked)
     except ModelError as error:
         return AttentionBlocks(failed=str(error))
     missing = [place for place in places if place not in ends.projections]
-    with suppress(ModelError):  # heads that give something else may be too much for a model
+    with suppress(ModelError):  # perturbed head outputs may make a model fail
         if gated := _find_gated(model, places, missing) if gates and missing else {}:
             return _find(model, layers, places, gated, hooked=hooked)
     return ends
@@ -74,10 +75,10 @@ def _find(
     *,
     hooked: bool,
 ) -> AttentionBlocks:
-    """One pass of the search.
+    """Run one pass of the search.
 
     Args:
-        known: projections that were found before.
+        known: projections found in an earlier pass.
     """
     watch = _BlockObserver(model, layers, places, hooked=hooked)
     watch.ends.projections.update(known)
@@ -95,10 +96,10 @@ def _find(
 def _find_gated(
     model: Model, places: Sequence[Place], missing: Sequence[Place]
 ) -> dict[Place, OutputProjection]:
-    """What takes the outputs of heads times factors that do not depend on them.
+    """Return output projections whose input is the head outputs times independent factors.
 
-    One pass over copies of a text: in each, the heads of another of the missing places give
-    something else, so that both are there with the same states before.
+    One pass over copies of a text: each copy perturbs the heads of another missing place, so that
+    both outputs can be compared after equal states.
     """
     copies = {
         name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied_texts(model).items()
@@ -143,14 +144,14 @@ def _find_gated(
 
 
 class _BlockObserver:
-    """The hooks of the pass. Each layer is searched when it has run, and what it gave let go."""
+    """Hooks of a search pass; each layer is searched, and its tensors freed, when it has run."""
 
     def __init__(
         self, model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool
     ) -> None:
         self.ends, self._hooked = AttentionBlocks(), hooked
         self._model = model
-        self._paths = {  # of each module in each layer
+        self._paths = {  # path of each module in each layer
             layer: {module: path for path, module in layer.named_modules()}
             for each in layers.values()
             for layer in each
@@ -171,10 +172,10 @@ class _BlockObserver:
         self._tick = 0
         self._places: list[Place] = []
         self._waiting: tuple[Place, torch.Tensor] | None = None
-        self._weights: list[torch.Tensor] = []  # of this layer
+        self._weights: list[torch.Tensor] = []  # returned in this layer
 
     def handles(self) -> "list[Any]":
-        """Hook everything; gives handles to remove."""
+        """Register all hooks, and return their handles."""
         inside = {module for paths in self._paths.values() for module in paths}
         found: list[Any] = []
         for module in self._model.base_model.modules():
@@ -187,7 +188,7 @@ class _BlockObserver:
         return found
 
     def attention(self, call: attention_hook.AttentionCall) -> None:
-        """Note an attention call that the hook sees."""
+        """Record an attention call that the hook sees."""
         assert call.output is not None
         assert call.module is not None
         place = self._expected(self._calls)
@@ -198,10 +199,10 @@ class _BlockObserver:
             self._places.append(place)
 
     def _expected(self, places: Iterator[Place]) -> Place:
-        """The place of a call.
+        """Return the place of the next call.
 
         Raises:
-            ModelError: there is none left: this pass makes more calls than the probe did.
+            ModelError: this pass makes more calls than the probe.
         """
         place = next(places, None)
         if place is None:
@@ -244,7 +245,7 @@ class _BlockObserver:
         self._places, self._weights = [], []
 
     def _gives_weights(self, output: Any) -> bool:
-        """Whether a module gives weights of attention that none inside it gave."""
+        """Whether a module returns attention weights that no submodule returned."""
         parts = output if isinstance(output, tuple | list) else ()
         found = [p for p in parts if isinstance(p, torch.Tensor) and p.ndim == MAP]
         new = [p for p in found if all(p is not other for other in self._weights)]
@@ -252,7 +253,7 @@ class _BlockObserver:
         return bool(new)
 
     def _linear(self, module: torch.nn.Module, args: tuple[Any, ...], given: Any) -> None:
-        """Whether this takes what heads gave, and each takes its own part of its weight."""
+        """Record a map as the output projection if it reads the head outputs and adds up."""
         if self._waiting is None or not args:
             return
         place, heads = self._waiting

@@ -1,10 +1,11 @@
-"""Names of models, where their files are (hub, folder, GGUF file), and how they pool sentences.
+r"""Names and files of models (hub, folder, GGUF file), and pooling of sentence encoders.
 
 Imports no torch, so that a wrong name is reported at once.
 
-Checkpoints of the library sentence-transformers say so in ``modules.json`` and in the folder of
-their pooling module. Modules behind it (a dense layer, a normalisation) are not read: cosines do
-not depend on a vector's length, and a dense layer is no part of the network with attention.
+Checkpoints of the library sentence-transformers define their pooling in ``modules.json`` and in the
+folder of the pooling module. Modules after pooling (a dense layer, a normalisation) are not read:
+cosines do not depend on a vector's length, and a dense layer is no part of the network with
+attention.
 """
 
 import hashlib
@@ -28,15 +29,15 @@ GGUF = ".gguf"
 
 
 def is_local(name: str) -> bool:
-    """Whether a model is a file or folder of this machine, or comes with a package."""
-    return name in {DEMO, DEMO_CAUSAL} or os.path.exists(name)  # noqa: PTH110 - for any letters
+    """Whether a model is a file or folder of this machine, or part of a package."""
+    return name in {DEMO, DEMO_CAUSAL} or os.path.exists(name)  # noqa: PTH110 - accepts any characters
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that nothing can stand behind: no folder, no file and no id of the hub.
+    """Raise an error for a name that is neither a folder nor a file nor a valid hub id.
 
     Raises:
-        ModelError: in one line, what may be given.
+        ModelError: the name is not valid; the message says what is accepted.
     """
     if is_local(name):
         return
@@ -52,7 +53,7 @@ def check_name(name: str) -> None:
 
 
 def model_not_found(name: str, why: str) -> ModelError:
-    """What is said of a model that is not found."""
+    """Return the error to raise if a model is not found."""
     return ModelError(
         f"model '{name}': neither a folder nor a hub model that can be reached ({why}); "
         f"expected '{DEMO}', a local folder or file or a hub id"
@@ -74,7 +75,7 @@ MODES = {
 def read_pooling(folder: Path) -> str:
     """Return the pooling of a checkpoint, as in `MODES`; empty if it is no sentence encoder.
 
-    Empty, too, if the checkpoint joins several poolings, or has one that is not known.
+    Also empty if the checkpoint combines several poolings, or has an unknown one.
     """
     try:
         modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
@@ -97,10 +98,10 @@ class ModelFiles:
     """Files of a model.
 
     Attributes:
-        folder: where they are.
-        name: hub id, or the folder's or file's own name.
+        folder: folder of the files.
+        name: hub id, or the name of the folder or file.
         revision: commit of a hub model; hash of the weights of a folder or file.
-        gguf: the file that holds all; None where there are several.
+        gguf: the GGUF file of the model; None for other models.
     """
 
     folder: Path
@@ -110,14 +111,14 @@ class ModelFiles:
 
 
 def find_model_files(name: str, revision: str | None) -> ModelFiles:
-    """The files of a model.
+    """Find the files of a model, downloading them if necessary.
 
     Args:
         name: ``demo``, ``demo-causal``, a local folder, a GGUF file or a hub id.
         revision: branch, tag or commit of a hub model.
 
     Raises:
-        ModelError: in one line, what is missing and what to do.
+        ModelError: files are missing; the message says which and what to do.
     """
     check_name(name)
     path = Path(name)
@@ -158,7 +159,7 @@ def _downloaded(name: str, revision: str | None) -> Path:
         path = huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
         )
-        if (Path(path) / MODULES).is_file():  # of a sentence encoder, whose pooling is in a folder
+        if (Path(path) / MODULES).is_file():  # a sentence encoder, with its pooling in a folder
             huggingface_hub.snapshot_download(
                 name, revision=revision, allow_patterns=[f"{FOLDER}/{CONFIG}"]
             )
@@ -168,7 +169,7 @@ def _downloaded(name: str, revision: str | None) -> Path:
 
 
 def cached_commits(name: str) -> frozenset[str]:
-    """Commits of a hub model that are in the hub's cache."""
+    """Return the commits of a hub model that are in the hub's cache."""
     try:
         repos = huggingface_hub.scan_cache_dir().repos
     except CacheNotFound:
@@ -178,7 +179,7 @@ def cached_commits(name: str) -> frozenset[str]:
 
 
 def delete_cached(name: str, commits: frozenset[str]) -> None:
-    """Delete commits of a hub model from the hub's cache; files that others share stay."""
+    """Delete commits of a hub model from the hub's cache; files shared with other commits stay."""
     known = commits & cached_commits(name)
     if known:
         huggingface_hub.scan_cache_dir().delete_revisions(*sorted(known)).execute()

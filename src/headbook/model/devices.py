@@ -1,9 +1,8 @@
-"""Devices, weights that are offloaded to memory or disk.
+"""Devices, weights offloaded to memory or disk, and isolated random state.
 
-And random state that is restored after a run.
-
-accelerate puts real weights into a module just before it runs and takes them out after. In between
-its parameters are shapes without numbers, so whoever reads weights asks `read_parameter` for them.
+accelerate loads the weights of an offloaded module just before the module runs and removes them
+after. In between its parameters are shapes without numbers, so weights must be read with
+`read_parameter`.
 """
 
 import random
@@ -20,7 +19,7 @@ import torch
 
 from headbook.errors import ModelError
 
-RIGHT_ON_MPS = (2, 9)  # version of torch; those before give wrong numbers there
+RIGHT_ON_MPS = (2, 9)  # first version of torch with correct results on MPS
 
 
 def pick_device(device: str) -> torch.device:
@@ -58,13 +57,14 @@ def _version(text: str) -> tuple[int, ...]:
 
 @contextmanager
 def isolated_random_state(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Begin torch's random numbers anew, and leave everybody's as they were.
+    """Seed torch's random generators inside the block, and restore all generators afterwards.
 
-    Architectures take their first weights, and some a part of their attention, from generators that
-    all of a process share: none other can be given to them.
+    Architectures draw their initial weights, and some a part of their attention, from the process's
+    global generators, and accept no other generator.
 
     Args:
-        device: that is used; if it is a GPU, its generator begins anew, too.
+        seed: seed of the generators.
+        device: device of the model; the generator of a GPU is seeded, too.
     """
     cuda = [gpu_number(device)] if device is not None and device.type == "cuda" else []
     python, numpy = random.getstate(), np.random.get_state()
@@ -80,7 +80,7 @@ def isolated_random_state(seed: int, device: torch.device | None = None) -> Iter
 
 
 def gpu_number(device: torch.device) -> int:
-    """Which GPU it is; the current one where the device does not say."""
+    """Return the index of a GPU; the current one if the device has no index."""
     return torch.cuda.current_device() if device.index is None else device.index
 
 
@@ -88,11 +88,11 @@ OFF, AUTO, DISK = "off", "auto", "disk"
 
 
 class OffloadPlace(NamedTuple):
-    """Where weights go that the device does not hold.
+    """Mode and folder for weights that do not fit on the device.
 
     Attributes:
-        kind: ``auto`` for what has no room, ``disk`` for all layers.
-        folder: for weights that do not lie on disk as they are needed.
+        kind: ``auto`` to offload weights that do not fit, ``disk`` to offload all layers.
+        folder: temporary folder for weights that are not on disk in the needed format.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class OffloadPlace(NamedTuple):
 
 @contextmanager
 def offload_place(offload: str) -> Iterator[OffloadPlace | None]:
-    """A place for weights that the device does not hold, gone at the end; None for ``off``.
+    """Yield a temporary place for offloaded weights, or None for ``off``.
 
     Raises:
         ModelError: accelerate is missing.
@@ -120,12 +120,14 @@ def offload_place(offload: str) -> Iterator[OffloadPlace | None]:
 def device_map(
     offload: OffloadPlace, name: str, loader: Any, config: Any, place: torch.device
 ) -> dict[str, Any]:
-    """What transformers is told about where weights go.
+    """Return the arguments of transformers that say on which device weights are placed.
 
     Args:
-        name: of the model, for messages.
-        loader: of transformers, which makes a network of the configuration.
-        place: the device that layers run on.
+        offload: mode and folder of offloading.
+        name: name of the model, for messages.
+        loader: transformers' class that builds a network from the configuration.
+        config: configuration of the model.
+        place: device that layers run on.
 
     Raises:
         ModelError: transformers does not say which parts of the network are layers.
@@ -138,7 +140,7 @@ def device_map(
 
 
 def free_memory(place: torch.device) -> dict[Any, int]:
-    """Bytes that are free, of the device by its number and of memory by the name ``cpu``."""
+    """Return the free bytes of the device, by its index, and of memory, by the name ``cpu``."""
     from accelerate.utils import get_max_memory  # noqa: PLC0415 - an extra
 
     kept: set[Any] = {"cpu", place.type}
@@ -152,7 +154,7 @@ def _layers_on_disk(name: str, loader: Any, config: Any, place: str) -> dict[str
         network = loader.from_config(config)
     named = (getattr(each, "_no_split_modules", None) or () for each in network.modules())
     kinds = {kind for each in named for kind in each}
-    # Embedding blocks may be among them, and heads share their weights: layers stand in lists.
+    # Embedding blocks may be of these kinds, and share weights with heads; layers are in lists.
     layers = {
         layer
         for each in network.modules()
@@ -171,7 +173,7 @@ def _layers_on_disk(name: str, loader: Any, config: Any, place: str) -> dict[str
 def _places(
     module: Any, path: str, layers: set[torch.nn.Module], place: str
 ) -> Iterator[tuple[str, str]]:
-    """Names of parts and where they go; none of a part that holds parts which go elsewhere."""
+    """Yield names of parts with their devices; a part with parts on several devices is split."""
     if module in layers:
         yield path, DISK
     elif layers.isdisjoint(module.modules()):
@@ -184,7 +186,7 @@ def _places(
 
 
 def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
-    """A parameter of a module with its numbers, wherever they are kept; None without one."""
+    """Return a parameter of a module with its numbers, also if offloaded, or None without one."""
     found = getattr(module, name, None)
     if not isinstance(found, torch.Tensor):
         return None
@@ -198,7 +200,7 @@ def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
 
 
 def read_weight(module: Any) -> torch.Tensor:
-    """The weight of a module that has one, as `read_parameter`."""
+    """Return the weight of a module that has one, also if offloaded."""
     weight = read_parameter(module)
     assert weight is not None
     return weight

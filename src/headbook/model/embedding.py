@@ -1,7 +1,7 @@
-"""The embedding block of a model, its norm and scale by architecture.
+"""The embedding block of a model, with its norm and scale by architecture.
 
-Everything else about a model is found by watching it run; a family that is not here gets all
-metrics but those of the positional space, and the site says so.
+All other parts of a model are found by observing a pass. An architecture that is not in `FAMILIES`
+gets all metrics except those of the positional space, and the site says so.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ from headbook.text.batch import Batch
 
 @dataclass(frozen=True)
 class EmbeddingLayout:
-    """One architecture.
+    """Embedding block of a family of architectures.
 
     Attributes:
-        types: ``model_type`` of the configurations it covers.
-        norms: by side, the path from the body to the norm that closes the embedding block; a
-            side without one adds positions to the word embedding and no more.
-        through: path from the body to the linear map between that norm and the first layer; models
-            of the family whose word embeddings are as wide as their states may lack it.
-        scale: path from the body to the factor of the word embedding, if it has one.
+        types: ``model_type`` of the family's configurations.
+        norms: by side, the path from the base model to the norm at the end of the embedding block;
+            a side without norm only adds positions to the word embedding.
+        scale: path from the base model to the factor of the word embedding, if any.
+        through: path from the base model to the linear map between norm and first layer, if any;
+            models whose word embeddings are as wide as their states may lack it.
     """
 
     types: frozenset[str]
@@ -63,9 +63,9 @@ FAMILIES = (
 
 
 def embedding_layout(config: Any) -> EmbeddingLayout | None:
-    """The family of a model's configuration, or None where the table has none.
+    """Return the embedding layout of a model's configuration, or None if unknown.
 
-    A model that sees has that of its text part; paths that lead from the body would not fit there.
+    A multimodal model has the layout of its text model, unless that has paths, which would not fit.
     """
     text = text_config(config)
     for family in FAMILIES:
@@ -76,17 +76,16 @@ def embedding_layout(config: Any) -> EmbeddingLayout | None:
     return None
 
 
-NOTHING = 1e-6  # position vectors shorter than this share of the embeddings are none
+NOTHING = 1e-6  # length over that of the embeddings, below which position vectors are rounding
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """What there is to compare the states of one side with.
+    """Original encodings to compare the states of one side with.
 
     Attributes:
-        vocabulary: the original encodings; None where states and word embeddings do not share a
-            space.
-        missing: why a space does not apply, in a sentence; empty where both do.
+        vocabulary: the original encodings; None if states and word embeddings do not share a space.
+        missing: reason why a space does not apply; empty if both do.
     """
 
     vocabulary: VocabularyEmbeddings | None
@@ -102,11 +101,12 @@ def read_embedding(
 ) -> Embedding:
     """Read the original encodings of one side.
 
-    Position vectors are what the embedding block adds to the word embeddings in the given batch.
+    Position vectors are the difference between the embedding block's sum and the word embeddings in
+    the given batch.
 
     Args:
         batch: one sentence as long as any that will be compared.
-        coarse: number format of the product with the vocabulary; None for that of the numbers.
+        coarse: number format of the product with the vocabulary; None for that of the states.
     """
     words = _word_embedding(model, side)
     if words is None:
@@ -153,7 +153,7 @@ def read_embedding(
 
 
 def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
-    """Whether the embedding block did no more than multiply words by a number, as Gemma does."""
+    """Whether the embedding block only multiplied word embeddings by a number, as in Gemma."""
     nothing = max(NOTHING, torch.finfo(before.dtype).eps)
     before = before.to(words.dtype)
     factor = (before * words).sum() / (words * words).sum()
@@ -162,14 +162,14 @@ def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
 
 
 def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
-    """The word embeddings that serve a side, ``(entry, width)``; None where there is no matrix."""
+    """Return the word embeddings of a side, ``(entry, width)``, or None without a matrix."""
     network = model.network.get_decoder() if side is Side.TARGET else model.network
     weight = word_embedding(network)
     return weight if weight is not None and len(weight) >= len(model.tokenizer) else None
 
 
 def _scale(model: Model, path: str) -> float:
-    """The factor of the word embedding, where the architecture has one."""
+    """Return the factor of the word embedding; 1 if the architecture has none."""
     found = model.base_model
     for name in filter(None, path.split(".")):
         found = getattr(found, name)
@@ -177,7 +177,7 @@ def _scale(model: Model, path: str) -> float:
 
 
 def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | None:
-    """The map between the embedding block's norm and the first layer, where there is one."""
+    """Return the linear map between the embedding block's norm and the first layer, or None."""
     path = family.through if family else ""
     module: Any = dict(model.base_model.named_modules()).get(path) if path else None
     if module is None:

@@ -1,6 +1,7 @@
-"""One forward pass over a batch: attention layer by layer, and the residual states.
+r"""Forward passes over a batch that yield attention layer by layer and residual states.
 
-Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
+Tensors are passed to callbacks while the pass runs and are not kept; hooks are removed in
+``finally``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,15 +37,18 @@ def run_forward(
     """Run the model over a batch.
 
     Args:
-        on_attention: gets each attention call with its place, while the pass is under way (after
-            it, for models that the hook does not serve).
-        calls: that the pass makes; all of them by default.
-        replacing: whether the model takes what ``on_attention`` returns, other than None, for the
-            heads' outputs (not where the hook does not serve). It then sees no factors of gates,
-            which models may compute later.
+        on_attention: function of each attention call with its place, called during the pass (after
+            the pass for models without hook).
+        calls: attention calls of the pass; all by default.
+        replacing: whether a tensor that ``on_attention`` returns replaces the head outputs (not
+            for models without hook). The calls then have no factors of gates, which models may
+            compute later.
 
     Returns:
-        What the model returns.
+        The model's output.
+
+    Raises:
+        ModelError: the model makes other attention calls than in the probe.
     """
     places = iter(architecture.calls if calls is None else calls)
     with torch.inference_mode():
@@ -85,7 +89,7 @@ def run_forward(
 
 
 class _Gated:
-    """Hands on attention calls; gated ones when their output projection begins, with the factor."""
+    """Passes on attention calls; gated ones with factor, when their projection begins."""
 
     def __init__(self, on_attention: OnAttention, model: Model) -> None:
         self._on_attention, self._model = on_attention, model
@@ -93,7 +97,7 @@ class _Gated:
 
     @contextmanager
     def watching(self, architecture: Architecture) -> Iterator[None]:
-        """Watch the projections behind gates inside the block."""
+        """Observe the output projections behind gates inside the block."""
         ends = architecture.ends.projections.values()
         with ExitStack() as hooks:
             for module in {end.module: None for end in ends if end.gated}:
@@ -102,7 +106,7 @@ class _Gated:
         self._check()
 
     def tell(self, call: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
-        """Hand on a call, or wait with it."""
+        """Pass on a call, or store it until its output projection begins."""
         self._check()
         if attention.projection is None or not attention.projection.gated:
             self._on_attention(call, attention)
@@ -119,10 +123,10 @@ class _Gated:
             self._on_attention(call, replace(attention, factor=factor))
 
     def _check(self) -> None:
-        """No call may be lost.
+        """Raise an error if a stored call was never passed on.
 
         Raises:
-            ModelError: its output projection did not begin.
+            ModelError: the output projection of a call did not run.
         """
         if self._waiting is not None:
             call, kind = self._waiting[0], self._model.config.model_type
@@ -135,7 +139,9 @@ class _Gated:
 def check_shape(
     model: Model, stack: AttentionStack, place: AttentionPlace, weights: Any, batch: Batch
 ) -> None:
-    """Longer texts may be attended to in another way than short ones.
+    """Raise an error unless weights have one number for each query and key of a batch.
+
+    Models may attend to longer texts in another way than to those of the probe.
 
     Raises:
         ModelError: there is not one weight for each query and key.
@@ -152,12 +158,12 @@ def check_shape(
 
 
 def returned_attentions(output: Any, stack: str) -> list[torch.Tensor]:
-    """The weights of attention in what a model returned, of layers that have some."""
+    """Return the attention weights in a model's output, for layers that have some."""
     return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
 
 
 def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
-    """A batch as the model's arguments."""
+    """Return a batch as the model's arguments."""
     names = {
         Side.SOURCE: ("input_ids", "attention_mask"),
         Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
@@ -173,9 +179,9 @@ def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
 def observe_states(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
     """Show the residual states of every pass inside the block.
 
-    ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
-    for each stack, then ``mid`` (where it was found) and ``out`` of
-    each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
+    ``on_state`` is called with stack, layer, point and vectors ``(sentence, token, width)``: the
+    input once for each stack, then ``mid`` (if it was found) and ``out`` of each layer. Stack
+    ``cross`` has only a ``mid``, the decoder's state after cross-attention.
     """
     with ExitStack() as hooks:
         for name, layers in architecture.layers.items():
@@ -187,7 +193,7 @@ def observe_states(model: Model, architecture: Architecture, on_state: OnState) 
 
 
 class _Tap:
-    """The hooks on the layers of one stack; counts layers, since modules may be shared."""
+    """Hooks on the layers of one stack; counts layers, since modules may be shared."""
 
     def __init__(self, stack: str, architecture: Architecture, on_state: OnState) -> None:
         self._stack, self._layers = stack, architecture.layers[stack]
@@ -197,7 +203,7 @@ class _Tap:
         self._mid: torch.Tensor | None = None
 
     def attach(self, layer: torch.nn.Module) -> Iterator[Any]:
-        """Hook one layer module; yields handles to remove."""
+        """Register the hooks of one layer module, and yield their handles."""
         yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
         yield layer.register_forward_hook(self._leave)
         for name in self._stacks:
@@ -213,7 +219,7 @@ class _Tap:
 
     @property
     def _stacks(self) -> tuple[str, ...]:
-        """Cross-attention stands in the decoder's layers."""
+        """Stacks in these layers: cross-attention is in the decoder's layers."""
         return (self._stack, "cross") if self._stack == "decoder" else (self._stack,)
 
     def _enter(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

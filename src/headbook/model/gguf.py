@@ -1,8 +1,8 @@
-"""GGUF files, which local runners read: checked, and made ready for transformers.
+"""GGUF files: checks, and corrections for loading them with transformers.
 
-transformers dequantises the weights. What it leaves out is put right: numbers that it widens from
-32 bits, frequencies of rotations that a file scales, and how some tokenizers split texts. Where
-that cannot be done the file is refused.
+transformers dequantises the weights. This module corrects numbers widened from 32 bits, scaled
+frequencies of rotary positions, and the pre-tokenization of some tokenizers. A file that cannot be
+corrected is refused.
 """
 
 import re
@@ -24,11 +24,11 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from headbook.errors import ModelError
 from headbook.model.weights import check_layers
 
-PACKAGES = ("gguf", "accelerate")  # transformers wants both for these files
-ROTATIONS = "rope_freqs.weight"  # by what each frequency of a rotation is divided
+PACKAGES = ("gguf", "accelerate")  # packages that transformers needs for these files
+ROTATIONS = "rope_freqs.weight"  # tensor with the divisor of each rotary frequency
 OWN_SCALING = {"gpt-oss"}  # architectures whose scaled rotations transformers reads
 ORIGINAL = "give the original model with safetensors weights"
-# Numbers of an architecture, by the names that configurations have for them.
+# Names of a number in GGUF files, with its names in configurations.
 EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 TAKEN = {
     "attention.layer_norm_epsilon": EPSILONS,
@@ -39,24 +39,25 @@ TAKEN = {
 LAYER = re.compile(r"(?:^|\.)blk\.(\d+)\.")  # in names of tensors
 BITS = re.compile(r"(?:I?Q|TQ|FP|MXFP|NVFP)(\d+)")  # in names of quantisations
 
-# Names of ways to split a text before byte pairs are merged. Others transformers knows, or nobody.
+# Names of pre-tokenizers that split texts before byte pairs are merged and that transformers lacks.
 LIKE_GPT2 = {"gpt-2", "phi-2", "mpt", "olmo", "jais"}
 DIGIT_BY_DIGIT = {
     "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
 }  # fmt: skip
-# Those whose vocabulary entries stay whole even where no merges lead to them.
+# Names of pre-tokenizers whose vocabulary entries stay whole even if no merges lead to them.
 WHOLE_ENTRIES = {"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"}
 
 
 @dataclass(frozen=True)
 class Gguf:
-    """What a file says about itself.
+    """Metadata and summary of a GGUF file.
 
     Attributes:
-        fields: its metadata, without lists.
-        kinds: how many numbers it stores in each format.
-        output: numbers of the output projection, 0 where it is the embedding.
-        rotations: by what the frequencies of rotations are divided; None where they are not.
+        path: path of the file.
+        fields: metadata, without lists.
+        kinds: number of stored values by format.
+        output: number of values of the output projection; 0 if it is the embedding.
+        rotations: divisors of the rotary frequencies; None if they are not scaled.
     """
 
     path: Path
@@ -67,7 +68,7 @@ class Gguf:
 
     @property
     def stored(self) -> str:
-        """Formats of its numbers, with their shares, those under half a percent left out."""
+        """Formats of the stored values with their shares, without those under half a percent."""
         total = sum(self.kinds.values())
         shares = {kind: round(100 * count / total) for kind, count in self.kinds.items()}
         listed = sorted(shares.items(), key=lambda pair: -pair[1])
@@ -75,16 +76,16 @@ class Gguf:
 
     @property
     def bits(self) -> int:
-        """Bits of a weight in the format that most have; 0 where that is no quantisation."""
+        """Bits of a weight in the most frequent format; 0 if it is no quantisation."""
         most = max(self.kinds, key=lambda kind: self.kinds[kind])
         match = BITS.match(most)
         return int(match[1]) if match else 0
 
     def configuration(self) -> Any:
-        """The architecture's configuration, with a language-model head where there is such a one.
+        """Return the architecture's configuration, with a language-model head if there is a class.
 
         Raises:
-            ModelError: the file scales rotations in a way that is not known.
+            ModelError: the file scales rotary frequencies in an unknown way.
         """
         config = AutoConfig.from_pretrained(self.path.parent, gguf_file=self.path.name)
         for name, value in vars(config).items():
@@ -99,7 +100,7 @@ class Gguf:
         return config
 
     def _complete(self, config: Any) -> None:
-        """Take over what transformers takes from the files of some architectures only."""
+        """Copy numbers that transformers reads from files of some architectures only."""
         for end, names in TAKEN.items():
             value = self._own(end)
             if value is not None:
@@ -110,14 +111,14 @@ class Gguf:
             rotation["rope_theta"] = float(base)
 
     def _own(self, end: str) -> Any:
-        """A number of the file's architecture; None without it."""
+        """Return a number of the file's architecture, or None without it."""
         return self.fields.get(f"{self.fields['general.architecture']}.{end}")
 
     def check(self, network: Any) -> None:
-        """See that a loaded network rotates queries and keys as the file says.
+        """Check that a loaded network rotates queries and keys as the file says.
 
         Raises:
-            ModelError: it does not.
+            ModelError: the network uses another base or width of rotations.
         """
         named = network.named_buffers()
         made = [rotated.double().cpu() for name, rotated in named if name.endswith("inv_freq")]
@@ -133,10 +134,10 @@ class Gguf:
             )
 
     def tokenizer(self) -> Any:
-        """The tokenizer that the file describes.
+        """Return the tokenizer that the file describes.
 
         Raises:
-            ModelError: it does not say how texts are split, or in a way that is not known.
+            ModelError: the pre-tokenizer is not named or not known.
         """
         with TemporaryDirectory() as empty:  # files beside it may belong to other models
             made: Any = PreTrainedTokenizerFast.from_pretrained(
@@ -165,7 +166,7 @@ class Gguf:
                 tokenizer.add_bos_token = True
 
     def unread(self, network: Any) -> int:
-        """How many of its numbers the loaded network does not hold."""
+        """Return how many of the file's values the loaded network does not hold."""
         rotations = 0 if self.rotations is None else self.rotations.size
         tied = self.output if getattr(network.config, "tie_word_embeddings", False) else 0
         held: int = sum(weights.numel() for weights in network.parameters())
@@ -173,11 +174,11 @@ class Gguf:
 
 
 def read_gguf(path: Path) -> Gguf:
-    """What a GGUF file holds, its numbers left on disk.
+    """Read the metadata of a GGUF file, without its values.
 
     Raises:
-        ModelError: packages that read it are missing, it is cut or damaged, one part of several,
-            or cannot be read rightly.
+        ModelError: a package is missing, or the file is cut, damaged, one part of several, or of a
+            kind that transformers reads wrongly.
     """
     reader = _reader(path)
     fields = {
@@ -206,20 +207,20 @@ def _reader(path: Path) -> Any:
 
     make: Callable[[Path], Any] = GGUFReader
     try:
-        with np.errstate(over="ignore"):  # of offsets beyond 2^64, which `_check_places` finds
+        with np.errstate(over="ignore"):  # `_check_places` finds offsets beyond 2^64
             return make(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, OSError) as error:
         raise ModelError(
-            f"model '{path.name}': cut, damaged or no GGUF file ({_first(error)}); get it again"
+            f"model '{path.name}': cut, damaged or no GGUF file ({_summary(error)}); get it again"
         ) from error
 
 
-def _first(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
-    """Refuse what transformers would read wrongly without a word."""
+    """Raise an error for files that transformers would read wrongly without warning."""
     name, architecture = f"model '{path.name}'", fields.get("general.architecture")
     if fields.get("split.count", 1) > 1:
         raise ModelError(
@@ -245,15 +246,15 @@ def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
 
 
 def _layers(names: set[str]) -> int:
-    """Return how many layers the names of a file's tensors count."""
+    """Return the number of layers that the names of a file's tensors imply."""
     return max((int(found[1]) + 1 for name in names if (found := LAYER.search(name))), default=0)
 
 
 def _check_places(path: Path, reader: Any) -> None:
-    """Refuse a file whose tensors overlap or begin before its data: one offset of them is wrong.
+    """Raise an error if tensors overlap or begin before the data.
 
     Raises:
-        ModelError: two tensors would be made of the same bytes.
+        ModelError: an offset is wrong, so that two tensors would share bytes.
     """
     before, end = "the header", int(reader.data_offset)
     for tensor in sorted(reader.tensors, key=lambda each: int(each.data_offset)):
@@ -267,7 +268,7 @@ def _check_places(path: Path, reader: Any) -> None:
 
 
 def _scale(name: str, config: Any, factors: npt.NDArray[np.float32]) -> None:
-    """Scale frequencies of rotations as Llama 3 does, which alone stores factors for it."""
+    """Scale rotary frequencies as Llama 3, the only architecture that stores their factors."""
     theta, width = config.rope_parameters["rope_theta"], 2 * len(factors)
     plain = 1 / theta ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     config.rope_parameters = {

@@ -1,22 +1,22 @@
-"""Query, key, value and output weights of each head, and how far they moved between two models.
+"""Query, key, value and output weights of each head, and their drift between two models.
 
-Nothing here knows an architecture by name. Whatever linear map gave what a head takes as its
-values holds W_V; queries and keys are compared at position 0, where rotary positions turn nothing.
-A fused map is read in the two orders that there are: all queries, then keys, then values; or head
-by head. Where norms with weights stand between, queries and keys are known by the width of what is
-left over. The first map that takes the heads' outputs holds W_O.
+No architecture is known by name. The linear map whose output equals a head's values holds W_V;
+queries and keys are compared at position 0, where rotary positions rotate nothing. A fused map is
+read in both usual orders: all queries, then keys, then values; or head by head. If norms with
+weights follow the maps, queries and keys are identified by the widths of the remaining maps. The
+first map that takes the head outputs holds W_O.
 
-Of a head, ||B - A|| / ||A|| (Frobenius) of two products, W_Q W_K^T, which decides where it looks,
-and W_V W_O, which decides what it carries. Alone none of the four says anything: any of them may be
-turned if its partner is turned back. 0 if nothing changed; two models that have nothing in common
-but their scale come near the root of 2. No data is needed.
+Drift of a head is ||B - A|| / ||A|| (Frobenius) of two products: W_Q W_K^T, which determines its
+attention, and W_V W_O, which determines its output. Each of the four matrices alone is arbitrary up
+to a transformation that its partner undoes. Drift is 0 if nothing changed; two unrelated models of
+equal scale have about the root of 2. No data is needed.
 
-Not part of it are biases, positions (rotary ones turn queries and keys between both maps), and the
-scales of norms before and between.
+Drift ignores biases, positions (rotary ones rotate queries and keys between both maps), and the
+scales of norms before and between the maps.
 
-Products are never made: they have the rank of a head's width k, and with U V^T = A the change is
+Products are never formed: they have the rank of a head's width k, and with U V^T = A the change is
 [U_B - U_A, U_A] [V_B, V_B - V_A]^T, whose norm is that of the triangular factors of both, 2k wide.
-Nothing large is taken from anything large: equal weights give 0 exactly.
+No large numbers are subtracted: equal weights give exactly 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,18 +35,18 @@ from headbook.model.load import Model
 from headbook.model.output_projection import is_linear, matrix
 from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
-SAME = 0.02  # of a vector's length: rounding in half precision
+SAME = 0.02  # difference of unit vectors, due to rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
 NO_OUTPUT = "what heads give does not go into a linear map as it is"
 NOT_STATES = "they are not linear maps of the same states"
 
 
 class WeightRows(NamedTuple):
-    """Some rows of a linear map's weight.
+    """Rows of a linear map's weight that belong to heads.
 
     Attributes:
-        name: of the module, from the body.
-        rows: which rows are which head's. *Shape:* ``(head, width)``.
+        name: name of the module in the base model.
+        rows: row indices of each head. *Shape:* ``(head, width)``.
     """
 
     name: str
@@ -55,11 +55,12 @@ class WeightRows(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The weights of the heads of one attention call.
+    """Weights of the heads of one attention call.
 
     Attributes:
-        query_key: where W_Q and W_K are; or why that is not known.
-        value_output: where W_V is, and the name of the module of W_O; or why that is not known.
+        query_key: rows of W_Q and W_K; or the reason why they are unknown.
+        value_output: rows of W_V and the name of the module of W_O; or the reason why they are
+            unknown.
     """
 
     query_key: tuple[WeightRows, WeightRows] | str
@@ -67,7 +68,7 @@ class HeadWeights:
 
 
 class _Ran(NamedTuple):
-    """A linear map that ran, with what it took and gave, ``(text, token, width)``."""
+    """A linear map that ran, with its input and output, ``(text, token, width)``."""
 
     name: str
     taken: torch.Tensor
@@ -75,14 +76,14 @@ class _Ran(NamedTuple):
 
 
 def weight_matrix(module: Any) -> torch.Tensor:
-    """A linear map's weight in double precision, on the processor. *Shape:* ``(out, in)``."""
+    """Return a linear map's weight in double precision on the CPU. *Shape:* ``(out, in)``."""
     return matrix(module).cpu().double()
 
 
 def find_head_weights(
     model: Model, architecture: Architecture
 ) -> dict[AttentionPlace, HeadWeights]:
-    """The weights of all heads, by attention call.
+    """Find the weights of all heads, by attention call.
 
     Raises:
         ModelError: the model does not run.
@@ -105,7 +106,7 @@ def find_head_weights(
 
 
 class _WeightObserver:
-    """Attention calls and the linear maps between them, in the order in which they run."""
+    """Records attention calls and the linear maps between them, in the order of the pass."""
 
     def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
         self._crosses = iter(crosses)
@@ -116,7 +117,7 @@ class _WeightObserver:
         self._given: torch.Tensor | None = None
 
     def seen_by(self, name: str) -> Any:
-        """A hook for one linear map."""
+        """Return a forward hook for one linear map."""
 
         def keep(_: Any, args: tuple[Any, ...], output: Any) -> None:
             given = hidden_states_of(output)
@@ -132,7 +133,7 @@ class _WeightObserver:
         return keep
 
     def attention(self, call: attention_hook.AttentionCall) -> None:
-        """Note one attention call."""
+        """Record one attention call."""
         assert call.module is not None
         assert call.output is not None
         inside = self._names[call.module] + "."
@@ -142,7 +143,7 @@ class _WeightObserver:
         self._given, self._ran = call.output.clone(), []
 
     def found(self) -> Iterator[HeadWeights]:
-        """The weights of each call."""
+        """Yield the weights of each call."""
         for (query_key, value), output in zip(self._calls, self._outputs, strict=True):
             if isinstance(value, str):
                 yield HeadWeights(query_key, value)
@@ -153,7 +154,7 @@ class _WeightObserver:
 def _parts(
     call: attention_hook.AttentionCall, ran: list[_Ran], *, crosses: bool
 ) -> tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]:
-    """Where the weights of queries, keys and values are, or why that is not known."""
+    """Return rows of queries and keys, and of values, or reasons why they are unknown."""
     assert call.query is not None
     assert call.key is not None
     assert call.value is not None
@@ -180,12 +181,12 @@ def _parts(
 def _matching(
     target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int
 ) -> WeightRows | None:
-    """The rows of a linear map that gave what attention took; vectors may differ in length.
+    """Return the rows of a linear map whose output equals attention's input up to length, or None.
 
-    Scaling does that, and norms without weights.
+    Lengths differ by scaling or by norms without weights.
 
     Args:
-        target: *Shape:* ``(text, head, token, width)``.
+        target: queries, keys or values. *Shape:* ``(text, head, token, width)``.
     """
     wanted = target.detach().cpu().double().transpose(1, 2)
     aims, width = normalize(wanted, dim=-1), wanted.shape[-1]
@@ -201,11 +202,11 @@ def _matching(
 def _layouts(
     size: int, vectors: int, width: int, heads: int, key_heads: int
 ) -> Iterator[torch.Tensor]:
-    """Rows in which vectors of heads may stand. *Shape:* ``(head, width)`` each.
+    """Yield rows in which vectors of heads may be stored. *Shape:* ``(head, width)`` each.
 
     Args:
-        size: rows that there are.
-        vectors: how many heads' rows are wanted: of all heads or of key heads.
+        size: number of rows of the map.
+        vectors: number of heads with rows: all heads or key heads.
     """
     within = torch.arange(width)
     for start in range(0, size - vectors * width + 1, width):
@@ -218,7 +219,7 @@ def _layouts(
 def _left_over(
     call: attention_hook.AttentionCall, rest: list[_Ran]
 ) -> tuple[WeightRows | None, WeightRows | None]:
-    """Queries and keys by the widths of the only two maps that are left."""
+    """Return rows of queries and keys by the widths of the only two remaining maps."""
     assert call.query is not None
     assert call.key is not None
     shapes = [(part.shape[1], part.shape[3]) for part in (call.query, call.key)]
@@ -240,11 +241,11 @@ Floats = NDArray[np.float64]
 
 
 class StackDrift(NamedTuple):
-    """Drift of the heads of a stack; NaN where it is not known or there is no such head.
+    """Drift of the heads of a stack; NaN if unknown or without a head.
 
     Attributes:
-        query_key: of W_Q W_K^T. *Shape:* ``(layer, head)``.
-        value_output: of W_V W_O. The same shape.
+        query_key: drift of W_Q W_K^T. *Shape:* ``(layer, head)``.
+        value_output: drift of W_V W_O. *Shape:* ``(layer, head)``.
     """
 
     query_key: Floats
@@ -252,11 +253,13 @@ class StackDrift(NamedTuple):
 
 
 class UncomparedWeights(NamedTuple):
-    """Weights that are not compared, and why.
+    """Weights without drift, with the reason.
 
     Attributes:
-        what: in words.
-        layers: of the stack.
+        what: description of the weights.
+        stack: name of the stack.
+        layers: layers of the stack.
+        why: reason why the weights are not compared.
     """
 
     what: str
@@ -267,11 +270,11 @@ class UncomparedWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WeightDrift:
-    """Drift of all heads.
+    """Weight drift of all heads.
 
     Attributes:
-        stacks: by name.
-        missing: what is NaN there, and why.
+        stacks: drift by name of the stack.
+        missing: weights whose drift is NaN, with reasons.
     """
 
     stacks: Mapping[str, StackDrift]
@@ -279,12 +282,12 @@ class WeightDrift:
 
 
 def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
-    """How far the weights of each head moved from one model to another.
+    """Return how far the weights of each head moved from one model to another.
 
     Args:
-        a: the model that runs once, on a few tokens, to find where its weights are.
-        b: another of the same configuration; its weights are looked for at the same places.
-        architecture: of ``a``.
+        a: first model; runs once, on a few tokens, to locate its weights.
+        b: second model with the configuration of ``a``; its weights have the locations of ``a``.
+        architecture: architecture of ``a``.
 
     Raises:
         ModelError: ``a`` does not run.
@@ -311,7 +314,7 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
 
 
 def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
-    """Drift of W_Q W_K^T by head, or why there is none."""
+    """Return the drift of W_Q W_K^T by head, or the reason why it is unknown."""
     if isinstance(weights.query_key, str):
         return weights.query_key
     query, key = weights.query_key
@@ -324,7 +327,7 @@ def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
 
 
 def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
-    """Drift of W_V W_O by head, or why there is none."""
+    """Return the drift of W_V W_O by head, or the reason why it is unknown."""
     if isinstance(weights.value_output, str):
         return weights.value_output
     value, name = weights.value_output
@@ -337,7 +340,7 @@ def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
 
 
 def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """A module's weight in both models; None where it differs in shape or is not there."""
+    """Return a module's weight in both models, or None if it is missing or shapes differ."""
     try:
         one, other = (weight_matrix(model.base_model.get_submodule(name)) for model in (a, b))
     except AttributeError:
@@ -346,11 +349,12 @@ def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | 
 
 
 def product_drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
-    """Change of products over the first, ||L_B R_B^T - L_A R_A^T|| / ||L_A R_A^T||, by head.
+    """Return the relative change of products, ||L_B R_B^T - L_A R_A^T|| / ||L_A R_A^T||, by head.
 
     Args:
-        left: of both models, in double precision. *Shape:* ``(head, n, k)``.
-        right: the same; several heads in a row may share one. *Shape:* ``(key head, m, k)``.
+        left: left factors of both models, in double precision. *Shape:* ``(head, n, k)``.
+        right: right factors of both models, in double precision; several consecutive heads may
+            share one. *Shape:* ``(key head, m, k)``.
 
     Returns:
         *Shape:* ``(head,)``; NaN where the first product is 0.

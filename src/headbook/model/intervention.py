@@ -1,8 +1,8 @@
-"""Forward passes in which head outputs are replaced, begun at the first layer that changes.
+"""Forward passes with replaced head outputs, started at the first layer that changes.
 
-What is replaced is a head's output before the output projection, inside the attention hook, row by
-row of the batch: the block's output changes by exactly (r - z) W_O of those heads, and nothing else
-of the layer moves. Passes may begin at a later layer, with the states of an earlier pass.
+A head's output is replaced before the output projection, inside the attention hook, row by row of
+the batch: the block's output changes by exactly (r - z) W_O of these heads, and nothing else in the
+layer changes. Passes may start at a later layer, with the states of an earlier pass.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +22,14 @@ from headbook.text.batch import Batch
 
 
 class LayerSlot(NamedTuple):
-    """A layer's place in the network, and what it returns.
+    """Position of a layer in the network, with the form of its output.
 
     Attributes:
-        parent, key: the module that holds it, and by which name.
-        parts: 0 where it returns its states alone, else how many things, states first.
-        width: of its states.
+        parent, key: module that contains the layer, and the layer's name in it.
+        layer: the layer.
+        parts: 0 if the layer returns only its states, else the length of the returned tuple, whose
+            first element are the states.
+        width: width of the states.
     """
 
     parent: torch.nn.Module
@@ -38,7 +40,7 @@ class LayerSlot(NamedTuple):
 
 
 def layer_slots(model: Model, architecture: Architecture) -> dict[str, list[LayerSlot]]:
-    """The places of all layers, by stack; what they return is seen in one pass."""
+    """Return the positions of all layers by stack; one pass shows what they return."""
     seen: dict[torch.nn.Module, tuple[int, int]] = {}
 
     def see(module: torch.nn.Module, _: Any, output: Any) -> None:
@@ -62,9 +64,9 @@ def layer_slots(model: Model, architecture: Architecture) -> dict[str, list[Laye
 
 
 class _HandsOn(torch.nn.Module):
-    """Stands in for a layer: gives ``states``, or what it takes, and computes nothing.
+    """Replacement of a layer that returns ``states``, or its input, and computes nothing.
 
-    Hooks of the layer stay with the layer: nobody who watches it sees this pass.
+    Hooks of the layer stay on the layer, so that observers do not see this pass.
     """
 
     def __init__(self, slot: LayerSlot, states: torch.Tensor | None) -> None:
@@ -72,11 +74,11 @@ class _HandsOn(torch.nn.Module):
         self.slot, self.states = slot, states
 
     def __getattr__(self, name: str) -> Any:
-        """What a model asks of its layers beside calling them."""
+        """Return an attribute of the replaced layer."""
         return getattr(self.__dict__["slot"].layer, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Hand on."""
+        """Return the states, in the form in which the layer returns them."""
         taken = args[0] if args else kwargs["hidden_states"]
         given = taken if self.states is None else self.states
         parts = self.slot.parts
@@ -85,7 +87,7 @@ class _HandsOn(torch.nn.Module):
 
 @contextmanager
 def skip_layers(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -> Iterator[None]:
-    """Let layers hand on ``states``, or what they take."""
+    """Let layers return ``states``, or their input, inside the block."""
     for slot in slots:
         setattr(slot.parent, slot.key, _HandsOn(slot, states))
     try:
@@ -96,22 +98,23 @@ def skip_layers(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) 
 
 
 def state_width(model: Model, architecture: Architecture) -> int:
-    """The width of the states of a model's layers; the largest, where stacks differ."""
+    """Return the width of the states of a model's layers; the largest if stacks differ."""
     return max(slot.width for slots in layer_slots(model, architecture).values() for slot in slots)
 
 
-SAME = 1e-4  # of the largest value: a pass that begins later gives what the whole one gives
+SAME = 1e-4  # largest difference, over the largest value, of a pass that starts at a later layer
 
 ReplaceOutput = Callable[[AttentionPlace, attention_hook.AttentionCall], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class HeadAblation:
-    """Heads whose outputs are replaced.
+    """Heads whose outputs are replaced, with their replacement.
 
     Attributes:
-        heads: by place, which heads of which rows. *Shape:* ``(row, head)``, boolean.
-        replacement: makes what stands instead. *Shape:* ``(row, query, head, width)``.
+        heads: by place, whether a head is replaced in a row. *Shape:* ``(row, head)``, boolean.
+        replacement: function that returns the new outputs. *Shape:* ``(row, query, head,
+            width)``.
     """
 
     heads: Mapping[AttentionPlace, torch.Tensor]
@@ -120,7 +123,7 @@ class HeadAblation:
     def output(
         self, place: AttentionPlace, attention: attention_hook.AttentionCall
     ) -> torch.Tensor | None:
-        """The outputs of a layer's heads; None where they stay as they are."""
+        """Return the outputs of a layer's heads, or None if they are unchanged."""
         chosen = self.heads.get(place)
         if chosen is None:
             return None
@@ -131,11 +134,13 @@ class HeadAblation:
 
 @dataclass(frozen=True, eq=False)
 class PatchableModel:
-    """A model whose heads can be replaced.
+    """Model whose head outputs can be replaced.
 
     Attributes:
-        slots: the places of its layers by stack, from which later passes can begin; empty where
-            they cannot.
+        model: the model.
+        architecture: the model's architecture.
+        slots: positions of layers by stack, at which passes can start; empty if passes must
+            run all layers.
     """
 
     model: Model
@@ -144,18 +149,19 @@ class PatchableModel:
 
     @property
     def read(self) -> str:
-        """The stack whose last states are the model's."""
+        """Stack whose last states are the model's output."""
         return "decoder" if "decoder" in self.architecture.layers else "self"
 
     def run(
         self, batch: Batch, ablation: HeadAblation, states: "LayerStates | None" = None
     ) -> torch.Tensor:
-        """What leaves the last layer. *Shape:* ``(row, token, width)``.
+        """Return the output of the last layer. *Shape:* ``(row, token, width)``.
 
         Args:
-            batch: every row is a sentence, or a copy of one.
-            states: of a pass without ablation over the same rows; layers below the first that is
-                ablated are not computed again.
+            batch: batch whose rows are sentences, or copies of one.
+            ablation: heads and their replacement.
+            states: states of a pass without ablation over the same rows; layers below the first
+                ablated one are then skipped.
         """
         left: list[torch.Tensor] = []
         last = self.architecture.layers[self.read][-1]
@@ -173,7 +179,7 @@ class PatchableModel:
         return left[-1]
 
     def states(self, batch: Batch) -> "LayerStates":
-        """What leaves every layer, in a pass without ablation."""
+        """Return the outputs of all layers in a pass without ablation."""
         found = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
         with ExitStack() as hooks, torch.inference_mode():
             for name, layers in self.architecture.layers.items():
@@ -187,7 +193,7 @@ class PatchableModel:
     def _later(
         self, ablation: HeadAblation, states: "LayerStates"
     ) -> Iterator[tuple[AttentionPlace, ...]]:
-        """Hand on states in place of all layers below the first that is ablated.
+        """Replace all layers below the first ablated one by stored states.
 
         Yields the attention calls that remain.
         """
@@ -204,39 +210,39 @@ class PatchableModel:
             )
 
     def _skipped(self, ablation: HeadAblation) -> dict[str, int]:
-        """How many layers of each stack come before the first that is ablated."""
+        """Return the number of layers below the first ablated one, by stack."""
         lowest = {name: len(slots) for name, slots in self.slots.items()}
         for head in ablation.heads:
             stack = "decoder" if head.stack == "cross" else head.stack
             lowest[stack] = min(lowest[stack], head.layer)
         if "encoder" in lowest and lowest["encoder"] < len(self.slots["encoder"]):
-            lowest["decoder"] = 0  # every layer of the decoder reads what the encoder gives
+            lowest["decoder"] = 0  # every layer of the decoder reads the encoder's output
         return lowest
 
 
 @dataclass(frozen=True, eq=False)
 class LayerStates:
-    """What left the layers of a pass.
+    """Outputs of the layers of a pass.
 
     Attributes:
-        after: by stack, of each layer. *Shape:* ``(row, token, width)``.
+        after: by stack, output of each layer. *Shape:* ``(row, token, width)``.
     """
 
     after: Mapping[str, Sequence[torch.Tensor]]
 
     def repeated(self, times: int) -> "LayerStates":
-        """For a batch that is repeated."""
+        """Return the states for a batch repeated a number of times."""
         return LayerStates(
             {n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()}
         )
 
 
 def make_patchable(model: Model, architecture: Architecture, batch: Batch) -> PatchableModel:
-    """Make a model's heads replaceable.
+    """Return a model whose head outputs can be replaced.
 
     Args:
-        batch: on which it is tried whether passes can begin at later layers: not where the first
-            layer hands on more than states (T5's position bias), nor where layers share weights.
+        batch: batch for a test whether passes can start at later layers. They cannot if the first
+            layer passes on more than states (T5's position bias), or if layers share weights.
 
     Raises:
         ModelError: heads of this model cannot be replaced.
@@ -262,7 +268,7 @@ def make_patchable(model: Model, architecture: Architecture, batch: Batch) -> Pa
 
 
 def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
-    """Whether layers of a stack have more or fewer heads than others."""
+    """Whether layers of a stack differ in their number of heads."""
     found: set[tuple[str, int]] = set()
     run_forward(
         model,
@@ -274,7 +280,7 @@ def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
 
 
 def _agree(whole: PatchableModel, later: PatchableModel, batch: Batch) -> bool:
-    """Whether passes that begin at any layer give what the whole pass gives."""
+    """Whether passes that start at any layer give the result of the whole pass."""
     states = whole.states(batch)
     expected = states.after[whole.read][-1]
     for call in whole.architecture.calls:

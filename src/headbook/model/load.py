@@ -1,4 +1,4 @@
-"""A model and its tokenizer from a checkpoint: limits, untrained copies, token strings."""
+"""Loading of a model with its tokenizer, its length limits, and untrained copies."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -20,15 +20,15 @@ from headbook.model.checkpoint import ModelFiles, find_model_files, read_pooling
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
 from headbook.model.weights import check_folder, load_with_lm_head
 
-MARKS = ("\u2581", "\u0120")  # what tokenizers write for a space before a word
-REPLACEMENT = "\ufffd"  # what decoding part of a character gives
+MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
+REPLACEMENT = "\ufffd"  # result of decoding a part of a character
 
 
 class TokenStrings(dict[int, str]):
-    """Names by vocabulary entry, each made when it is first asked for.
+    """Printed names of vocabulary entries, computed at first access.
 
-    Entries are printed as text, with ``␣`` where a piece begins a word; those that are no text of
-    their own, such as single bytes of a character, keep the tokenizer's name for them.
+    Entries are printed as text, with ``␣`` at the start of a word; entries that are no text, such
+    as single bytes of a character, keep the tokenizer's name.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -40,12 +40,12 @@ class TokenStrings(dict[int, str]):
         return self[entry]
 
     def of(self, entries: Iterable[int]) -> list[str]:
-        """The names of several."""
+        """Return the names of several entries."""
         return [self[int(entry)] for entry in entries]
 
     def _name(self, entry: int) -> str:
         name = self._tokenizer.convert_ids_to_tokens(entry)
-        if name is None:  # a head may know more entries than the tokenizer
+        if name is None:  # a language-model head may have more entries than the tokenizer
             return f"entry {entry}"
         text: str = self._tokenizer.decode([entry])
         if not text.strip() or REPLACEMENT in text:
@@ -56,22 +56,22 @@ class TokenStrings(dict[int, str]):
 
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
 
-# Names that modules with a vector for each position have in transformers.
+# Names in transformers of modules with a vector for each position.
 POSITION_TABLES = {"position_embeddings", "position_embedding", "embed_positions", "wpe"}
-UNLIMITED = 1_000_000  # tokenizers without a limit name an astronomical one
+UNLIMITED = 1_000_000  # tokenizers without a limit have an astronomical one
 
-WEIGHTS = ("missing", "unexpected")  # what transformers reports of loading
+WEIGHTS = ("missing", "unexpected")  # parts of transformers' loading report
 
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """How a checkpoint stores weights, and what it and the architecture do not have in common.
+    """Storage of a checkpoint's weights, and weights that checkpoint and architecture do not share.
 
     Attributes:
-        missing: parameters the checkpoint lacks; they are random.
+        missing: parameters that the checkpoint lacks; they are random.
         unexpected: parameters of the checkpoint that this model does not use.
         stored: number formats of a GGUF file; empty for safetensors.
-        bits: those of most weights in that file, where they are quantised; else 0.
+        bits: bits of most weights of a quantised GGUF file; else 0.
     """
 
     missing: tuple[str, ...]
@@ -85,17 +85,19 @@ class Model:
     """A loaded model, in evaluation mode.
 
     Attributes:
-        name: hub id, or the own name of a folder or file.
+        name: hub id, or the name of a folder or file.
         revision: commit of a hub model; hash of the weights of a folder or file.
-        network: the whole model, with its language-model head where the checkpoint has one (for
-            encoder-decoders always).
-        base_model: the part that is run: ``network`` without a head, where it has one.
-        max_length: longest sequence it takes by default, in tokens.
-        positions: longest sequence that its table of positions has room for, in tokens; None if it
-            has no table, such as with rotations.
-        headless: why there is no language-model head; empty where there is one.
-        pooling: how a sentence encoder pools states, as in `headbook.model.checkpoint`; empty
-            for other checkpoints.
+        network: the whole model, with its language-model head if the checkpoint has one (always
+            for encoder-decoders).
+        tokenizer: the tokenizer.
+        max_length: longest sequence by default, in tokens.
+        device: device that the model runs on.
+        weights: storage of the weights, and missing ones.
+        headless: reason why there is no language-model head; empty if there is one.
+        pooling: pooling of a sentence encoder, as in `headbook.model.checkpoint`; empty for other
+            checkpoints.
+        positions: length of the table of positions, in tokens; None without a table, as with
+            rotary positions.
     """
 
     name: str
@@ -111,12 +113,12 @@ class Model:
 
     @property
     def base_model(self) -> Any:
-        """The network without its head."""
+        """The part of the network that is run, without a language-model head."""
         return self.network.base_model
 
     @cached_property
     def token_strings(self) -> TokenStrings:
-        """How vocabulary entries are printed."""
+        """Printed names of vocabulary entries."""
         return TokenStrings(self.tokenizer)
 
     @property
@@ -153,10 +155,13 @@ def load_model(
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         dtype: name of a torch floating-point type.
         tokenizer: folder or hub id of another tokenizer than the model's own.
-        offload: where weights go that the device does not hold, for as long as the model is used.
+        verbose: whether transformers may print its reports.
+        offload: place for weights that do not fit on the device, which must exist as long as the
+            model is used.
 
     Raises:
-        ModelError: in one line, what is missing and what to do.
+        ModelError: the model cannot be loaded; the message says why and what to do.
+        ResourceError: out of memory.
     """
     attention_hook.register()
     place = pick_device(device)
@@ -167,9 +172,7 @@ def load_model(
         with _explained(found.name, gguf=found.gguf is not None):
             words = _tokenizer(found, tokenizer)
             network, weights, headless = _network(found, getattr(torch, dtype), place, offload)
-            network.set_attn_implementation(
-                attention_hook.NAME
-            )  # stays "eager" where it is not supported
+            network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
     if tokenizer is not None:
         _check_ids(found.name, network, words)
     network.eval().requires_grad_(requires_grad=False)
@@ -199,7 +202,7 @@ def _tokenizer(found: ModelFiles, other: str | None) -> Any:
 def _network(
     found: ModelFiles, dtype: torch.dtype, place: torch.device, offload: OffloadPlace | None
 ) -> tuple[Any, WeightFacts, str]:
-    """Network, what it and its checkpoint did not have in common, and why there is no head."""
+    """Return the network, facts about its weights, and why there is no language-model head."""
     gguf = found.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
@@ -226,7 +229,7 @@ def _network(
 
 
 def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
-    """A tokenizer of another model may give tokens that this one does not have."""
+    """Raise an error if the tokenizer has more entries than the model's embedding."""
     weight = word_embedding(network)
     most, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
     if most > rows:
@@ -237,7 +240,7 @@ def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
 
 
 def word_embedding(network: Any) -> torch.Tensor | None:
-    """The matrix of word embeddings, ``(entry, width)``; None where transformers finds none."""
+    """Return the matrix of word embeddings, ``(entry, width)``, or None if there is none."""
     try:
         weight = read_parameter(network.get_input_embeddings())
     except (AttributeError, NotImplementedError):
@@ -246,9 +249,9 @@ def word_embedding(network: Any) -> torch.Tensor | None:
 
 
 def untrained_copy(model: Model, seed: int) -> Model:
-    """The same architecture with the weights that its authors' code would start training from."""
+    """Return the architecture with random weights, as its authors' code initialises them."""
     loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
-    with isolated_random_state(seed):  # they are made on the processor
+    with isolated_random_state(seed):  # weights are initialised on the CPU
         network = loader.from_config(model.config, attn_implementation="eager")
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
@@ -258,7 +261,7 @@ def untrained_copy(model: Model, seed: int) -> Model:
 
 @contextmanager
 def _explained(name: str, *, gguf: bool) -> Iterator[None]:
-    """Turn what transformers raises while loading into one line."""
+    """Turn errors of transformers while loading into errors of one line."""
     try:
         yield
     except (
@@ -284,17 +287,17 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
-    """Keep transformers' reports off the terminal; the overview lists what they would say."""
+    """Keep transformers' reports off the terminal; the overview page lists their content."""
     if verbose:
         yield
         return
-    hub: Any = huggingface_hub.utils  # it does not say what it exports
+    hub: Any = huggingface_hub.utils  # exports without types
     logger, bars = logging.get_logger(), logging.is_progress_bar_enabled()
     level, without = logger.level, hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with redirect_stderr(StringIO()):  # dequantising draws a bar that asks nobody
+        with redirect_stderr(StringIO()):  # dequantising prints a progress bar unconditionally
             yield
     finally:
         logger.setLevel(level)
@@ -305,15 +308,15 @@ def _quiet(verbose: bool) -> Iterator[None]:
 
 
 def text_config(config: Any) -> Any:
-    """The configuration of what reads text: its own part in models that see or hear, too."""
+    """Return the configuration of the text model, which is a part in multimodal models."""
     try:
         return config.get_text_config()
-    except ValueError:  # several parts read text
+    except ValueError:  # several parts are text models
         return config
 
 
 def _positions(network: Any) -> int | None:
-    """Return the longest sequence that the configuration names; None without one."""
+    """Return the longest sequence in the configuration, in tokens, or None without one."""
     positions = getattr(text_config(network.config), "max_position_embeddings", None)
     if not positions or positions < 0:
         return None
@@ -327,7 +330,7 @@ def _positions(network: Any) -> int | None:
 
 
 def _has_position_table(network: Any) -> bool:
-    """Whether the model has a vector for each position; rotations and sums of sines have no end."""
+    """Whether the model has a table with a vector for each position, which limits its length."""
     return any(
         name.rpartition(".")[2] in POSITION_TABLES and hasattr(module, "weight")
         for name, module in network.named_modules()
@@ -335,7 +338,7 @@ def _has_position_table(network: Any) -> bool:
 
 
 def _limit(positions: int | None, tokenizer: Any) -> int:
-    """Return the longest sequence that positions and tokenizer allow, at most the default limit."""
+    """Return the longest sequence for positions and tokenizer, at most the default limit."""
     limits = [DEFAULT_LIMIT]
     if tokenizer.model_max_length < UNLIMITED:
         limits.append(tokenizer.model_max_length)

@@ -1,9 +1,9 @@
-"""The logit lens: the model's own way from its last layer to its logits, for any state.
+"""The logit lens: the model's path from its last layer to its logits, applied to any state.
 
-Nothing of that way is known by name. The model runs as it is, except that its layers hand on the
-given states instead of computing: what comes out is what final norm, head, scaling and soft caps
-of this architecture make of them. Each state stands in a sequence of its own, one token long,
-since nothing after the last layer looks across tokens.
+No part of this path is known by name. The model runs unchanged, except that its layers return the
+given states instead of computing: the logits are those of this architecture's final norm, head,
+scaling and soft caps. Each state is a sequence of one token, since nothing after the last layer
+mixes tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,24 @@ from headbook.model.load import Model
 from headbook.model.probe import hidden_states_of, probe_pass, some_token
 from headbook.text.batch import Batch, PaddedTexts
 
-BLOCK = 1 << 22  # logits held at a time
-NEAR = 0.1  # of the largest logit: another way to the logits, not rounding; that is checked later
+BLOCK = 1 << 22  # logits in memory at a time
+NEAR = 0.1  # difference over the largest logit that indicates another path; rounding is smaller
 
 
 class LensReadings(NamedTuple):
-    """What the lens shows of states; see `LogitLens.read`.
+    """Readings of states by the logit lens, from `LogitLens.read`.
 
     Attributes:
-        ranks: entries with a strictly higher logit than the true token. *Shape:*
-            ``(state, sentence, token)``; NaN where there is no true token, and in the padding.
-        probabilities: of the true token; likewise.
-        divergences: KL(final || lens) in nats. The same shape; NaN in the padding.
-        ids: the entries with the largest logits, largest first. *Shape:*
-            ``(state, sentence, token, k)``; 0 in the padding.
-        shares: their probabilities, of the same shape; NaN in the padding.
+        ranks: number of entries with a strictly higher logit than the true token; NaN without a
+            true token and in the padding. *Shape:* ``(state, sentence, token)``.
+        probabilities: probability of the true token; NaN without a true token and in the padding.
+            *Shape:* ``(state, sentence, token)``.
+        divergences: KL(final || lens) in nats; NaN in the padding. *Shape:* ``(state, sentence,
+            token)``.
+        ids: entries with the largest logits, largest first; 0 in the padding. *Shape:* ``(state,
+            sentence, token, k)``.
+        shares: probabilities of ``ids``; NaN in the padding. *Shape:* ``(state, sentence, token,
+            k)``.
     """
 
     ranks: torch.Tensor
@@ -45,7 +48,7 @@ class LensReadings(NamedTuple):
 
     @classmethod
     def empty(cls, states: torch.Tensor, k: int) -> "LensReadings":
-        """Nothing read yet."""
+        """Return readings of NaN, to be filled."""
         one = states.new_full(states.shape[:3], torch.nan)
         many = states.new_full((*states.shape[:3], k), torch.nan)
         return cls(one, one.clone(), one.clone(), torch.zeros_like(many, dtype=torch.long), many)
@@ -53,12 +56,14 @@ class LensReadings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LogitLens:
-    """The language-model head of a model, ready for states of any layer.
+    """Language-model head of a model, applicable to states of any layer.
 
     Attributes:
-        stack: whose layer outputs the head reads: ``self`` or ``decoder``.
-        slots: the places of all layers, by stack.
-        size: number of entries that the head knows, those without a token included.
+        model: the model.
+        architecture: the model's architecture.
+        stack: stack whose states the head reads: ``self`` or ``decoder``.
+        slots: positions of all layers, by stack.
+        size: number of entries of the head, including entries without a token.
     """
 
     model: Model
@@ -69,11 +74,11 @@ class LogitLens:
 
     @property
     def causal(self) -> bool:
-        """Whether the true token is the next one, not the token itself."""
+        """Whether the true token is the next token, not the token itself."""
         return self.architecture.stacks[self.stack].causal
 
     def targets(self, texts: PaddedTexts) -> torch.Tensor:
-        """The token that the head should name at each place; -1 where there is none.
+        """Return the true token at each position, or -1 without one.
 
         *Shape:* ``(sentence, token)``.
         """
@@ -83,7 +88,7 @@ class LogitLens:
         return torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], -1)], 1)
 
     def final_states(self, batch: Batch) -> torch.Tensor:
-        """What leaves the last layer, seen in a pass. *Shape:* ``(sentence, token, width)``."""
+        """Return the output of the last layer in a pass. *Shape:* ``(sentence, token, width)``."""
         left: list[torch.Tensor] = []
         last = self.architecture.layers[self.stack][-1]
         handle = last.register_forward_hook(
@@ -97,19 +102,19 @@ class LogitLens:
         return left[-1]
 
     def model_logits(self, batch: Batch) -> torch.Tensor:
-        """What the whole model says. *Shape:* ``(sentence, token, entry)``."""
+        """Return the logits of the unchanged model. *Shape:* ``(sentence, token, entry)``."""
         with torch.inference_mode():
             logits: torch.Tensor = self.model.network(**model_inputs(batch)).logits
         return logits
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """The model's logits if these states left its last layer.
+        """Return the model's logits for states as outputs of its last layer.
 
         Args:
-            states: *Shape:* ``(row, width)``.
+            states: the states. *Shape:* ``(row, width)``.
 
         Returns:
-            *Shape:* ``(row, entry)``, in the dtype of the states.
+            Logits in the dtype of the states. *Shape:* ``(row, entry)``.
         """
         model = self.model
         given = states.to(model.device, next(model.network.parameters()).dtype).unsqueeze(1)
@@ -127,12 +132,13 @@ class LogitLens:
     def read(
         self, states: torch.Tensor, final: torch.Tensor, texts: PaddedTexts, k: int
     ) -> LensReadings:
-        """Logits of every state against the true token and the model's last word.
+        """Compare the lens at every state with the true token and the final distribution.
 
         Args:
-            states: *Shape:* ``(state, sentence, token, width)``.
-            final: what leaves the last layer. *Shape:* ``(sentence, token, width)``.
-            k: how many of the largest logits to keep.
+            states: the states. *Shape:* ``(state, sentence, token, width)``.
+            final: output of the last layer. *Shape:* ``(sentence, token, width)``.
+            texts: the tokens.
+            k: number of largest logits to return.
         """
         readings, n_states = LensReadings.empty(states, k), len(states)
         rows, true = states[:, texts.valid], self.targets(texts)[texts.valid]
@@ -148,7 +154,7 @@ class LogitLens:
     def _read(
         self, rows: torch.Tensor, final: torch.Tensor, true: torch.Tensor, k: int
     ) -> LensReadings:
-        """The same for a block. *Shapes:* ``(state, row, width)``, ``(row, width)``, ``(row,)``."""
+        """Read a block. *Shapes:* ``(state, row, width)``, ``(row, width)``, ``(row,)``."""
         both = torch.cat([rows, final[None].to(rows)])
         logits = self.logits(both.flatten(0, 1)).unflatten(0, both.shape[:2])
         logs = logits.log_softmax(-1)
@@ -167,13 +173,13 @@ class LogitLens:
 
 
 class NoLogitLens(NamedTuple):
-    """Why there is no logit lens."""
+    """Reason why a model has no logit lens."""
 
     why: str
 
 
 def make_logit_lens(model: Model, architecture: Architecture) -> LogitLens | NoLogitLens:
-    """The lens of a model, tried on one state; or why it has none."""
+    """Return the logit lens of a model, tested on one state, or the reason why it has none."""
     if model.headless:
         return NoLogitLens(model.headless)
     if not architecture.layers:
@@ -201,9 +207,9 @@ def make_logit_lens(model: Model, architecture: Architecture) -> LogitLens | NoL
 
 
 def _reads_last_layer(lens: LogitLens) -> bool:
-    """Whether the states of the last layer are all that the logits come from, on a few tokens.
+    """Whether logits depend on the last layer's states alone, tested on a few tokens.
 
-    They are others than those under which the lens puts states through the head.
+    The tokens differ from the token that the lens uses.
     """
     left: list[torch.Tensor] = []
     last = lens.architecture.layers[lens.stack][-1]

@@ -1,9 +1,9 @@
-"""Attention of models that compute it by themselves, seen in their products of matrices.
+"""Attention of models with their own attention code, observed in their matrix products.
 
-Whatever a model calls its parts: weights are what a softmax gave and a product takes first, its
-other factor holds the values and its result is the heads' outputs; the last product before of the
-size of the weights is that of queries and keys. Nothing of it is believed before a probe has shown
-it: `factor_of` tells whether these products are what the weights depend on.
+Independently of names, attention weights are the result of a softmax and the first factor of a
+product; the second factor holds the values, and the result is the head outputs. The last earlier
+product of the size of the weights is that of queries and keys. A probe tests this assumption:
+`factor_of` checks whether the weights are the softmax of these products.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ PRODUCTS = {
     torch.Tensor.bmm, torch.Tensor.baddbmm,
 }  # fmt: skip
 CASTS = {torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type}
-WHOLE = 4  # dimensions of all heads of all texts
-SEEN = 1e-6  # the least weight whose logarithm says something
-MARGIN = 2.0**20  # from the smallest numbers of a format, which have fewer digits
-EXACT = 1e-3  # of the largest difference of scores
+WHOLE = 4  # dimensions of a tensor of all heads of all texts
+SEEN = 1e-6  # smallest weight whose logarithm is precise enough
+MARGIN = 2.0**20  # factor above the smallest numbers of a format, which have fewer digits
+EXACT = 1e-3  # tolerance over the largest difference of scores
 
 
 Factors = Mapping[torch.nn.Module, float]
@@ -38,13 +38,13 @@ class _Product(NamedTuple):
 
 
 class _Products(TorchFunctionMode):
-    """One pass. Shows each product of weights and values to the watcher of the hook."""
+    """Observer of one pass that shows each product of weights and values to the hook's observer."""
 
     def __init__(self, texts: int, factors: Factors) -> None:
         super().__init__()
         self._texts, self._factors = texts, factors
         self._inside: list[torch.nn.Module] = []
-        self._before: list[_Product] = []  # since the last attention
+        self._before: list[_Product] = []  # products since the last attention
         self._weights: list[torch.Tensor] = []  # kept alive, so that their memory is their own
         self._handles = ExitStack()
 
@@ -69,7 +69,7 @@ class _Products(TorchFunctionMode):
         if func in SOFTMAX:
             self._weights = [given]
         elif func in CASTS and self._is_weights(args[0]):
-            self._weights.append(given)  # whoever made the copy, the model may use either
+            self._weights.append(given)  # the model may use either copy
         elif func in PRODUCTS:
             parts = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, torch.Tensor)]
             return self._product(_Product(parts[-2], parts[-1], given))
@@ -100,25 +100,29 @@ class _Products(TorchFunctionMode):
         return given if instead is None else instead.transpose(1, 2).reshape(given.shape)
 
     def _scores(self, weights: torch.Tensor) -> _Product | None:
-        """The last product of the weights' size."""
+        """Return the last earlier product of the weights' size, or None."""
         fitting = [p for p in self._before if self._whole(p.given).shape == weights.shape]
         return fitting[-1] if fitting else None
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Texts and heads apart, where they were one. *Shape:* ``(text, head, ...)``."""
+        """Return a tensor with separate dimensions of texts and heads.
+
+        *Shape:* ``(text, head, ...)``.
+        """
         flat = tensor.ndim == WHOLE - 1 and len(tensor) % self._texts == 0
         return tensor.unflatten(0, (self._texts, -1)) if flat else tensor
 
 
 def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -> ExitStack:
-    """Show the attention of every watched pass of a model from now on.
+    """Show the attention of every observed pass of a model from now on.
 
     Args:
-        body: of the network; either may be called, and one may call the other.
-        factors: of the products of queries and keys, by module; read when a pass runs.
+        network: network with its language-model head.
+        body: base model of the network; either may be called, and one may call the other.
+        factors: scaling of the products of queries and keys, by module; read during a pass.
 
     Returns:
-        What ends it, when closed.
+        A stack that removes the hooks when it is closed.
     """
     running: list[_Products | None] = []
 
@@ -140,16 +144,16 @@ def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -
 
 
 def factor_of(call: attention_hook.AttentionCall) -> float | None:
-    """What products of queries and keys are multiplied by in the softmax that gave the weights.
+    """Return the scaling of the products of queries and keys in the softmax of the weights.
 
-    None where weights are not what such a softmax gives.
+    None if the weights are not such a softmax.
 
-    A mask and a bias may be added that are the same in every text, as biases of positions are:
-    between two texts the logarithms of weights then differ as the products do, up to a number for
-    each row and one factor for all.
+    The scores may include a mask and a bias that are equal for all texts, such as position biases:
+    between two texts, logarithms of weights then differ as the products do, up to a constant for
+    each row and one common factor.
 
     Args:
-        call: of several texts of one length, without padding.
+        call: attention call with several texts of one length, without padding.
     """
     assert call.query is not None
     assert call.key is not None
@@ -157,7 +161,7 @@ def factor_of(call: attention_hook.AttentionCall) -> float | None:
         return None
     if not _applied(call):
         return None
-    # The smallest weights only where no larger ones tell: attention to a single token.
+    # Use the smallest weights only if there are no others: attention to a single token.
     for least in (SEEN, min(SEEN, MARGIN * torch.finfo(call.weights.dtype).tiny)):
         seen = (call.weights > least).all(0)
         groups = call.query.shape[1] // call.key.shape[1]
@@ -175,7 +179,7 @@ def factor_of(call: attention_hook.AttentionCall) -> float | None:
 
 
 def _applied(call: attention_hook.AttentionCall) -> bool:
-    """Whether outputs are still weights times values: a model may go on to change them in place."""
+    """Whether outputs still equal weights times values, since a model may change them in place."""
     assert call.value is not None
     assert call.output is not None
     value = call.value.repeat_interleave(call.weights.shape[1] // call.value.shape[1], 1)
@@ -185,6 +189,6 @@ def _applied(call: attention_hook.AttentionCall) -> bool:
 
 
 def _between(scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-    """Differences of texts from the first, less the mean of each row, where weights are seen."""
+    """Return differences of texts from the first, centred by row over the visible keys."""
     apart = (scores[1:] - scores[:1]) * seen
     return (apart - apart.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(1)) * seen

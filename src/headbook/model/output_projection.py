@@ -1,8 +1,8 @@
-"""The output projection W_O by head, and gates or norms before it.
+"""The output projection W_O by head, and gates or norms before the projection.
 
-A gate has a factor for each number, which comes of the token and not of what its heads give. A norm
-has one that its own gain and one divisor make up. Both are told from anything else by a trial:
-heads give something else, and the factors stay as they were, but for one number a token and head.
+A gate multiplies each number by a factor that depends on the token, not on the head outputs. A norm
+multiplies by its gain over one divisor. Both are recognised by a test: if head outputs are
+perturbed, the factors stay unchanged, except for one number for each token and head.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from transformers.pytorch_utils import Conv1D
 
 from headbook.model.devices import read_parameter, read_weight
 
-LEAST, MOST = 0.5, 2.0  # what outputs are multiplied by in the trial
-ROUNDINGS = 16  # in which factors of two queries may differ
+LEAST, MOST = 0.5, 2.0  # range of the random factors that perturb outputs
+ROUNDINGS = 16  # tolerance for multiples of factors, in roundings
 
 
 def gate_factor(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
-    """What each number of heads' outputs was multiplied by; 0 where the number is 0.
+    """Return the factors of a gate or norm on head outputs; 0 where the output is 0.
 
     Args:
-        given: by the heads. *Shape:* ``(sentence, query, head, width)``.
-        taken: by their output projection, of any shape with as many numbers.
+        given: head outputs. *Shape:* ``(sentence, query, head, width)``.
+        taken: input of the output projection, of any shape with as many numbers.
 
     Returns:
-        *Shape:* that of ``given``, in float32 at least.
+        Factors, in float32 at least. *Shape:* that of ``given``.
     """
     wide = given.to(torch.promote_types(given.dtype, torch.float32))
     there = wide != 0
@@ -34,16 +34,16 @@ def gate_factor(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
 
 
 def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The factors of all queries as multiples of those of one; None where they are not.
+    """Return the factors of all queries as multiples of those of one query, or None.
 
-    They are where a head has one gate, or where a norm divides.
+    Factors are multiples for gates with one number per head, and for norms.
 
     Args:
-        factor: *Shape:* ``(sentence, query, head, width)``.
+        factor: factors. *Shape:* ``(sentence, query, head, width)``.
 
     Returns:
-        The factors of one query, ``(sentence, 1, head, width)``, and by how much those of each are
-        larger, ``(sentence, query, head, 1)``.
+        The factors of one query, ``(sentence, 1, head, width)``, and the multiple for each query,
+        ``(sentence, query, head, 1)``.
     """
     lengths = factor.square().sum(-1, keepdim=True)
     largest = lengths.argmax(1, keepdim=True).expand(-1, -1, -1, factor.shape[-1])
@@ -55,19 +55,19 @@ def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
 
 
 def perturbed(given: torch.Tensor) -> torch.Tensor:
-    """Outputs of heads, each number times another one. The same shape."""
+    """Return head outputs with each number multiplied by another random factor."""
     seed = torch.Generator().manual_seed(given.numel())
     drawn = torch.rand(given.shape, generator=seed, dtype=torch.float64)
     return given * (LEAST + (MOST - LEAST) * drawn).to(given)
 
 
 def is_gated(given: torch.Tensor, taken: torch.Tensor) -> bool:
-    """Whether what a projection takes is what heads give, times factors.
+    """Whether the input of a projection is the head outputs times independent factors.
 
     Args:
-        given: outputs of the heads for one text, as they are and `perturbed`. *Shape:*
+        given: head outputs for one text, original and `perturbed`. *Shape:*
             ``(2, query, head, width)``.
-        taken: of both, with as many numbers.
+        taken: inputs of the projection for both, with as many numbers.
     """
     if given.shape[-1] < 2 or not torch.isfinite(taken).all():
         return False
@@ -84,20 +84,20 @@ def is_gated(given: torch.Tensor, taken: torch.Tensor) -> bool:
     return bool(known.any()) and bool(near[known].all())
 
 
-BLOCK = 2**23  # numbers of a block of gated values
+BLOCK = 2**23  # numbers of a block of gated values, which bounds the memory
 Pairs = Iterator[tuple[int, torch.Tensor]]
 
 
 def matrix(module: Any) -> torch.Tensor:
-    """The weight of a linear map. *Shape:* ``(out, in)``."""
+    """Return the weight of a linear map. *Shape:* ``(out, in)``."""
     weight = read_weight(module).detach()
-    return weight.T if isinstance(module, Conv1D) else weight  # GPT-2's is turned
+    return weight.T if isinstance(module, Conv1D) else weight  # GPT-2's is transposed
 
 
 def is_linear(module: torch.nn.Module) -> bool:
-    """Whether it is a linear map whose weight is there as numbers, not packed.
+    """Whether a module is a linear map whose weight is stored as numbers, not packed.
 
-    Some families have a class of their own (I-BERT), which gives more than a tensor.
+    Some families have their own class (I-BERT), which returns more than a tensor.
     """
     if isinstance(module, Conv1D):
         return True
@@ -108,11 +108,11 @@ def is_linear(module: torch.nn.Module) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OutputProjection:
-    """The output projection of one attention block.
+    """Output projection of one attention block.
 
     Attributes:
-        module: its input is the heads' outputs side by side.
-        gated: whether a gate or a norm multiplies them before; see `search.gates`.
+        module: linear map whose input is the concatenated head outputs.
+        gated: whether a gate or norm multiplies the head outputs before the projection.
     """
 
     module: Any
@@ -120,25 +120,25 @@ class OutputProjection:
     _roots: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
     def slices(self, width: int) -> torch.Tensor:
-        """Each head's part of the weight. *Shape:* ``(head, output width, head width)``.
+        """Return each head's part of the weight. *Shape:* ``(head, output width, head width)``.
 
         Args:
-            width: of one head.
+            width: width of one head.
         """
         slices: torch.Tensor = matrix(self.module).unflatten(1, (-1, width)).transpose(0, 1)
         return slices
 
     @property
     def bias(self) -> torch.Tensor | float:
-        """What the module adds to all heads together. *Shape:* ``(output width,)``; 0 for none."""
+        """Bias of the module. *Shape:* ``(output width,)``; 0 without one."""
         found = read_parameter(self.module, "bias")
         return 0.0 if found is None else found
 
     def project(self, heads: torch.Tensor) -> torch.Tensor:
-        """Outputs of all heads side by side after the projection, without its bias.
+        """Return the projection of concatenated head outputs, without bias.
 
         Args:
-            heads: *Shape:* ``(..., head, head width)``.
+            heads: head outputs. *Shape:* ``(..., head, head width)``.
 
         Returns:
             *Shape:* ``(..., output width)``.
@@ -148,50 +148,52 @@ class OutputProjection:
         return found
 
     def adds_up(self, heads: torch.Tensor, given: torch.Tensor) -> bool:
-        """Whether what the module gave is what becomes of each head alone, and its bias.
+        """Whether the module's output is the sum of the heads' projections and the bias.
 
         Args:
-            heads: as in `project`, as the module took them.
+            heads: input of the module. *Shape:* ``(..., head, head width)``.
+            given: output of the module.
         """
         parts = (self.project(heads) + self.bias).flatten().double()
         near = torch.finfo(given.dtype).eps ** 0.5 * given.abs().max().double()
         return bool((parts - given.flatten().double()).abs().max() <= near)
 
     def value_norms(self, value: torch.Tensor) -> torch.Tensor:
-        """Length of each key's value after the projection, for every head.
+        """Return the norm of each key's value after the projection, for every head.
 
         Args:
-            value: *Shape:* ``(sentence, key_head, key, width)``; several heads in a row may share
-                a key head.
+            value: values; several consecutive heads may share a key head. *Shape:* ``(sentence,
+                key_head, key, width)``.
 
         Returns:
             *Shape:* ``(sentence, head, key)``.
         """
         sentences, key_heads, keys, width = value.shape
         roots = self._root(width, value.dtype).unflatten(0, (key_heads, -1))
-        # One product for each key head: all tokens, times the roots of all its heads.
+        # One product for each key head: all tokens times the roots of all heads that share it.
         wide = value.transpose(0, 1).reshape(key_heads, sentences * keys, width)
         turned = (wide @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
         found: torch.Tensor = turned.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
         return found.permute(1, 0, 3, 2).flatten(1, 2)
 
     def carrying(self, attention: torch.Tensor, value: torch.Tensor, factor: torch.Tensor) -> Pairs:
-        """The same behind a gate: what of each key's value arrives at a query differs by query.
+        """Yield attention weights times norms of gated, projected values, by blocks of queries.
 
-        Each weight of attention times the length of what it carries, block by block of queries.
+        Behind a gate, the projected value of a key differs by query.
 
         Args:
-            attention: *Shape:* ``(sentence, head, query, key)``.
-            value: as in `value_norms`.
-            factor: *Shape:* ``(sentence, query, head, width)``.
+            attention: attention weights. *Shape:* ``(sentence, head, query, key)``.
+            value: values. *Shape:* ``(sentence, key_head, key, width)``.
+            factor: factors of the gate. *Shape:* ``(sentence, query, head, width)``.
 
         Yields:
-            Number of the first query, and *Shape:* ``(sentence, head, some queries, key)``.
+            Index of the first query, and weighted norms. *Shape:* ``(sentence, head, queries of the
+            block, key)``.
         """
         sentences, heads, queries, keys = attention.shape
         wide = value.repeat_interleave(heads // value.shape[1], 1)
         root = self._root(value.shape[-1], value.dtype).mT
-        if (shared := multiples(factor)) is not None:  # lengths of values differ by these alone
+        if (shared := multiples(factor)) is not None:  # norms differ by the multiples only
             one, times = (x.to(value).transpose(1, 2) for x in shared)
             lengths = self.value_norms(one * wide).unsqueeze(2) * times.abs()
             yield 0, attention * lengths
@@ -204,9 +206,9 @@ class OutputProjection:
             yield start, attention[:, :, start : start + step] * lengths
 
     def _root(self, width: int, dtype: torch.dtype) -> torch.Tensor:
-        """For each head the R of W_O = QR: as Q turns only, R v is as long as W_O v.
+        """Return R of W_O = QR for each head: since Q is orthogonal, |R v| = |W_O v|.
 
-        No vector of output width is made. *Shape:* ``(head, head width, head width)``.
+        No vector of output width is needed. *Shape:* ``(head, head width, head width)``.
         """
         if (width, dtype) not in self._roots:
             weight = self.slices(width)

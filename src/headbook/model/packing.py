@@ -1,7 +1,7 @@
-"""Passages: consecutive sentences of one document as one text, up to a number of tokens.
+"""Packing of consecutive sentences of a document into passages, up to a number of tokens.
 
-A document begins where CoNLL-U says ``# newdoc``, or where the metadata column ``document``
-changes; without either, a file is a document.
+A document begins at ``# newdoc`` of CoNLL-U, or when the metadata column ``document`` changes;
+without either, a file is a document.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ DOCUMENT, NEWDOC = "document", ("newdoc", "newdoc id")
 
 @dataclass(frozen=True)
 class Passages:
-    """The sentences of a corpus, joined; iterating reads them again from the disk.
+    """Passages of consecutive sentences of a corpus; iterating reads the sentences again.
 
     Attributes:
         corpus: the sentences.
-        sizes: how many sentences each passage has.
-        between: what stands between two sentences.
+        sizes: number of sentences of each passage.
+        between: separator between two sentences.
     """
 
     corpus: Corpus
@@ -33,7 +33,7 @@ class Passages:
 
     @property
     def files(self) -> tuple[InputFile, ...]:
-        """The input files."""
+        """Input files of the corpus."""
         return self.corpus.files
 
     def __len__(self) -> int:
@@ -46,16 +46,16 @@ class Passages:
 
 
 def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passages:
-    """Join the sentences of a corpus.
+    """Pack the sentences of a corpus into passages.
 
-    A sentence that is longer than a passage may be stays alone, as long as it is.
+    A sentence longer than ``most`` is a passage by itself, at its full length.
 
     Args:
-        most: tokens that a passage may hold, special ones included.
+        most: largest number of tokens of a passage, including special tokens.
         limit: longest sequence that is not cut, in tokens.
 
     Raises:
-        ConfigError: the input holds source-target pairs, or such passages would be cut.
+        ConfigError: the input has source-target pairs, or passages would be cut.
     """
     if any(sentence.target is not None for sentence in corpus):
         raise ConfigError("--pack: got source-target pairs, expected texts without a target")
@@ -77,21 +77,23 @@ def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passa
 
 
 def separator(tokenizer: Any) -> str:
-    """What stands between two sentences: the token that ends a text, or nothing but a space."""
+    """Return the separator of sentences: the token that ends a text, if any, and a space."""
     ends = {tokenizer.sep_token_id, tokenizer.eos_token_id} - {None}
     last = tokenizer("a")["input_ids"][-1]
-    # Slow tokenizers do not say where a token stands; ours are searched for in the text.
+    # Slow tokenizers give no offsets; their tokens are searched in the text, without separators.
     name = tokenizer.convert_ids_to_tokens(last) if last in ends and tokenizer.is_fast else ""
     return f"{name} "
 
 
 def join_sentences(parts: Sequence[Sentence], index: int, between: str) -> Sentence:
-    """Sentences as one text, each with its own words.
+    """Join sentences into one text, each with its own words.
 
-    It takes the first one's metadata, but for what another one says otherwise.
+    Metadata are those of the first sentence that no other sentence contradicts.
 
     Args:
-        index: place of the passage among passages.
+        parts: the sentences.
+        index: index of the passage.
+        between: separator between two sentences.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
@@ -137,7 +139,7 @@ def _begins(sentence: Sentence, last: Sentence) -> bool:
 def _lengths(
     sentences: Iterable[Sentence], tokenizer: Any, between: str
 ) -> Iterator[tuple[Sentence, int]]:
-    """Each sentence with its tokens and those of what stands before it."""
+    """Yield each sentence with its number of tokens, including the separator before it."""
     stream = iter(sentences)
     while chunk := list(islice(stream, CHUNK)):
         rows = _ids(tokenizer, [between + sentence.text for sentence in chunk])

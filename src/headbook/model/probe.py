@@ -1,4 +1,4 @@
-"""A forward pass over a few tokens, and which modules pass token states from one to the next."""
+"""Probing passes over a few tokens, and tests which modules pass token states to the next."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -12,17 +12,17 @@ from headbook.model import attention_hook
 from headbook.model.load import Model
 from headbook.schema import Side
 
-# Different, so that shapes tell the stacks of a pair apart.
+# Different, so that shapes identify the stacks of encoder-decoders.
 LENGTHS = {Side.SOURCE: 3, Side.TARGET: 5}
-ROWS = 4  # texts of different tokens
+ROWS = 4  # number of texts with different tokens
 
 
 @contextmanager
 def model_errors(model: Model) -> Iterator[None]:
-    """Around calls of the model itself: what its own code raises becomes one line.
+    """Turn errors of the model's own code inside the block into errors of one line.
 
     Raises:
-        ModelError: with the type of the model and the first line of what it said.
+        ModelError: the model's code failed; the message gives its type and the first line.
     """
     try:
         yield
@@ -38,17 +38,17 @@ def model_errors(model: Model) -> Iterator[None]:
 
 
 def some_token(model: Model, number: int = 0) -> int:
-    """An ordinary token; with another number another one."""
+    """Return an ordinary token of the vocabulary; different numbers give different tokens."""
     special = set(model.tokenizer.all_special_ids)
     return [i for i in range(len(special) + 1 + number) if i not in special][number]
 
 
 def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> Any:
-    """One pass over a few ordinary tokens.
+    """Run one pass over a few ordinary tokens, and return the model's output.
 
     Args:
-        number: which token is repeated.
-        whole: with the language-model head.
+        number: number of the repeated token.
+        whole: whether to run the language-model head, too.
     """
     token = some_token(model, number)
     tokens = torch.full((1, LENGTHS[Side.TARGET]), token, device=model.device)
@@ -60,7 +60,7 @@ def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: A
 
 
 def varied_texts(model: Model) -> dict[str, torch.Tensor]:
-    """Texts with different tokens at each place, as the model's arguments."""
+    """Return texts with different tokens at each position, as the model's arguments."""
     ids = torch.tensor([some_token(model, number) for number in range(2 * ROWS)])
     places = torch.arange(ROWS)[:, None] + torch.arange(LENGTHS[Side.TARGET])
     tokens = ids[places % len(ids)].to(model.device)
@@ -70,11 +70,11 @@ def varied_texts(model: Model) -> dict[str, torch.Tensor]:
     return inputs
 
 
-Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # what modules took and gave, call by call
+Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # input and output of each call
 
 
 def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
-    """What modules take and give in one pass."""
+    """Return inputs and outputs of modules in one pass."""
     found: Passed = {}
 
     def see(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -91,7 +91,7 @@ def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Pa
 
 
 def pass_states_on(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
-    """Whether layers hand on states of so many tokens, one to the next."""
+    """Whether each layer passes states of ``length`` tokens to the next."""
     if any(len(passed.get(m, ())) != layers.count(m) for m in layers):
         return False
     paths = {module: iter(passed[module]) for module in layers}
@@ -106,6 +106,6 @@ def _is_state(states: Any, length: int) -> bool:
 
 
 def hidden_states_of(output: Any) -> torch.Tensor:
-    """The hidden states in what a layer returns, alone or first of a tuple."""
+    """Return the hidden states of a layer's output, a tensor or the first of a tuple."""
     found: torch.Tensor = output if isinstance(output, torch.Tensor) else output[0]
     return found

@@ -1,7 +1,4 @@
-"""Sentences to tokens: tokenizing, truncating, generated targets.
-
-And random token sequences repeated twice.
-"""
+"""Tokenization of sentences with truncation and generated targets, and random sequences."""
 
 import dataclasses
 import re
@@ -33,19 +30,20 @@ from headbook.text.tokens import (
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
 GENERATED = 64  # most tokens of a generated target
-LEAST = 2  # tokens of a text, without which there is no attention from one to another
-PLENTY = 32  # characters a token, beyond which a text may be cut before it is tokenized
-SPARE = 64  # tokens behind those that are read
+LEAST = 2  # fewest tokens of a text, so that one can attend to another
+PLENTY = 32  # characters per token of the limit, beyond which a text may be cut early
+SPARE = 64  # tokens kept beyond the limit when a text is cut early
 
 
 @dataclass(frozen=True)
 class SentenceTokenizer:
-    """Turns sentences into tokens.
+    """Tokenizer of sentences for a model.
 
     Attributes:
+        model: the model.
         limit: longest sequence, in tokens.
         targets: annotator of the target side.
-        rarities: by side, what is known of the frequencies of words.
+        rarities: word frequencies by side.
     """
 
     model: Model
@@ -54,12 +52,12 @@ class SentenceTokenizer:
     rarities: Mapping[Side, WordFrequencies] = field(default_factory=dict)
 
     def tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
-        """Tokenise lazily and in order.
+        """Yield tokenized sentences, lazily and in order.
 
-        A model that takes one text reads the source of a pair; its target stays as metadata.
+        A model that takes one text reads the source of a pair; the target becomes metadata.
 
         Raises:
-            InputError: a sentence without any token.
+            InputError: a sentence has no token.
         """
         stream = iter(sentences)
         while chunk := list(islice(stream, CHUNK)):
@@ -73,7 +71,7 @@ class SentenceTokenizer:
                 yield TokenizedSentence(s, {Side.SOURCE: source, Side.TARGET: target})
 
     def lengths(self, sentences: Iterable[Sentence]) -> Iterator[dict[Side, int]]:
-        """Tokens of each sentence by side; a target that is not there counts like its source."""
+        """Yield the number of tokens by side; a missing target counts like the source."""
         for s in sentences:
             texts = {Side.SOURCE: s.text}
             if self.model.config.is_encoder_decoder:
@@ -82,12 +80,12 @@ class SentenceTokenizer:
             yield {side: min(len(each["input_ids"]), self.limit) for side, each in ids.items()}
 
     def of_ids(self, ids: list[int]) -> TokenizedText:
-        """Tokens that stand for no text."""
+        """Return token ids without a text as a tokenized text."""
         return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)
 
     @cached_property
     def _special(self) -> frozenset[int]:
-        """Ids of tokens that stand for no text, which a tokenizer takes long to list."""
+        """Ids of tokens that stand for no text; cached, since tokenizers list them slowly."""
         return frozenset(special_ids(self.model.tokenizer))
 
     @cached_property
@@ -125,7 +123,8 @@ class SentenceTokenizer:
         for s in chunk:
             if s.target is not None:
                 ids, spans, lost = next(rows)
-                ids, spans = self._shift(ids), [(0, 0), *spans[:-1]]
+                # Decoder input: the start token, then all but the last token.
+                ids, spans = [start_token(self.model), *ids[:-1]], [(0, 0), *spans[:-1]]
                 text = s.target
             else:
                 ids, lost = next(written), 0
@@ -140,12 +139,8 @@ class SentenceTokenizer:
         ]
         return [replace(t, left_out=s.target_left_out) for t, s in zip(found, chunk, strict=True)]
 
-    def _shift(self, ids: list[int]) -> list[int]:
-        """Decoder input for a target: the start token, then all but the last."""
-        return [start_token(self.model), *ids[:-1]]
-
     def _generate(self, sources: list[TokenizedText]) -> list[list[int]]:
-        """Greedy targets as decoder input: with the start token, without the closing one."""
+        """Generate greedy targets as decoder input: with start token, without closing token."""
         if not sources:
             return []
         longest = max(map(len, sources))
@@ -171,7 +166,7 @@ class SentenceTokenizer:
     def _tokenise(
         self, texts: list[str], *, target: bool
     ) -> list[tuple[list[int], list[tuple[int, int]], int]]:
-        """Ids, character spans and the number of tokens cut off, by text."""
+        """Return ids, character spans and the number of tokens cut off, by text."""
         if not texts:
             return []
         tokenizer = self.model.tokenizer
@@ -191,7 +186,7 @@ class SentenceTokenizer:
         return rows
 
     def _search(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
-        """Spans for a tokenizer that gives none: each piece is looked for behind the last one."""
+        """Find spans for a tokenizer without offsets: each piece after the last one."""
         tokenizer, lower, at = self.model.tokenizer, text.lower(), 0
         spans = []
         for token in ids:
@@ -215,7 +210,7 @@ class SentenceTokenizer:
         side: Side,
         generated: bool = False,
     ) -> TokenizedText:
-        # Python's sets and lists throughout: NumPy takes longer to begin than a text has tokens.
+        # Python's sets and lists are faster than NumPy for texts of a few tokens.
         special = [token in self._special for token in ids]
         trimmed = [
             (0, 0) if is_special else trim_span(text, start, end)
@@ -243,7 +238,7 @@ class SentenceTokenizer:
     def _rarest(
         self, side: Side, text: str, words: tuple[Word, ...], word: NDArray[np.int64]
     ) -> int:
-        """The rarest of the words that have a token."""
+        """Return the index of the rarest word that has a token, or `NO_WORD`."""
         if side not in self.rarities:
             return NO_WORD
         kept = sorted({*word.tolist()} - {NO_WORD})
@@ -257,10 +252,10 @@ def sequence_limit(model: Model, wanted: int | None) -> int:
     """Return the longest sequence of a run, in tokens.
 
     Args:
-        wanted: what ``--max-length`` says; None for the model's own limit.
+        wanted: value of ``--max-length``; None for the model's own limit.
 
     Raises:
-        ConfigError: the model has no positions for as many, or nothing would be left of a text.
+        ConfigError: the model has fewer positions, or too few tokens of a text would remain.
     """
     if wanted is None:
         return model.max_length
@@ -279,11 +274,11 @@ def sequence_limit(model: Model, wanted: int | None) -> int:
 
 
 def shorten_text(text: str, tokenizer: Any, limit: int) -> str:
-    """Cut a very long text to about what the model takes, before it is tokenized.
+    """Cut a very long text to about the model's limit, before it is tokenized.
 
-    The first ``limit`` tokens are those of the whole text: it is cut at a space, and `SPARE` tokens
-    further on than they reach, for the end of a text decides about tokens near to it alone. A text
-    of a few long words stays longer.
+    The first ``limit`` tokens equal those of the whole text: the text is cut at a space at least
+    `SPARE` tokens beyond the limit, and the end of a text affects only tokens near it. A text of a
+    few long words stays longer.
 
     Args:
         limit: longest sequence, in tokens.
@@ -299,10 +294,10 @@ def shorten_text(text: str, tokenizer: Any, limit: int) -> str:
 
 
 def start_token(model: Model) -> int:
-    """The token that every decoder input begins with.
+    """Return the token at the start of every decoder input.
 
     Raises:
-        ModelError: the configuration names none.
+        ModelError: the configuration has no start token.
     """
     settings = (model.network.generation_config, model.config)
     for name in ("decoder_start_token_id", "bos_token_id"):
@@ -316,20 +311,20 @@ def start_token(model: Model) -> int:
 
 
 def _nameless(model: Model) -> list[int] | None:
-    """Entries of a padded vocabulary that no token has; None where there is none."""
+    """Return the entries of a padded vocabulary that have no token, or None without any."""
     size = getattr(text_config(model.config), "vocab_size", 0)
     return list(range(len(model.tokenizer), size)) or None
 
 
 def special_ids(tokenizer: Any) -> list[int]:
-    """Tokens that stand for no text. The unknown and the mask token stand for a word."""
+    """Return the tokens that stand for no text; unknown and mask token stand for a word."""
     own = _ids(tokenizer, "bos", "eos", "cls", "sep", "pad")
     words = _ids(tokenizer, "unk", "mask")
     return sorted({*own, *(set(tokenizer.all_special_ids) - set(words))})
 
 
 def special_pattern(tokenizer: Any) -> str:
-    """What the tokenizer puts around a text, with ``…`` for the text itself."""
+    """Return the special tokens around a text, with ``…`` for the text itself."""
     special = special_ids(tokenizer)
     ids = tokenizer("a")["input_ids"]
     names = tokenizer.convert_ids_to_tokens(ids)
@@ -338,37 +333,37 @@ def special_pattern(tokenizer: Any) -> str:
 
 
 def _ids(tokenizer: Any, *roles: str) -> list[int]:
-    """The tokens that a tokenizer has for these roles."""
+    """Return the tokens that a tokenizer has for some roles."""
     found = (getattr(tokenizer, f"{role}_token_id", None) for role in roles)
     return [token for token in found if token is not None]
 
 
 def _until_end(row: list[int], ends: set[int | None]) -> list[int]:
-    """A generated row up to its closing token; the start token may be the same one."""
+    """Return a generated row up to its closing token, which may equal the start token."""
     stop = next((i for i in range(1, len(row)) if row[i] in ends), len(row))
     return row[:stop]
 
 
 def _alone(sentence: Sentence) -> Sentence:
-    """A pair as a single text."""
+    """Return a pair as a single text with the target as metadata."""
     if sentence.target is None:
         return sentence
     metadata = {**sentence.metadata, Side.TARGET: sentence.target}
     return dataclasses.replace(sentence, target=None, metadata=metadata)
 
 
-SEQUENCES = 50
+SEQUENCES = 50  # random sequences
 PERIOD = 50  # tokens that are repeated
-RANDOM_TOKENS = SEQUENCES * 2 * PERIOD  # of all of them on one side, at most
-PROBES = (1, 4, 11, 30, 30, 30)  # tokens of the texts on which the reading of attention is tried
+RANDOM_TOKENS = SEQUENCES * 2 * PERIOD  # largest number of random tokens on one side
+PROBES = (1, 4, 11, 30, 30, 30)  # lengths in tokens of the texts that test attention reading
 OTHER = re.compile(r"(image|video|vision|audio)\w*_(id|index)$")
 
 
 def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[TokenizedSentence]:
-    """Seeded sequences of ordinary tokens, no token twice, each repeated once.
+    """Yield seeded sequences of distinct ordinary tokens, each sequence repeated once.
 
-    What the tokenizer puts around a text stands around the whole. Where the model takes fewer
-    tokens, or has fewer ordinary ones, the sequences are shorter. Pairs get two of their own.
+    The tokenizer's special tokens surround the whole. Sequences are shorter if the model takes
+    fewer tokens, or has fewer ordinary ones. Source and target of encoder-decoders differ.
     """
     draw = np.random.default_rng(seed)
     ordinary, before, after = _around(encoder.model)
@@ -383,7 +378,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
 
 
 def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
-    """Random texts of several lengths, the last three of one length, on both sides of a pair."""
+    """Return random texts of several lengths, the last three of one length, for both sides."""
     draw = np.random.default_rng(0)
     ordinary, before, after = _around(encoder.model)
     longest = max(encoder.limit - len(before) - len(after) - 1, 1)
@@ -399,10 +394,10 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
 
 
 def _around(model: Model) -> tuple[NDArray[np.int64], list[int], list[int]]:
-    """Ordinary tokens, and what the tokenizer puts before and after a text."""
+    """Return the ordinary tokens, and the tokens added before and after a text."""
     tokenizer, config = model.tokenizer, model.config.to_dict()
     special = {*special_ids(tokenizer), *tokenizer.all_special_ids}
-    # Places of pictures and sounds, which are no text either.
+    # Placeholders of images and audio are no text either.
     special |= {v for k, v in config.items() if OTHER.search(k) and isinstance(v, int)}
     ordinary = np.array([i for i in range(len(tokenizer)) if i not in special])
     sample = tokenizer("a")["input_ids"]

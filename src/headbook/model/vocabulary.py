@@ -1,15 +1,15 @@
 """Cosines, ranks and nearest entries of states against the embeddings of the whole vocabulary.
 
-In the positional space the encoding of entry v at position i is what the embedding block would
-give it there, LN(u) with u = s e_v + p_i. No encoding is ever formed: with gain g and bias b,
+In the positional space the encoding of entry v at position i is the output of the embedding block,
+LN(u) with u = s e_v + p_i. No encoding is ever formed: with gain g and bias b,
 
     LN(u) . x  =  ((g x - mean(g x)) . u) / std(u)  +  b . x
 
 is one product with the plain embedding matrix, and std(u) and |LN(u)| follow from sums over e_v,
-e_v^2 and e_v . p_i, made once for each position. Where a linear map W, c leads from there to the
-states' width, as in ALBERT, the same holds of (W LN(u) + c) . x = LN(u) . W^T x + c . x, and the
-length comes from W^T W. Ranks and neighbours are taken from each block
-of scores together, without sorting the vocabulary.
+e_v^2 and e_v . p_i, computed once for each position. With a linear map W, c from the norm to the
+states' width, as in ALBERT, (W LN(u) + c) . x = LN(u) . W^T x + c . x is computed likewise, and the
+length follows from W^T W. Ranks and neighbours are computed from the same block of scores, without
+sorting the vocabulary.
 """
 
 from collections.abc import Iterator
@@ -27,11 +27,12 @@ class VocabularyComparison(NamedTuple):
     """States compared with the original encodings of the vocabulary.
 
     Attributes:
-        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0:
-            still nearest. *Shape:* ``(state, sentence, token)``; NaN in the padding.
-        ids: the nearest entries, nearest first. *Shape:* ``(state, sentence, token, k)``; 0 in the
-            padding.
-        cosines: theirs, of the same shape; NaN in the padding.
+        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0 if
+            that is nearest, NaN in the padding. *Shape:* ``(state, sentence, token)``.
+        ids: nearest entries, nearest first; 0 in the padding. *Shape:* ``(state, sentence, token,
+            k)``.
+        cosines: cosines of the nearest entries; NaN in the padding. *Shape:* ``(state, sentence,
+            token, k)``.
     """
 
     ranks: torch.Tensor
@@ -40,7 +41,7 @@ class VocabularyComparison(NamedTuple):
 
     @classmethod
     def empty(cls, states: torch.Tensor, k: int) -> "VocabularyComparison":
-        """Nothing compared yet."""
+        """Return a comparison of NaN, to be filled."""
         cosines = states.new_full((*states.shape[:3], k), torch.nan)
         ranks = states.new_full(states.shape[:3], torch.nan)
         return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
@@ -52,24 +53,25 @@ def compare_with_vocabulary(
     """Find the rank of each row's own entry and the row's k nearest entries.
 
     Args:
-        scores: *Shape:* ``(row, entry)``.
+        scores: cosines. *Shape:* ``(row, entry)``.
         own: the row's own entry. *Shape:* ``(row,)``.
+        k: number of nearest entries.
     """
     nearest = scores.topk(k)
     nearer = scores > scores.gather(1, own.unsqueeze(1))
-    # Counted as int32: the default int64 takes three times as long.
+    # int32 counts take a third of the time of the default int64.
     ranks = nearer.sum(1, dtype=torch.int32).to(scores.dtype)
     return VocabularyComparison(ranks, nearest.indices, nearest.values)
 
 
-BLOCK = 1 << 22  # scores held at a time
-ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
-FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all are made anew
-POSITIONS = 16  # positions whose sums are made at a time
+BLOCK = 1 << 22  # scores in memory at a time
+ENTRIES = 1 << 13  # entries whose sums are computed at a time, in float64
+FACTORS = 1 << 26  # numbers of each kind in the cache of factors before it is cleared
+POSITIONS = 16  # positions whose sums are computed at a time
 
 
 class LayerNormWeights(NamedTuple):
-    """A layer norm: gain and bias, both ``(width,)``, and epsilon."""
+    """Weights of a layer norm: gain and bias, both ``(width,)``, and epsilon."""
 
     gain: torch.Tensor
     bias: torch.Tensor
@@ -77,14 +79,14 @@ class LayerNormWeights(NamedTuple):
 
 
 class LinearWeights(NamedTuple):
-    """A linear map after the norm: weight ``(width of states, width)`` and bias."""
+    """Weights of a linear map after the norm: weight ``(width of states, width)`` and bias."""
 
     weight: torch.Tensor
     bias: torch.Tensor
 
 
 class CosineFactors(NamedTuple):
-    """What turns products into cosines at one position, each ``(entry,)``, or at several.
+    """Factors that turn products into cosines, ``(entry,)`` or ``(position, entry)``.
 
     Attributes:
         scale: 1 / (std(u) |LN(u)|).
@@ -97,15 +99,15 @@ class CosineFactors(NamedTuple):
 
 @dataclass(eq=False)
 class VocabularyEmbeddings:
-    """The original encodings of one side of a model.
+    """Original encodings of the vocabulary on one side of a model.
 
     Attributes:
         embedding: word embeddings. *Shape:* ``(entry, width)``.
-        scale: what the model multiplies them by.
-        positions: p_i, position and type embedding together. *Shape:* ``(position, width)``; None
-            where the model adds nothing at its input and the positional space does not apply.
-        norm: the norm that closes the embedding block, if any.
-        through: the map that leads from there to the width of the states, if any.
+        scale: the model's factor of word embeddings.
+        positions: p_i, sum of position and type embedding; None if the model adds nothing at its
+            input, so that the positional space does not apply. *Shape:* ``(position, width)``.
+        norm: norm at the end of the embedding block, if any.
+        through: linear map from the norm to the width of the states, if any.
         coarse: number format of the product with the embedding; None for the embedding's own.
     """
 
@@ -119,8 +121,8 @@ class VocabularyEmbeddings:
 
     @property
     def spaces(self) -> tuple[EmbeddingSpace, ...]:
-        """The spaces that apply, the default one first."""
-        if self.through is not None:  # word embeddings are no vectors of the states' space
+        """Embedding spaces that apply, the default one first."""
+        if self.through is not None:  # word embeddings and states are not in one space
             return (EmbeddingSpace.POSITIONAL,)
         return (
             (EmbeddingSpace.RAW,)
@@ -131,11 +133,13 @@ class VocabularyEmbeddings:
     def compare(
         self, states: torch.Tensor, texts: PaddedTexts, space: EmbeddingSpace, k: int
     ) -> VocabularyComparison:
-        """Every state with every entry's original encoding.
+        """Compare every state with every entry's original encoding.
 
         Args:
-            states: *Shape:* ``(state, sentence, token, width)``.
-            k: how many of the nearest entries to keep.
+            states: the states. *Shape:* ``(state, sentence, token, width)``.
+            texts: the tokens.
+            space: embedding space of the encodings.
+            k: number of nearest entries to return.
         """
         comparison = VocabularyComparison.empty(states, k)
         for tokens, position in self._groups(texts, space):
@@ -143,22 +147,22 @@ class VocabularyEmbeddings:
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
             block = VocabularyComparison.empty(rows[None, None], k)
-            # What is kept has its place before there are scores, which then leave no gaps behind.
+            # Results are allocated before the scores, whose memory is then freed without gaps.
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 near = compare_with_vocabulary(self._scores(rows[part], position), own[part], k)
-                for whole, some in zip(block, near, strict=True):
-                    whole[0, 0, part] = some
+                for whole, result in zip(block, near, strict=True):
+                    whole[0, 0, part] = result
                 del near
-            for whole, some in zip(comparison, block, strict=True):
-                whole[:, tokens] = some[0, 0].unflatten(0, (len(states), -1))
+            for whole, result in zip(comparison, block, strict=True):
+                whole[:, tokens] = result[0, 0].unflatten(0, (len(states), -1))
         return comparison
 
     def encode(self, ids: torch.Tensor) -> torch.Tensor:
-        """Original encodings of tokens at their own positions, formed one by one.
+        """Return the original encodings of tokens at their own positions.
 
         Args:
-            ids: *Shape:* ``(sentence, token)``.
+            ids: vocabulary ids. *Shape:* ``(sentence, token)``.
 
         Returns:
             *Shape:* ``(sentence, token, width)``.
@@ -175,7 +179,7 @@ class VocabularyEmbeddings:
     def _groups(
         self, texts: PaddedTexts, space: EmbeddingSpace
     ) -> Iterator[tuple[torch.Tensor, int | None]]:
-        """Tokens that are compared with the same encodings, and their position."""
+        """Yield the tokens that are compared with equal encodings, and their position."""
         if space is EmbeddingSpace.RAW:
             yield texts.valid, None
             return
@@ -184,11 +188,11 @@ class VocabularyEmbeddings:
             yield texts.valid & (here == position), position
 
     def _scores(self, states: torch.Tensor, place: int | None) -> torch.Tensor:
-        """Cosines of states to all encodings.
+        """Return the cosines of states with all encodings.
 
         Args:
-            states: *Shape:* ``(row, width)``.
-            place: their position, or None for the word embeddings alone.
+            states: the states. *Shape:* ``(row, width)``.
+            place: position of the states, or None for word embeddings without position.
 
         Returns:
             *Shape:* ``(row, entry)``.
@@ -211,15 +215,18 @@ class VocabularyEmbeddings:
 
     @cached_property
     def _rounded(self) -> torch.Tensor:
-        """The embedding in the format of the product. *Shape:* ``(entry, width)``."""
+        """Word embeddings in the number format of the product. *Shape:* ``(entry, width)``."""
         return self.embedding.to(self.coarse or self.embedding.dtype)
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
-        """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
+        """Return the products with all embeddings.
+
+        *Shapes:* ``(row, width)`` to ``(row, entry)``.
+        """
         return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
     def factors(self, place: int | None) -> CosineFactors:
-        """Standard deviations and lengths of all encodings at a position, inverted."""
+        """Return the cosine factors at a position, or of word embeddings for None."""
         if place is None:
             return self._raw_factors
         row = place % POSITIONS
@@ -232,15 +239,14 @@ class VocabularyEmbeddings:
 
     @cached_property
     def _raw_factors(self) -> CosineFactors:
-        """Those of the word embeddings alone."""
+        """Cosine factors of the word embeddings without position."""
         length = self.embedding.norm(dim=1)
         return _inverted(torch.ones_like(length), length)
 
     def _factors_from(self, start: int) -> CosineFactors:
-        """Those at `POSITIONS` positions, or as many as there are. *Shape:* ``(position, entry)``.
+        """Return cosine factors at up to `POSITIONS` positions. *Shape:* ``(position, entry)``.
 
-        All are kept in two pieces: small ones would lie among what is freed here, and keep it from
-        being used again.
+        Stored in two large tensors: small ones would fragment the memory freed here.
         """
         assert self.positions is not None
         sizes = len(self.positions[start : start + POSITIONS]), len(self.embedding)
@@ -254,9 +260,9 @@ class VocabularyEmbeddings:
         return factors
 
     def _sums(self, entries: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """std(u) and |LN(u)| of a block of entries at `POSITIONS` positions, from sums alone.
+        """Return std(u) and |LN(u)| of a block of entries at `POSITIONS` positions, from sums.
 
-        Without a norm they are 1 and |u|. *Shape:* ``(position, entry)``; in float64, since
+        Without a norm, the result is 1 and |u|. *Shape:* ``(position, entry)``; in float64, since
         variances are small differences of large sums.
         """
         assert self.positions is not None
@@ -283,9 +289,9 @@ class VocabularyEmbeddings:
     def _sums_through(
         self, e: torch.Tensor, p: torch.Tensor, length2: torch.Tensor, through: LinearWeights
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same with a linear map behind the norm, W LN(u) + c.
+        """Return std(u) and |W LN(u) + c| for a linear map W, c after the norm.
 
-        With A = W diag(g) and d = W b + c it is A (u - mean) / std + d.
+        With A = W diag(g) and d = W b + c, the mapped vector is A (u - mean) / std + d.
         """
         w, d = through.weight.double(), through.bias.double()
         std, mean = torch.ones_like(length2), torch.zeros_like(length2)

@@ -1,17 +1,15 @@
-"""Weights of a checkpoint.
+"""Weights of a checkpoint: check against the configuration, loading with a head, rounding.
 
-Checked against its configuration, loaded with a language-model head, and rounded while a network
-runs.
+transformers builds a network from its configuration before it reads weights. A configuration of a
+billion layers would take days, and one of a billion numbers per token all memory. Since both files
+may be untrusted, sizes are compared with the headers of the weights, which take milliseconds to
+read.
 
-transformers builds what a configuration asks for before it looks at weights. A configuration of a
-billion layers would keep it busy for days, and one of a billion numbers a token would take all
-memory. Both files come from somebody else, so sizes are compared with the headers of the weights,
-which take milliseconds to read.
+A language-model head that the checkpoint lacks would be loaded with random weights; it counts as
+missing.
 
-A head that the checkpoint lacks would be loaded with random weights; it counts as absent.
-
-Only the weights of the module that runs are rounded, and they come back behind it, so that no
-second network has to fit into memory.
+Only the weights of the running module are rounded, and restored after the module, so that no second
+network has to fit into memory.
 """
 
 import json
@@ -51,15 +49,15 @@ SHARED = 256  # layers that may share their weights, as those of ALBERT do; no m
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Refuse a configuration that its weights contradict, and files that are cut off.
+    """Raise an error if configuration and weights contradict each other, or files are cut off.
 
     Args:
-        folder: with ``config.json`` and weights as safetensors; what is missing is left to
-            transformers to say.
-        name: of the model, for messages.
+        folder: folder with ``config.json`` and safetensors weights; transformers reports missing
+            files.
+        name: name of the model, for messages.
 
     Raises:
-        ModelError: in one line, which file, what was found, and what is expected.
+        ModelError: the message gives the file, what was found and what is expected.
     """
     config = _configuration(folder / CONFIG, name)
     tensors, largest = 0, 0
@@ -82,10 +80,10 @@ def check_folder(folder: Path, name: str) -> None:
 
 
 def check_layers(name: str, layers: object, tensors: int) -> None:
-    """Refuse a GGUF file that says that it has more layers than tensors.
+    """Raise an error if a GGUF file claims more layers than it has tensors.
 
     Raises:
-        ModelError: it does.
+        ModelError: the file has fewer tensors than layers.
     """
     if isinstance(layers, int) and layers > max(tensors, SHARED):
         raise ModelError(
@@ -95,7 +93,7 @@ def check_layers(name: str, layers: object, tensors: int) -> None:
 
 
 def _configuration(file: Path, name: str) -> dict[str, Any]:
-    """Return what the file holds; nothing if it is missing."""
+    """Return the content of a configuration file, or an empty one if it is missing."""
     if not file.is_file():
         return {}
     try:
@@ -112,9 +110,9 @@ def _configuration(file: Path, name: str) -> dict[str, Any]:
 
 
 def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield numbers of layers and heads and widths, those of the parts of a model too.
+    """Yield numbers of layers, heads and widths, including those of a model's parts.
 
-    A list has a number for each layer; None leaves the choice to transformers.
+    Lists with a number for each layer are skipped, and None, which stands for a default.
     """
     for key, value in config.items():
         if isinstance(value, dict) and (key.endswith("_config") or key in {"encoder", "decoder"}):
@@ -124,7 +122,7 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _shapes(file: Path, name: str) -> Iterator[list[int]]:
-    """Yield the shapes of all tensors of a file, by its header."""
+    """Yield the shapes of all tensors of a file, read from its header."""
     try:
         with safe_open(file, framework="numpy") as opened:
             for tensor in [*opened.keys()]:
@@ -146,21 +144,27 @@ def load_with_lm_head(
     place: torch.device | None = None,
     offload: OffloadPlace | None = None,
 ) -> tuple[Any, dict[str, Any], str]:
-    """The network with its head, or without one that the checkpoint does not have.
+    """Load a network with its language-model head, or without a head that the checkpoint lacks.
 
-    Encoder-decoders keep their head in any case: what writes their targets needs one.
+    Encoder-decoders always keep their head, since targets are generated with it.
 
     Args:
-        gguf: name of the file in the folder that holds all weights; None where safetensors do.
-        place: the device that layers run on; where ``offload`` is given.
-        offload: where weights go that have no room there; None for all in memory.
+        folder: folder of the checkpoint.
+        config: configuration of the model.
+        dtype: number format of the weights.
+        gguf: name of the GGUF file in the folder; None for safetensors.
+        place: device that layers run on; used only with ``offload``.
+        offload: place for weights that do not fit on the device; None to load all into memory.
 
     Returns:
-        Network, loading report, and why there is no head.
+        Network, loading report, and the reason why there is no head, or "".
     """
-    # The products of all experts at once do not know float64.
+    # The grouped products of all experts do not support float64.
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
-    file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}  # they are reported, and refused
+    file = {
+        "gguf_file": gguf,
+        "ignore_mismatched_sizes": True,
+    }  # mismatches are refused by the caller
     weights = {"use_safetensors": True} if gguf is None else file
 
     def moved(loader: Any) -> dict[str, Any]:
@@ -193,25 +197,25 @@ def load_with_lm_head(
 
 
 def _head_loader(config: Any) -> Any:
-    """What loads an architecture with its language-model head; None where it has none."""
+    """Return transformers' class for an architecture with language-model head, or None."""
     if config.is_encoder_decoder and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         return AutoModelForMaskedLM
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
         return AutoModelForCausalLM
-    # Models that see, too: their text part is what runs on text alone.
+    # Multimodal models, whose text model runs on text alone.
     sees = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
     return AutoModelForImageTextToText if sees else None
 
 
 def _headless(network: Any, missing: Collection[str]) -> str:
-    """Why a network's head is not that of its checkpoint; empty where it is.
+    """Return why a network's head is not the checkpoint's, or "" if it is.
 
-    A head whose weights are all the embedding's own is always there: the checkpoint must name it.
+    A head that shares all weights with the embedding is never missing: the checkpoint must name it.
     """
     parts = [network.base_model]
-    if parts[0] is network:  # T5 and its like keep encoder and decoder side by side
+    if parts[0] is network:  # T5 and similar models have separate encoder and decoder
         sides = (getattr(network, name, None) for name in ("get_encoder", "get_decoder"))
         parts = [side() for side in sides if side is not None]
     body = {id(weights) for part in parts for weights in part.parameters()}
@@ -225,20 +229,24 @@ def _headless(network: Any, missing: Collection[str]) -> str:
     return ""
 
 
-COARSE = torch.bfloat16
+COARSE = torch.bfloat16  # number format to which weights are rounded
 
 
 def can_round(network: torch.nn.Module) -> bool:
-    """Whether all weights are in memory: offloaded weights arrive too late to be rounded."""
+    """Whether all weights are in memory, since offloaded weights arrive too late to be rounded."""
     return not any(parameter.is_meta for parameter in network.parameters())
 
 
 @contextmanager
 def rounded_weights(network: torch.nn.Module) -> Iterator[None]:
-    """Round each module's own weights to bfloat16 while the module runs; arithmetic stays."""
+    """Round each module's own weights to bfloat16 while the module runs, without its arithmetic."""
     with ExitStack() as hooks:
         for module in network.modules():
-            own = [p for p in module.parameters(recurse=False) if _finer(p)]
+            own = [
+                weight
+                for weight in module.parameters(recurse=False)
+                if weight.is_floating_point() and torch.finfo(weight.dtype).bits > 16
+            ]
             if own:
                 kept: list[list[torch.Tensor]] = []
                 before, after = _hooks(own, kept)
@@ -248,18 +256,14 @@ def rounded_weights(network: torch.nn.Module) -> Iterator[None]:
         yield
 
 
-def _finer(weight: torch.Tensor) -> bool:
-    return weight.is_floating_point() and torch.finfo(weight.dtype).bits > 16
-
-
 def _hooks(own: list[torch.nn.Parameter], kept: list[list[torch.Tensor]]) -> tuple[Any, Any]:
-    """Hooks around one module; what is kept is a stack, because layers may share a module."""
+    """Return hooks before and after a module; saved weights are a stack for shared modules."""
 
     def before(*_: Any) -> None:
         with torch.inference_mode(mode=False), torch.no_grad():
             kept.append([weight.detach().clone() for weight in own])
             for weight in own:
-                # In place, which counts up the version: packed copies of weights go by that.
+                # In place, which increments the version that packed copies of weights check.
                 weight.copy_(weight.to(COARSE))
 
     def after(*_: Any) -> None:
