@@ -14,8 +14,8 @@ UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
     "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X",
 )  # fmt: skip
-# Universal dependency relations, with the subtypes that English analyses tell apart; a subtype
-# that is not here counts as its relation.
+# Universal dependency relations, with the subtypes of English treebanks; any other subtype counts
+# as its relation.
 RELATIONS = (
     "acl", "acl:relcl", "advcl", "advmod", "amod", "appos", "aux", "aux:pass", "case", "cc",
     "ccomp", "clf", "compound", "compound:prt", "conj", "cop", "csubj", "dep", "det", "discourse",

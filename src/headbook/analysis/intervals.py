@@ -57,7 +57,7 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
     """
     count, value = total["sentences"], divide(total["n"], total["d"])
     spread = total["nn"] - 2 * value * total["nd"] + value**2 * total["dd"]
-    # Sums of a jackknife have the squares of deviations alone; those of values are at least these.
+    # Sums of a jackknife hold squared deviations only; squared values are at least n^2 / count.
     squares = np.fmax(total["nn"], divide(total["n"] ** 2, count))
     spread = np.where(spread > rounding * squares, spread, 0)
     return divide(count * spread, np.maximum(count - 1, 0) * total["d"] ** 2)

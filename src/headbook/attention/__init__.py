@@ -1,1 +1,1 @@
-"""What metrics are made of: views of a layer or of states, and the sums they share."""
+"""Attention of a layer in sink views, states of tokens, and the sums that metrics share."""

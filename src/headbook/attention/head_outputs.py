@@ -147,10 +147,10 @@ class HeadOutputs(TokenPairs):
         return tuple(found)
 
     def pair_similarity(self, row: int, head: int) -> NDArray[np.floating]:
-        """Similarity of what one head writes in one sentence, and of its rows of attention.
+        """Return the cosines of a head's outputs, and of its attention rows, in one sentence.
 
-        Of tokens that count. *Shape:* ``(2, token, token)``; without any where values are not
-        available.
+        Only tokens that count are included. *Shape:* ``(2, token, token)``; 0 tokens if values are
+        not available.
         """
         if self.similarity is None:
             return np.zeros((2, 0, 0))

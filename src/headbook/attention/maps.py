@@ -186,7 +186,10 @@ class ConcatenatedMaps(AttentionMaps):
 
     @cached_property
     def value_norms(self) -> torch.Tensor | None:
-        """Return value norms by head; 0 for layers without any, None if no layer has any."""
+        """Value norms by head; 0 for layers without any, None if no layer has any.
+
+        *Shape:* ``(sentence, head, key)``.
+        """
         return _norms_of(self._layers)
 
     @cached_property

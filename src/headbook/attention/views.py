@@ -296,7 +296,7 @@ class ViewMasks:
     def __init__(self, batch: Batch, stacks: Mapping[str, AttentionStack]) -> None:
         self._batch, self._stacks = batch, stacks
         self._known: dict[tuple[str, int], dict[SinkView, ViewMask]] = {}
-        self._masks: list[torch.Tensor | None] = []  # kept, so that no id is used twice
+        self._masks: list[torch.Tensor | None] = []  # references, so that ids of masks stay unique
         self._last: tuple[attention_hook.AttentionCall, dict[SinkView, LayerAttention]] | None = (
             None
         )

@@ -47,7 +47,7 @@ class AttentionBlocks:
 def find_blocks(
     model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool, gates: bool = False
 ) -> AttentionBlocks:
-    """Search all attention blocks; if the search fails, the result is empty with ``failed`` set.
+    """Find all attention blocks; if the search fails, the result is empty with ``failed`` set.
 
     Args:
         layers: by stack, the modules called as its layers; cross-attention is in those of the

@@ -23,10 +23,10 @@ RIGHT_ON_MPS = (2, 9)  # first version of torch with correct results on MPS
 
 
 def pick_device(device: str) -> torch.device:
-    """The device for a name; ``auto`` is the best there is.
+    """Return the device of a name; ``auto`` prefers CUDA, then MPS, then the CPU.
 
     Raises:
-        ModelError: the device is not on this machine, or torch is known to compute wrongly there.
+        ModelError: the device is missing, or torch is known to compute wrong numbers on it.
     """
     there = {
         "cuda": torch.cuda.is_available(),

@@ -45,7 +45,7 @@ class _Products(TorchFunctionMode):
         self._texts, self._factors = texts, factors
         self._inside: list[torch.nn.Module] = []
         self._before: list[_Product] = []  # products since the last attention
-        self._weights: list[torch.Tensor] = []  # kept alive, so that their memory is their own
+        self._weights: list[torch.Tensor] = []  # references, so that their addresses stay unique
         self._handles = ExitStack()
 
     def __enter__(self) -> "_Products":

@@ -58,7 +58,7 @@ class TokenizedText:
 
     @property
     def initial(self) -> NDArray[np.bool_]:
-        """Whether a token begins its word."""
+        """Boolean mask of the tokens that begin a word. *Shape:* ``(token,)``."""
         before = np.concatenate([[NO_WORD], self.word[:-1]])
         initial: NDArray[np.bool_] = (self.word != NO_WORD) & (self.word != before)
         return initial
@@ -71,7 +71,7 @@ class TokenizedText:
 
     @property
     def stop(self) -> NDArray[np.bool_]:
-        """Whether a piece may end a sentence: only ``.``, ``!`` and ``?``."""
+        """Boolean mask of pieces that may end a sentence: only ``.``, ``!`` and ``?``."""
         return np.array([bool(piece) and set(piece) <= STOPS for piece in self.pieces], bool)
 
 
