@@ -40,36 +40,35 @@ BEHIND = {"`mid`", "values", "states", "q, k, v"}
 INTRODUCTION = """\
 # Families
 
-What becomes of every type of model of transformers {version} that reads text, {all} in all. Each
+Results for every type of model of transformers {version} that reads text, {all} in all. Each
 is built from a tiny configuration with random weights (text part of models with pictures or
 sound), and seven texts of 3 to 47 tokens are collected in padded batches.
 
-| what came of it | types | share |
+| result | types | share |
 |---|---|---|
 {counts}
 
-{others} types are no text architectures, each with its reason below: they attend to nothing, or
-take no text alone. Shares are of the other {text}. Of these {works} work ({share}), and {whole}
-lack none of four parts of a study ({whole_share}): `mid`, the state after attention; *values*
+{others} types are not text architectures, each with its reason below: they have no attention, or
+do not take text alone. Shares are of the other {text}. Of these {works} work ({share}), and {whole}
+have all four of these parts of a study ({whole_share}): `mid`, the state after attention; *values*
 behind their output projection; *q, k, v*, queries, keys and values; *states* of tokens.
 
-*Works* means: the weights that a run reads are, within 1e-4, those that a fresh copy of the model
-returns with its own eager attention for each text alone, in every stack where it returns one for
-each layer; every self-check passes; and no weight is missing. {blind} of them return no such
-weights in any stack: their self-checks alone speak.
+*Works* means that every self-check passes, no weight is missing, and the weights that a run reads
+are, within 1e-4, those that a fresh copy of the model returns with its own eager attention for each
+text alone, in every stack for which it returns one for each layer. {blind} of them return no such
+weights in any stack, so that only their self-checks are known.
 
-`mid` and *values* are found by [a search](../src/headbook/model/block_match.py) that takes only
-what adds up, number by number. *Values* are missing where more than a gate or a norm stands
-between what heads give and the output projection; without them or without attention in each layer
-there is no rollout with measured ratios. Models that do not ask transformers for their attention
-are read in [their own products of matrices](../src/headbook/model/matrix_products.py) where the
-weights follow from these; *q, k, v* are out of reach where weights come through
-`output_attentions`. Not listed are comparisons of tokens with their own embedding and rollout with
-measured ratios, which few architectures allow. Layers without softmax attention are named on the
-site, and layers keep the model's numbers.
+`mid` and *values* are detected by [a search](../src/headbook/model/block_match.py) that accepts
+only sums that agree number by number. *Values* are missing if more than a gate or a norm stands
+between the head outputs and the output projection. Without values, or without attention in each
+layer, there is no rollout with measured ratios. Models outside transformers' attention interface
+are read in [their own matrix products](../src/headbook/model/matrix_products.py) if these determine
+the weights; *q, k, v* are missing if weights come from `output_attentions`. Comparisons of tokens
+with their own embedding and rollout with measured ratios are not listed, since few architectures
+allow them. The site names layers without softmax attention; layers keep the numbers of the model.
 
-*Not tried* are types that no tiny configuration could be made of; nothing is known of them. A
-tiny random model says how attention is computed, not that a large one fits into memory.
+*Not tried* are types for which no tiny configuration could be made. A tiny random model shows how
+attention is computed, not that a large one fits into memory.
 
 Made by `benchmarks/families.py`.
 """
