@@ -46,7 +46,7 @@ from headbook.report.published import (
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING
 from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation_tables import IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import HEAD_IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from looks import HeadAttention, Viewed
 from pages import data_file, elements, html_of, text_of
@@ -248,7 +248,7 @@ def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
         )
         for (layer, head), value in zip(((0, 0), (0, 1), (1, 0), (1, 1)), values, strict=True)
     ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=[*IMPORTANCE.columns])
+    table = pd.DataFrame(rows, columns=[*HEAD_IMPORTANCE.columns])
     of.study.__dict__["importance"] = table
     assert RankReplaced(0, 1).number(of).value == 1
     assert RankReplaced(1, 0).number(of).value == 4

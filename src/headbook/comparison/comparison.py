@@ -108,7 +108,7 @@ def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
     )
 
 
-DIFFERENCES: "Table[Comparison]" = Table(
+DIFFERENCES_TABLE: "Table[Comparison]" = Table(
     "differences",
     "What every number of every head, and of the tokens of every layer, is in both models, and how "
     "they differ: pairs of the same sentences, the second model minus the first.",
@@ -135,7 +135,7 @@ DIFFERENCES: "Table[Comparison]" = Table(
     lambda comparison: comparison.differences,
     plain_csv_limit=MOST_USED,
 )
-MEDIANS: "Table[Comparison]" = Table(
+MEDIANS_TABLE: "Table[Comparison]" = Table(
     "medians",
     "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
     "differ, for models whose heads do not correspond.",
@@ -156,7 +156,7 @@ MEDIANS: "Table[Comparison]" = Table(
     lambda comparison: comparison.medians,
 )
 OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
-MATCHING: "Table[Comparison]" = Table(
+MATCHING_TABLE: "Table[Comparison]" = Table(
     "matching",
     "Which head of the second model each head of the first attends most like, one to one.",
     HEAD
@@ -174,13 +174,13 @@ MATCHING: "Table[Comparison]" = Table(
     },
     lambda comparison: comparison.matching,
 )
-SIMILARITY: "Table[Comparison]" = Table(
+SIMILARITY_TABLE: "Table[Comparison]" = Table(
     "head_similarity",
     "How alike every head of the first model and every head of the second attend.",
     HEAD | OTHER | {"similarity": "as in matching; empty below 30 words"},
     lambda comparison: comparison.similarity,
 )
-COMPARISON_TABLES = (DIFFERENCES, MEDIANS, MATCHING, SIMILARITY)
+COMPARISON_TABLES = (DIFFERENCES_TABLE, MEDIANS_TABLE, MATCHING_TABLE, SIMILARITY_TABLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +219,7 @@ class Comparison:
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
         frames += [_layer_rows(name, found) for name, found in self.layers.items()]
-        return pd.concat(frames, ignore_index=True) if frames else DIFFERENCES.empty
+        return pd.concat(frames, ignore_index=True) if frames else DIFFERENCES_TABLE.empty
 
     @property
     def medians(self) -> pd.DataFrame:
@@ -229,20 +229,20 @@ class Comparison:
             for stack, every in self.depths.items()
             for column, found in every.items()
         ]
-        table = pd.DataFrame(rows, columns=[*MEDIANS.columns])
+        table = pd.DataFrame(rows, columns=[*MEDIANS_TABLE.columns])
         return table[table["difference"].notna()].reset_index(drop=True)
 
     @property
     def matching(self) -> pd.DataFrame:
         """Table with a row for each head of the first model; columns as in ``matching.csv``."""
         rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
-        return pd.DataFrame(rows, columns=[*MATCHING.columns])
+        return pd.DataFrame(rows, columns=[*MATCHING_TABLE.columns])
 
     @property
     def similarity(self) -> pd.DataFrame:
         """Table with a row for every two heads; columns as in ``head_similarity.csv``."""
         frames = [_similarity(stack, found) for stack, found in self.matched.items()]
-        return pd.concat(frames, ignore_index=True) if frames else SIMILARITY.empty
+        return pd.concat(frames, ignore_index=True) if frames else SIMILARITY_TABLE.empty
 
 
 def compare(
@@ -372,7 +372,9 @@ def _numbers(
         "floor": np.broadcast_to(found.floors, found.value.shape), "beyond_floor": found.beyond,
     }  # fmt: skip
     numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
-    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES.columns]]
+    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[
+        [*DIFFERENCES_TABLE.columns]
+    ]
     table["head"] = table["head"].astype("Int64")
     table["beyond_floor"] = table["beyond_floor"].astype("boolean").mask(table["floor"].isna())
     return table[table["difference"].notna()].reset_index(drop=True)

@@ -48,7 +48,7 @@ SHARES = ("margin", "share_changed", "share_low", "share_high")
 NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
 
 
-IMPORTANCE: "Table[Study]" = Table(
+HEAD_IMPORTANCE: "Table[Study]" = Table(
     "importance",
     "What the model loses without each head, on a sample: exact where the head was taken away, "
     "else estimated from slopes.",
@@ -83,7 +83,9 @@ def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
     made = (_exact, _estimates, _direct, _repaired)
     rows = [row for make in made for row in make(ablation)] if ablation else []
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
-    return pd.DataFrame(rows, columns=[*IMPORTANCE.columns]).sort_values(order, ignore_index=True)
+    return pd.DataFrame(rows, columns=[*HEAD_IMPORTANCE.columns]).sort_values(
+        order, ignore_index=True
+    )
 
 
 def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:

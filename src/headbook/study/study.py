@@ -161,7 +161,7 @@ class Study:
     @cached_property
     def importance(self) -> pd.DataFrame:
         """Table ``importance``: a row for each effect or estimate of ablating a head."""
-        return ablation_tables.IMPORTANCE.build(self)
+        return ablation_tables.HEAD_IMPORTANCE.build(self)
 
     @cached_property
     def head_groups(self) -> pd.DataFrame:

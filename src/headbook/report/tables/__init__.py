@@ -7,7 +7,7 @@ entered in `headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.co
 
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.tables.tests import TESTS
-from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, HEAD_IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from headbook.study.tables import (
     COMPARED,
@@ -30,7 +30,7 @@ STUDY_TABLES: dict[str, Table[Study]] = {
     table.name: table
     for table in (
         HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
-        TOP_TOKENS, TOKENS, TYPES, NEAREST, IMPORTANCE, HEAD_GROUPS, PRUNING, EFFECT_TOKENS, TESTS,
+        TOP_TOKENS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING, EFFECT_TOKENS, TESTS,
         WORDS,
     )
 }  # fmt: skip
