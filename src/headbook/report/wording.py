@@ -372,7 +372,7 @@ def highest_text(
         values: numbers of any shape, at least one of which is known.
         written: prints a number as the page does.
         name: names a place, given its index.
-        lowest: whether the lowest value is asked for instead.
+        lowest: whether to search the lowest value instead.
     """
     first, *others = tied_places(values, written, lowest=lowest)
     note = tie_note([name(*place) for place in others])

@@ -46,7 +46,7 @@ GENERAL: Rules = (
     drift_from_input,
     own_word,
     like_untrained,
-)  # of all heads together
+)  # rules on all heads together
 SPECIAL: Rules = (
     positional_heads,
     beyond_distance,
