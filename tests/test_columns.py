@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from headbook import charts
 from headbook.report.results import stack_results
 from headbook.site.sites import across_pages
 from headbook.site.writer import exported
@@ -26,7 +25,7 @@ def test_columns_hold_the_rows_and_repeated_texts_once(encoder_site: Site) -> No
     assert figures
     coded = 0
     for figure in figures:
-        for name, columns in charts.columnar(figure)["datasets"].items():
+        for name, columns in figure.live()["datasets"].items():
             assert rows(columns) == figure.spec["datasets"][name]
             for column in columns.values():
                 if isinstance(column, dict):

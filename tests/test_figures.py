@@ -15,7 +15,7 @@ import pytest
 import vl_convert
 
 from headbook.charts import Figure, layers, occurrence_paths, paper
-from headbook.charts.render import TEXT
+from headbook.charts.figure import TEXT
 from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts

@@ -42,7 +42,7 @@ DOORS = {
     "altair": {
         "charts.ablation",
         "charts.comparison",
-        "charts.figure",
+        "charts.axes",
         "charts.film",
         "charts.heads",
         "charts.language",
@@ -62,7 +62,7 @@ DOORS = {
     "nh3": {"site.markup"},
     "numba": {"analysis.numba_kernel"},
     "PIL": {"charts.images"},
-    "platformdirs": {"charts.render"},
+    "platformdirs": {"charts.figure"},
     "pyarrow": {"inputs.readers", "inputs.records", "site.export", "study.storage"},
     "ray": {"run.workers"},
     "regex": {"text.annotate"},
@@ -85,7 +85,7 @@ DOORS = {
         "model.weights",
     },
     "typer": {"cli.main", "cli.options"},
-    "vl_convert": {"charts.paper", "charts.render"},
+    "vl_convert": {"charts.figure"},
     "wordfreq": {"text.annotate"},
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from headbook.charts import Drawing, OffsetBar, offset_profile
 from headbook.charts.attention import HEIGHT, PROFILE_TICKS, TOP
-from headbook.charts.render import SVG
+from headbook.charts.figure import SVG
 
 BARS = [
     OffsetBar(-1, 0.5, 0.4, 0.6, 0.3),

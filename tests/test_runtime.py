@@ -6,7 +6,7 @@ import pytest
 import vl_convert
 
 from disks import small_files
-from headbook.charts import render
+from headbook.charts import figure
 
 SCRIPT = "one();\r\ntwo('é');"
 
@@ -18,31 +18,31 @@ class Bundler:
 
     def javascript_bundle(self, entry: str) -> str:
         """A script that is told apart from the real one."""
-        assert entry == render.ENTRY
+        assert entry == figure.ENTRY
         self.asked += 1
         return SCRIPT
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(render, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(figure, "user_cache_path", lambda name: tmp_path / name)
     return tmp_path / "headbook"
 
 
 @pytest.fixture
 def bundler(monkeypatch: pytest.MonkeyPatch) -> Bundler:
     bundler = Bundler()
-    monkeypatch.setattr(render, "vl_convert", bundler)
+    monkeypatch.setattr(figure, "vl_convert", bundler)
     return bundler
 
 
 def again() -> str:
     """The script, as a new process asks for it."""
-    return render.vega_bundle.__wrapped__()
+    return figure.vega_bundle.__wrapped__()
 
 
 def test_what_is_kept_is_what_vl_convert_bundles() -> None:
-    assert again() == vl_convert.javascript_bundle(render.ENTRY)
+    assert again() == vl_convert.javascript_bundle(figure.ENTRY)
 
 
 def test_a_second_process_reads_what_the_first_has_kept(place: Path, bundler: Bundler) -> None:
@@ -75,7 +75,7 @@ def test_without_a_home_nothing_is_kept(
 ) -> None:
     """Nor is anything written into the current folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(render, "user_cache_path", lambda name: Path("~/.cache") / name)
+    monkeypatch.setattr(figure, "user_cache_path", lambda name: Path("~/.cache") / name)
     assert [again(), again(), bundler.asked] == [SCRIPT, SCRIPT, 2]
     assert [*tmp_path.iterdir()] == []
 

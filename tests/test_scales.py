@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from headbook.charts import Figure, heat_map, layer_curve, state_curves, state_matrix
-from headbook.charts.paper import files
 from headbook.charts.theme import DIVERGING, STOPS
 
 
@@ -29,7 +28,10 @@ def test_cells_have_the_colours_of_the_design(
     values: Sequence[float], ends: tuple[float, float], stops: Sequence[str]
 ) -> None:
     """In one group, which dark pages turn round; files have them as they are."""
-    for svg in (mapped(values, ends).svg, files(mapped(values, ends))[".svg"].decode()):
+    for svg in (
+        mapped(values, ends).svg,
+        mapped(values, ends).paper(columns=True)[".svg"].decode(),
+    ):
         group = re.search(r'<g class="ink">.*?</g>', svg)
         assert group is not None
         found = re.findall(r'fill="(#[^"]*)"', group[0])

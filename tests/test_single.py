@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import naive_instances as naive
-from headbook.charts import AttentionLine, attention_lines, attention_map, files
+from headbook.charts import AttentionLine, attention_lines, attention_map
 from headbook.errors import ConfigError
 from headbook.pages.parts.page import SiteFacts
 from headbook.report.results import stack_results
@@ -220,8 +220,8 @@ def test_tokens_of_any_script_stand_inside_their_picture() -> None:
     for drawn in both:
         message = texts(drawn.svg)
         assert {*SCRIPTS[:3], "a" * 24 + "…"} <= {*message}
-        once = files(drawn)
-        assert all(files(drawn) == once for _ in range(6))
+        once = drawn.paper(columns=True)
+        assert all(drawn.paper(columns=True) == once for _ in range(6))
         assert {*"[CLS]##s<b>&"} <= {*letters(once[".pdf"])}
         assert re.findall(r'<svg [^>]*width="(\d+)"', drawn.svg)[0] >= "300"
     cells = sum(

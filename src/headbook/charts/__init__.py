@@ -1,4 +1,4 @@
-"""Tables as charts. `draw` makes them, `render` makes pictures of them."""
+"""Charts of tables, as SVG on pages, as live charts, and as SVG and PDF for papers."""
 
 from headbook.charts.attention import (
     AttentionLine,
@@ -7,8 +7,9 @@ from headbook.charts.attention import (
     attention_map,
     offset_profile,
 )
+from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
-from headbook.charts.figure import Drawable, Figure, columnar, without_schema_checks
+from headbook.charts.figure import Drawable, Figure, vega_bundle
 from headbook.charts.heads import head_points, heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
@@ -19,8 +20,6 @@ from headbook.charts.language import (
     tag_layers,
 )
 from headbook.charts.layers import layer_curve, state_curves, state_matrix
-from headbook.charts.paper import files
-from headbook.charts.render import vega_bundle
 from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
@@ -34,8 +33,6 @@ __all__ = [
     "attention_lines",
     "attention_map",
     "bracket_diagram",
-    "columnar",
-    "files",
     "head_points",
     "heat_map",
     "layer_curve",

@@ -6,21 +6,21 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import ChartSpec, lazy_figure, rounded_rows, styled_chart
-from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp
+from headbook.charts.axes import rounded_rows, styled_spec
+from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.theme import GREY, INK, SERIES, ramp
 
 CELL = 26  # pixels of a head in the map
 ENDS = (420, 240)  # width and height of curves
 SIDE = 300  # pixels of a plot of two numbers
 MARKS = {"no_change": "○", "harmful": "×", "undecided": "?"}
-INKS = (BLUE, ORANGE, GREEN, PURPLE)
 RANDOM = "random order"
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
-@lazy_figure
-def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> ChartSpec:
+@lazy_figure(interactive=False)
+def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
     """One number for each head; a line across those that are estimated.
 
     Args:
@@ -50,20 +50,20 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
             x2=alt.X2("head", bandPosition=1),
             y=alt.Y("layer:O", bandPosition=1),
             y2=alt.Y2("layer", bandPosition=0),
-            color=alt.value("currentColor"),
+            color=alt.value(INK),
         )
     )
     marks = (
         base.transform_filter(alt.datum.mark != "")
         .mark_text(fontSize=12, baseline="middle")
-        .encode(text="mark:N", color=alt.value("currentColor"))
+        .encode(text="mark:N", color=alt.value(INK))
     )
     chart = alt.layer(cells, lines, marks).properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return styled_chart(chart, rows, interactive=False)
+    return styled_spec(chart), rows
 
 
-@lazy_figure
-def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
+@lazy_figure(interactive=False)
+def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
     """A point for each head that has two numbers, beside the line where both are equal.
 
     Args:
@@ -80,7 +80,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
     wide = alt.Legend(orient="top", title=None, columns=1, labelLimit=0)
     legend = wide if len(series) > 1 else None
     colour = alt.Color(
-        "series:N", scale=alt.Scale(domain=series, range=[*INKS[: len(series)]]), legend=legend
+        "series:N", scale=alt.Scale(domain=series, range=[*SERIES[: len(series)]]), legend=legend
     )
     line = alt.Chart(pd.DataFrame({"x": ends, "y": ends})).mark_line(
         strokeDash=[4, 3], strokeWidth=1, color=GREY
@@ -90,11 +90,11 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> ChartSpec:
     numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
     dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
     chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=SIDE, height=SIDE)
-    return styled_chart(chart, table, interactive=False)
+    return styled_spec(chart), table
 
 
-@lazy_figure
-def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
+@lazy_figure(interactive=False)
+def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
     """Change of a target against the share of heads that is removed.
 
     Args:
@@ -103,7 +103,7 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
     """
     table, rows = rows, rounded_rows(rows)
     series = list(dict.fromkeys(rows["order"]))
-    inks = iter(INKS * len(series))
+    inks = iter(SERIES * len(series))
     ink = [GREY if each == RANDOM else next(inks) for each in series]
     colour = alt.Color(
         "order:N",
@@ -127,4 +127,4 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> ChartSpec:
         y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
     )
     chart = alt.layer(band, line).properties(width=ENDS[0], height=ENDS[1])
-    return styled_chart(chart, table, interactive=False)
+    return styled_spec(chart), table

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, svg_text
+from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
 from headbook.charts.paper import PIXELS, WIDTHS
-from headbook.charts.theme import BLUE, GREY, colours
+from headbook.charts.theme import BLUE, GREY, INK, colours
 from headbook.report.wording import interval_text, number, shortened
 from headbook.study.sentence_data import UINT8_STEPS
 

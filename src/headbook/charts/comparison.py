@@ -6,26 +6,26 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import (
+from headbook.charts.axes import (
     LAYER_NAMES,
-    ChartSpec,
     axis_heading,
     choices_of,
     chosen_rows,
-    lazy_figure,
     number_tooltips,
     rounded_rows,
-    styled_chart,
+    styled_spec,
     text_tooltips,
     with_choices,
 )
+from headbook.charts.figure import Chart, lazy_figure
 from headbook.charts.heads import CELL
 from headbook.charts.theme import (
     BLUE,
     DARK_DIVERGING,
     DIVERGING,
     GREY,
-    ORANGE,
+    HOLLOW,
+    MODELS,
     PURPLE,
     ramp,
     text_colour_rule,
@@ -40,10 +40,10 @@ LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 
-@lazy_figure
+@lazy_figure()
 def side_maps(
     rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
-) -> ChartSpec:
+) -> Chart:
     """One number for each head of two models, side by side on one scale.
 
     Args:
@@ -63,13 +63,11 @@ def side_maps(
         ),
         tooltip=[*text_tooltips("side:N", "layer:O", "head:O"), *number_tooltips("value")],
     )
-    return styled_chart(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+    return styled_spec(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))), table
 
 
-@lazy_figure
-def difference_map(
-    rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]
-) -> ChartSpec:
+@lazy_figure()
+def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]) -> Chart:
     """What the second model has more; a star where that is supported, pale where not.
 
     Args:
@@ -94,11 +92,11 @@ def difference_map(
         color=text_colour_rule("size", (0, 1), DIVERGING[3:], DARK_DIVERGING[3:]),
     )
     chart = alt.layer(cells, stars)
-    return styled_chart(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL)), table)
+    return styled_spec(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))), table
 
 
-@lazy_figure
-def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> ChartSpec:
+@lazy_figure()
+def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> Chart:
     """A point for each head: its number in the first model against that in the second.
 
     Hollow where the difference is not supported; the line is where both are the same.
@@ -119,12 +117,12 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         x=x,
         y=y,
         stroke=sure.then(alt.value(BLUE)).otherwise(alt.value(GREY)),
-        fill=sure.then(alt.value(BLUE)).otherwise(alt.value("transparent")),
+        fill=sure.then(alt.value(BLUE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("name:N"), *number_tooltips("a", "b")],
     )
     same = with_choices(alt.Chart(_same(rows, show)), choices, again=True)
     line = same.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(x="a:Q", y="b:Q")
-    return styled_chart(alt.layer(line, points).properties(width=SIDE, height=SIDE), table)
+    return styled_spec(alt.layer(line, points).properties(width=SIDE, height=SIDE)), table
 
 
 def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -137,8 +135,8 @@ def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-@lazy_figure
-def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> ChartSpec:
+@lazy_figure()
+def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Chart:
     """A number for every two layers: those of the first model run down, of the second across.
 
     Args:
@@ -154,11 +152,11 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Ch
         tooltip=[*text_tooltips("layer:O", "other_layer:O"), *number_tooltips("value")],
     )
     step = alt.Step(min(CELL, 560 // max(rows["other_layer"].nunique(), rows["layer"].nunique())))
-    return styled_chart(chart.properties(width=step, height=step), rows)
+    return styled_spec(chart.properties(width=step, height=step)), rows
 
 
-@lazy_figure
-def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
+@lazy_figure()
+def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
     """Heads of two models over relative depth: a point each, median and middle half by layer.
 
     Args:
@@ -175,11 +173,11 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
     line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tips)
     points = base.transform_filter(alt.datum.kind == "head")
     points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
-    return styled_chart(_curve(alt.layer(band, points, line), title), table)
+    return styled_spec(_curve(alt.layer(band, points, line), title)), table
 
 
-@lazy_figure
-def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
+@lazy_figure()
+def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
     """One number for each layer of two models, with intervals.
 
     Args:
@@ -192,11 +190,11 @@ def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Ch
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     tips = [*text_tooltips("series:N", "layer:O"), *number_tooltips("value", "low", "high")]
     line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tips)
-    return styled_chart(_curve(alt.layer(band, line), title), table)
+    return styled_spec(_curve(alt.layer(band, line), title)), table
 
 
-@lazy_figure
-def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> ChartSpec:
+@lazy_figure()
+def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
     """What the second model has more in each layer; hollow where that is not supported.
 
     Args:
@@ -214,10 +212,10 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
     points = base.mark_point(size=40, strokeWidth=1.6, opacity=1).encode(
         y="value:Q",
         stroke=alt.value(PURPLE),
-        fill=sure.then(alt.value(PURPLE)).otherwise(alt.value("transparent")),
+        fill=sure.then(alt.value(PURPLE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "p")],
     )
-    return styled_chart(_curve(alt.layer(zero, band, ends, line, points), title), table)
+    return styled_spec(_curve(alt.layer(zero, band, ends, line, points), title)), table
 
 
 def _colour(rows: pd.DataFrame) -> alt.Color:
@@ -225,7 +223,7 @@ def _colour(rows: pd.DataFrame) -> alt.Color:
     series = [*dict.fromkeys(rows["series"])]
     return alt.Color(
         "series:N",
-        scale=alt.Scale(domain=series, range=[ORANGE, BLUE]),
+        scale=alt.Scale(domain=series, range=[*MODELS]),
         legend=alt.Legend(
             orient="top",
             title=None,

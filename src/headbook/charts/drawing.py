@@ -9,10 +9,11 @@ from html import escape
 
 import pandas as pd
 
-from headbook.charts.theme import FONT
+from headbook.charts import paper
+from headbook.charts.figure import paper_files
+from headbook.charts.theme import FONT, INK
 from headbook.report.wording import visible
 
-INK = "currentColor"  # that of the page
 TAG = re.compile(r"<[^>]*>")
 WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # behind numbers in shapes
 
@@ -33,6 +34,16 @@ class Drawing:
     svg: str
     interactive: bool = False
     rows: pd.DataFrame | None = None
+
+    def paper(self, *, columns: bool) -> dict[str, bytes]:
+        """Return the picture in black on white as SVG and PDF, by the ending of a file's name.
+
+        A drawing keeps its layout, so that its files are there once, as wide as a column if the
+        drawing fits, else as a page.
+        """
+        wide, _ = paper.size(self.svg)
+        fitting = (x for x in sorted(paper.WIDTHS.values()) if wide <= x * paper.PIXELS)
+        return paper_files(self.svg, next(fitting, max(paper.WIDTHS.values())))
 
 
 def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:

@@ -1,139 +1,143 @@
-"""Drawing charts that are known to be right."""
+"""Figures: charts of pages, drawn by vl-convert as SVG, and as SVG and PDF for papers.
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+A chart is a Vega-Lite specification. A page holds its picture as SVG; a reader who wants more loads
+the same specification as a live chart. Text and axes have the colour of the page, so that one
+picture serves light and dark paper.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
+from functools import cache, cached_property, partial, wraps
+from importlib.metadata import version
+from typing import Any, Concatenate, ParamSpec, Protocol
+from xml.etree import ElementTree as ET
 
-import altair as alt
-import numpy as np
 import pandas as pd
-from altair.utils import schemapi
+import vl_convert
+from platformdirs import user_cache_path
 
-from headbook.analysis.arrays import Floats
-from headbook.charts.render import svg_of
-from headbook.charts.theme import BLUE, GREEN, ORANGE, PURPLE, vega_config
-from headbook.report.wording import option_name
-
-
-@contextmanager
-def without_schema_checks() -> Iterator[None]:
-    """Draw without comparing every part of a chart with Vega-Lite's schema as it is made.
-
-    That takes longer than all other work on a page; tests draw the same charts with it.
-    """
-    with schemapi.debug_mode(False):
-        yield
-
-
-def checks() -> bool:
-    """Whether charts are compared with the schema."""
-    return schemapi.DEBUG_MODE
-
+from headbook.charts import paper
+from headbook.charts.theme import FONT
+from headbook.output_folder import read_checked, write_checked
 
 Given = ParamSpec("Given")
+Spec = dict[str, Any]  # Vega-Lite
+Chart = tuple[Spec, pd.DataFrame]  # and what its picture shows, a row a mark, in full precision
 
 
 class Drawable(Protocol):
-    """What files are written of: a `Figure`, or a `Drawing`."""
+    """A picture of which files are written: a `Figure`, or a `Drawing`."""
 
     @property
     def name(self) -> str:
-        """Also its file name."""
+        """Name of the picture and of its files."""
 
     @property
     def caption(self) -> str:
-        """What it shows."""
+        """Caption of the picture."""
 
     @property
     def svg(self) -> str:
-        """An SVG element that inherits the page's colour."""
+        """SVG element that inherits the page's colour."""
 
     @property
     def rows(self) -> pd.DataFrame | None:
-        """What it shows, in full precision; None where no file of it is written."""
+        """Numbers of the picture in full precision; None if no file of them is written."""
 
-
-class ChartSpec(NamedTuple):
-    """What is behind a figure.
-
-    Attributes:
-        spec: Vega-Lite specification.
-        interactive: whether the live chart shows more than the picture.
-        rows: what the picture shows, a row for each of its marks, in full precision; None where
-            no file of it is written.
-    """
-
-    spec: dict[str, Any]
-    interactive: bool = True
-    rows: pd.DataFrame | None = None
+    def paper(self, *, columns: bool) -> dict[str, bytes]:
+        """Draw the picture for papers; see `Figure.paper`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A chart as pages and files use it; it is made when it is first looked at.
+    """A chart of a page; nothing is made or drawn before it is asked for.
 
     Attributes:
-        name: unique on its page; also its file name.
-        caption: what it shows; also its text for who cannot see it.
+        name: unique on its page; also the name of its files.
+        caption: what the chart shows; also its text for readers who cannot see it.
         make: makes the chart.
+        interactive: whether the live chart shows more than the picture.
     """
 
     name: str
     caption: str
-    make: Callable[[], ChartSpec]
+    make: Callable[[], Chart]
+    interactive: bool = True
 
     @cached_property
-    def _chart(self) -> ChartSpec:
+    def _chart(self) -> Chart:
         return self.make()
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Spec:
         """Vega-Lite specification."""
-        return self._chart.spec
-
-    @cached_property
-    def interactive(self) -> bool:
-        """Whether the live chart shows more than the picture."""
-        return self._chart.interactive
+        return self._chart[0]
 
     @property
-    def rows(self) -> pd.DataFrame | None:
-        """What the picture shows, as in `ChartSpec`."""
-        return self._chart.rows
-
-    def forget(self) -> None:
-        """Let go of the chart, which can be made again; the picture stays, where it was drawn."""
-        _ = self.interactive  # what pages still ask for
-        vars(self).pop("_chart", None)
+    def rows(self) -> pd.DataFrame:
+        """Numbers of the picture, a row for each of its marks, in full precision."""
+        return self._chart[1]
 
     @cached_property
     def svg(self) -> str:
-        """The chart as an SVG element that inherits the page's colour.
-
-        Element ids get the figure's name, so that several charts share a page; ids that
-        vl-convert numbers within a process would differ between builds.
-        """
+        """The chart as an SVG element that inherits the page's colour."""
         return svg_of(static_spec(self.spec), self.name, self.caption)
 
+    def paper(self, *, columns: bool) -> dict[str, bytes]:
+        """Draw the chart in black on white as SVG and PDF, by the ending of a file's name.
 
-def lazy_figure(make: Callable[Given, ChartSpec]) -> Callable[Concatenate[str, str, Given], Figure]:
-    """Let a function that makes a chart give a figure that makes it when it is asked for.
+        Args:
+            columns: whether the chart is also drawn as wide as a column, not only as a page.
+        """
+        found: dict[str, bytes] = {}
+        draw = partial(svg_of, name=self.name, caption=self.caption)
+        for ending in paper.WIDTHS if columns else ("",):
+            inches = paper.WIDTHS[ending]
+            svg = paper.laid_out(static_spec(self.spec), inches, draw, lambda: self.svg)
+            found |= paper_files(svg, inches, ending)
+        return found
+
+    def live(self) -> Spec:
+        """Return the specification with its rows as columns, which are shorter."""
+        tables = self.spec.get("datasets", {})
+        columns = {
+            name: {column: _coded([row[column] for row in rows]) for column in rows[0]}
+            if rows
+            else {}
+            for name, rows in tables.items()
+        }
+        return self.spec | {"datasets": columns}
+
+    def forget(self) -> None:
+        """Free the memory of the chart, which can be made again; the page's picture stays."""
+        vars(self).pop("_chart", None)
+
+
+def lazy_figure(
+    *, interactive: bool = True
+) -> Callable[[Callable[Given, Chart]], Callable[Concatenate[str, str, Given], Figure]]:
+    """Return a decorator by which a function that makes a chart returns a `Figure` of the chart.
 
     The figure's name and caption stand before the other arguments.
+
+    Args:
+        interactive: whether the live chart shows more than the picture.
     """
 
-    @wraps(make)
-    def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
-        return Figure(name, caption, partial(make, *args, **named))
+    def decorated(make: Callable[Given, Chart]) -> Callable[Concatenate[str, str, Given], Figure]:
+        @wraps(make)
+        def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
+            return Figure(name, caption, partial(make, *args, **named), interactive)
 
-    return figure
+        return figure
+
+    return decorated
 
 
-def static_spec(spec: dict[str, Any]) -> dict[str, Any]:
-    """The specification with no more rows than its picture shows: others wait for readers."""
+def static_spec(spec: Spec) -> Spec:
+    """Return a specification with the rows of its picture, without those of other choices."""
     chosen = {
         param["name"].removesuffix("_shown"): param["value"]
         for param in spec.get("params", ())
@@ -148,62 +152,8 @@ def static_spec(spec: dict[str, Any]) -> dict[str, Any]:
     return spec | {"datasets": sets}
 
 
-def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
-    """Rows with no more decimals than a picture can show, so that live charts stay short."""
-    single = rows.select_dtypes("float32").columns
-    return rows.astype(dict.fromkeys(single, float)).round(digits)
-
-
-def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """The rows of a picture, without those that only the live chart offers."""
-    chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
-    return rows[chosen].reset_index(drop=True)
-
-
-def styled_chart(
-    chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True
-) -> ChartSpec:
-    """An Altair chart in the site's style.
-
-    Args:
-        rows: what the picture shows.
-    """
-    named: dict[int, tuple[str, pd.DataFrame]] = {}  # by identity: layers share their rows
-
-    def name(table: Any) -> dict[str, str]:
-        first = f"rows-{len(named)}", table
-        return {"name": named.setdefault(id(table), first)[0]}
-
-    # Altair looks at every cell several times, to check it and to name the whole.
-    alt.data_transformers.register("named", name)
-    with alt.data_transformers.enable("named"):
-        spec = chart.to_dict(validate=checks())
-    spec.pop("$schema", None)  # an address that nothing should ask for
-    spec |= {"background": None, "config": vega_config()}
-    if named:
-        spec["datasets"] = {each: records(table) for each, table in named.values()}
-    return ChartSpec(spec, interactive, rows)
-
-
-def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """A mapping for each row, as JSON has it; None for what is no number."""
-    text = rows.to_json(orient="records", double_precision=15)
-    found: list[dict[str, Any]] = json.loads(text)
-    return found
-
-
-def columnar(figure: Figure) -> dict[str, Any]:
-    """The specification with its rows as columns: shorter, and quick to turn back."""
-    tables = figure.spec.get("datasets", {})
-    columns = {
-        name: {column: _once([row[column] for row in rows]) for column in rows[0]} if rows else {}
-        for name, rows in tables.items()
-    }
-    return figure.spec | {"datasets": columns}
-
-
-def _once(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
-    """A column as it is, or, where its texts repeat, each text once and the places of all."""
+def _coded(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
+    """Return a column; if its texts repeat, return each text once and the index of each row."""
     if not all(isinstance(value, str) for value in column):
         return column
     texts = {text: index for index, text in enumerate(dict.fromkeys(column))}
@@ -212,94 +162,224 @@ def _once(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
     return {"texts": [*texts], "at": [texts[text] for text in column]}
 
 
-LINE = 13  # pixels between two labels
-CURVE = (300, 170)  # width and height of a curve over layers
-NAMED = 224  # width where names of lines stand beside it: three charts fit beside each other
-LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
-UNIFORM = "uniform attention"
-CHANCE = "expected overlap"
-SHARE, PLAIN = "~p", "~g"  # formats: shares in per cent, as tables have them; other numbers
-INKS = (BLUE, ORANGE, GREEN, PURPLE)
-
-# Columns that readers choose from: name, what is chosen first, what there is.
-FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
-Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
+def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
+    """Return a picture on white paper of a width as SVG and PDF, by the ending of a file's name."""
+    whole, points = paper.on_paper(svg, inches)
+    pdf = paper.in_order(vl_convert.svg_to_pdf(points))
+    return {f"{ending}.svg": whole.encode(), f"{ending}.pdf": pdf}
 
 
-def _places(**more: Any) -> alt.Axis:
-    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
+SVG = "http://www.w3.org/2000/svg"
+GROUP, PATH, LINE, TEXT = (f"{{{SVG}}}{name}" for name in ("g", "path", "line", "text"))
+LABELS = {"role-axis-label": "axis", "role-legend-label": "legend"}  # class in SVG: part of config
+LIMIT = 160.0  # pixels of a label, the least that Vega has as a default
+NARROW = re.compile(r"[a-ln-vx-z0-9 .,:'()-]")  # letters less than 0.65 as wide as high
+AT = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+JOINED = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}  # of what is one shape
+
+USELESS = {"role", "class", "pointer-events"}  # in a still picture
+DEFAULTS = {("opacity", "1"), ("transform", "translate(0,0)"), ("font-family", FONT)}
+EMPTY = {"", "M0,0h0v0h0Z"}
+DISC = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
+INHERITED = (
+    "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
+)  # fmt: skip
+LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+SCALED = ("rgb(", "url(")  # colours that a scale gave
+RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
+COLOURED = {"fill", "stroke", "stop-color"}
 
 
-def axis_heading(title: str) -> alt.Title:
-    """What an axis of values shows, above the chart: there it has room at any height."""
-    return alt.Title(title, fontSize=12, limit=0, offset=8)
+def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
+    """A specification as an SVG element, its ids beginning with a name."""
+    root = _drawn(spec)
+    ET.register_namespace("", SVG)
+    ids: dict[str, str] = {}
+    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+        ids[element.attrib["id"]] = f"{name}-{number}"
+    for element in root.iter():
+        for key, value in [*element.attrib.items()]:
+            if key in USELESS or key.startswith("aria-") or (key, value) in DEFAULTS:
+                del element.attrib[key]
+            else:
+                element.attrib[key] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+    _prune(root)
+    _join(root)
+    _share(root)
+    _mark_ink(root)
+    _name_colours(root)
+    for key in ("version", "{http://www.w3.org/1999/xlink}href"):
+        root.attrib.pop(key, None)
+    root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
 
 
-def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
-    """Move values apart until neighbours are ``gap`` apart, as little as that takes.
+def _drawn(spec: dict[str, Any]) -> ET.Element:
+    """A specification as Vega draws it.
 
-    Neighbours that would overlap form a group around their common mean, as in isotonic
-    regression.
-
-    Args:
-        ends: where no value may lie below or above, as long as there is room for all; half a
-            gap above the lower one, where an axis would strike a name out.
+    Vega cuts labels to a width, and to know whether it must, measures each of them again and again:
+    a sixth of its time. So no width is asked for, and only where a label might be too long is the
+    chart drawn a second time. Nor is it asked for what a picture does not say of each mark: to who
+    cannot see it, as it has a caption, and to who points at it.
     """
-    order = np.argsort(values, kind="stable")
-    groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
-    for number, place in enumerate(order):
-        mean, size = float(values[place]) - number * gap, 1
-        while groups and groups[-1][0] > mean:
-            other, members = groups.pop()
-            mean = (mean * size + other * members) / (size + members)
-            size += members
-        groups.append((mean, size))
-    apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
-    places = np.arange(len(values)) * gap
-    found = np.empty(len(values))
-    highest = ends[1] - gap * (len(values) - 1)
-    lowest = min(ends[0] + gap / 2, max(highest, ends[0]))
-    found[order] = np.maximum(np.minimum(apart, highest), lowest) + places
-    return found
+    data = spec.get("datasets", {})
+    spec = _unpointed({name: part for name, part in spec.items() if name != "datasets"})
+    spec["datasets"] = data
+    config = spec.get("config", {}) | {"aria": False}
+    free = {part: config.get(part, {}) | {"labelLimit": 0} for part in LABELS.values()}
+    root = _svg(spec | {"config": config | free})
+    if any(_long(group) for group in root.iter(GROUP) if _role(group) in LABELS):
+        root = _svg(spec | {"config": config})
+    return root
 
 
-def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
-    """Columns of numbers as a tooltip says them."""
-    form = f".4{SHARE if share else PLAIN}"
-    return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
+def _unpointed(part: Any) -> Any:
+    """A part of a specification without what live charts say where a reader points."""
+    if isinstance(part, dict):
+        return {name: _unpointed(each) for name, each in part.items() if name != "tooltip"}
+    return [_unpointed(each) for each in part] if isinstance(part, list) else part
 
 
-def text_tooltips(*names: str) -> list[alt.Tooltip]:
-    """Other columns as a tooltip says them: ``name:type``.
+def _svg(spec: dict[str, Any]) -> ET.Element:
+    return ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
 
-    Channels, and no bare names: for each of those Altair looks through all of its classes.
+
+def _role(group: ET.Element) -> str:
+    return group.get("class", "").rpartition(" ")[2]
+
+
+def _long(group: ET.Element) -> bool:
+    """Whether a label of a group might be wider than labels may be, in any font."""
+    return any(
+        _width(text.text or "") * float(text.get("font-size", "11px").removesuffix("px")) > LIMIT
+        for text in group.iter(TEXT)
+    )
+
+
+def _width(text: str) -> float:
+    """What a text is at most as wide as, over the height of its letters."""
+    return 1.3 * len(text) - 0.65 * len(NARROW.findall(text))
+
+
+def _prune(element: ET.Element) -> None:
+    """Take out what is not drawn: hidden and empty shapes, and groups of nothing."""
+    for child in [*element]:
+        _prune(child)
+        nothing = child.tag == GROUP and not len(child)
+        shape = child.get("d", "") if child.tag == PATH else None
+        if nothing or child.get("display") == "none" or shape in EMPTY:
+            element.remove(child)
+
+
+def _join(element: ET.Element) -> None:
+    """Draw neighbours that differ in nothing but their place as one shape: a map's cells.
+
+    Only shapes that are filled or lines and no more, which look the same where they touch.
     """
-    return [alt.Tooltip(name) for name in names]
+    last = None
+    for child in [*element]:
+        _straight(child)
+        if last is not None and _is_bare(child) and _style_of(child) == _style_of(last):
+            last.set("d", last.attrib["d"] + child.attrib["d"])
+            element.remove(child)
+        else:
+            last = child if _is_bare(child) else None
+            _join(child)
 
 
-def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
-    """What readers may choose from, by column."""
-    return tuple((name, chosen, tuple(rows[name].unique())) for name, chosen in show.items())
+def _straight(element: ET.Element) -> None:
+    """Write a line at some place as a path."""
+    at = AT.fullmatch(element.get("transform", ""))
+    if element.tag == LINE and at:
+        x, y = (element.attrib.pop(name, "0") for name in ("x2", "y2"))
+        del element.attrib["transform"]
+        element.tag = PATH
+        element.attrib = {"d": f"M{at[1]},{at[2]}l{x},{y}", **element.attrib}
 
 
-def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
-    """Filter by what is shown; where there are more options, a drop-down list changes it.
+def _place(text: ET.Element) -> None:
+    """Say where a text stands in as many letters as that takes; as PDF, discs take more so."""
+    at = AT.fullmatch(text.get("transform", ""))
+    if at and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
+        del text.attrib["transform"]
+        place = zip("xy", at.groups(), strict=True)
+        text.attrib = {name: far for name, far in place if far != "0"} | text.attrib
 
-    Args:
-        again: the lists are made by another layer of the same chart.
-    """
-    for field, chosen, options in choices:
-        wanted: Any = chosen
-        if len(options) > 1:
-            wanted = alt.param(
-                name=f"{field}_shown",
-                value=chosen,
-                bind=alt.binding_select(
-                    options=[*options],
-                    labels=[option_name(field, option) for option in options],
-                    name=f"{FIELDS.get(field, field)} ",
-                ),
-            )
-            chart = chart if again else chart.add_params(wanted)
-        chart = chart.transform_filter(alt.datum[field] == wanted)
-    return chart
+
+def _style_of(element: ET.Element) -> dict[str, str]:
+    return {name: value for name, value in element.attrib.items() if name != "d"}
+
+
+def _share(element: ET.Element) -> None:
+    """Let a group say once what all its children say; those that say nothing are no groups."""
+    for child in element:
+        _share(child)
+    disc = DISC.fullmatch(element.get("d", ""))
+    if disc:
+        del element.attrib["d"]
+        element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
+    _place(element)
+    for name in INHERITED if element.tag == GROUP else ():
+        tag_names = {child.get(name) for child in element}
+        if len(tag_names) == 1 and None not in tag_names:
+            element.set(name, tag_names.pop() or "")
+            for child in element:
+                del child.attrib[name]
+    element[:] = [
+        each
+        for child in element
+        for each in ([*child] if child.tag == GROUP and not child.attrib else [child])
+    ]
+
+
+def _mark_ink(element: ET.Element) -> None:
+    """Group neighbours with colours of a scale, which pages turn round on dark paper."""
+    elements: list[ET.Element] = []
+    for child in element:
+        if not child.get("fill", "").startswith(SCALED):
+            _mark_ink(child)
+            elements.append(child)
+            continue
+        if not elements or elements[-1].get("class") != "ink":
+            elements.append(ET.Element(GROUP, {"class": "ink"}))
+        elements[-1].append(child)
+    element[:] = elements
+
+
+def _name_colours(root: ET.Element) -> None:
+    """Colours in as few letters as they have: ``#rrggbb``."""
+    for element in root.iter():
+        for key in COLOURED & element.attrib.keys():
+            if found := RGB.fullmatch(element.attrib[key]):
+                element.set(key, "#" + bytes(map(int, found.groups())).hex())
+
+
+def _is_bare(element: ET.Element) -> bool:
+    return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
+
+
+def _short(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _with_ids(value: str, ids: dict[str, str]) -> str:
+    if value in ids:
+        return ids[value]
+    return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
+
+
+ENTRY = "window.vegaEmbed=vegaEmbed;"
+
+
+@cache
+def vega_bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
+    file = user_cache_path("headbook") / f"vega-{version('vl-convert-python')}.kept"
+    entry, _, kept = (read_checked(file) or b"").decode().partition("\n")
+    if entry == ENTRY:
+        return kept
+    script = str(vl_convert.javascript_bundle(ENTRY))
+    if file.is_absolute():  # else there is no home, and the folder would be the current one's
+        with suppress(OSError):  # it may be read-only, or the disk full
+            write_checked(file, f"{ENTRY}\n{script}".encode())
+    return script

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
-from headbook.charts.drawing import INK, Drawing, drawing, svg_text
-from headbook.charts.figure import ChartSpec, lazy_figure, rounded_rows, styled_chart
+from headbook.charts.axes import rounded_rows, styled_spec
+from headbook.charts.drawing import Drawing, drawing, svg_text
+from headbook.charts.figure import Chart, lazy_figure
 from headbook.charts.layers import (
-    COLOURS,
     HEIGHT,
     LABELS,
     SMALL,
@@ -27,7 +27,7 @@ from headbook.charts.layers import (
     x_of,
     y_of,
 )
-from headbook.charts.theme import GREY
+from headbook.charts.theme import CURVES, GREY, INK
 
 FIRST = 0.14  # of the axis, where steps after 0 begin
 CLOSE = 0.15  # of the axis, between two of its numbers
@@ -153,14 +153,14 @@ def _named(part: str, colour: str, text: str, y: float) -> Iterator[str]:
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300
-NAMED = len(COLOURS)  # heads with a colour of their own
+NAMED = len(CURVES)  # heads with a colour of their own
 OTHERS = "other heads"
 
 
-@lazy_figure
+@lazy_figure()
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
-) -> ChartSpec:
+) -> Chart:
     """A line for each head; some have a colour, and the one under the pointer stands out.
 
     Args:
@@ -175,7 +175,7 @@ def head_steps(
         series=kept["head"].where(kept["head"].isin(named), OTHERS),
     )
     series = [*named, *([OTHERS] if (kept["series"] == OTHERS).any() else [])]
-    inks = [*COLOURS[: len(named)], GREY][: len(series)]
+    inks = [*CURVES[: len(named)], GREY][: len(series)]
     numbers = ".1%" if share else ".3f"
     pointed = alt.selection_point(
         name="head", fields=["head"], on="pointerover", clear="pointerout", empty=False
@@ -205,7 +205,7 @@ def head_steps(
     )
     points = base.mark_circle(size=26).encode(opacity=faint.otherwise(alt.value(1.0)))
     chart = alt.layer(lines.add_params(pointed).properties(name="lines"), points)
-    return styled_chart(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT), table)
+    return styled_spec(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT)), table
 
 
 def _ticks(axis: CurveAxis) -> Any:

@@ -16,22 +16,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, svg_text
-from headbook.charts.figure import (
+from headbook.charts.axes import (
     PLAIN,
     SHARE,
-    ChartSpec,
-    _places,
+    cell_axis,
     choices_of,
     chosen_rows,
-    lazy_figure,
     number_tooltips,
     rounded_rows,
-    styled_chart,
+    styled_spec,
     text_tooltips,
     with_choices,
 )
-from headbook.charts.theme import BLUE, DARK, GREY, LAYERS, ORANGE, ramp, text_colour_rule
+from headbook.charts.drawing import Drawing, drawing, svg_text
+from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, MIXTURE, ramp, text_colour_rule
 from headbook.report.wording import label_name
 
 PLACES = 400  # of a strip; what stands at the same place is drawn once
@@ -145,7 +144,7 @@ def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
 CELL = 24  # pixels of a head in a heat map
 
 
-@lazy_figure
+@lazy_figure()
 def heat_map(
     rows: pd.DataFrame,
     *,
@@ -153,7 +152,7 @@ def heat_map(
     domain: tuple[float, float],
     show: dict[str, str],
     share: bool = False,
-) -> ChartSpec:
+) -> Chart:
     """One number for each head: rows are layers, columns are heads.
 
     Args:
@@ -167,8 +166,8 @@ def heat_map(
     legend = _legend(domain, table["head"], SHARE if share else PLAIN)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
-        x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
-        y=alt.Y("layer:O", title="layer", axis=_places()),
+        x=alt.X("head:O", title="head", axis=cell_axis(labelAngle=0)),
+        y=alt.Y("layer:O", title="layer", axis=cell_axis()),
         color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
         tooltip=[
             *text_tooltips("layer:O", "head:O"),
@@ -176,7 +175,7 @@ def heat_map(
         ],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return styled_chart(size, table)
+    return styled_spec(size), table
 
 
 def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
@@ -188,25 +187,24 @@ def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> al
     )
 
 
-PARTS = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}
-NAMES = f"{json.dumps({part: label_name(part) for part in PARTS})}[datum.label]"
+NAMES = f"{json.dumps({part: label_name(part) for part in MIXTURE})}[datum.label]"
 BAR = (5, 14)  # least and most pixels of a head
 MIXTURE_WIDTH = 1000  # pixels that the bars of one row of layers may take
 MIXTURE_HEIGHT = 64
 COLUMNS = 3  # layers side by side, at most
 
 
-@lazy_figure
-def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
+@lazy_figure()
+def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
     """Stacked bars, one a head, a panel for each layer.
 
     Args:
         rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
-            ``number`` its place in the layer, ``part`` one of `PARTS`.
+            ``number`` its place in the layer, ``part`` one of `MIXTURE`.
     """
     columns = max(1, min(COLUMNS, MIXTURE_WIDTH // (BAR[0] * n_heads)))
     step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR[0]), BAR[1])
-    place = {part: order for order, part in enumerate(PARTS)}
+    place = {part: order for order, part in enumerate(MIXTURE)}
     table, rows = rows, rounded_rows(rows, 4)
     rows = rows.assign(order=rows["part"].map(place))
     # Bars of one colour come together, so that a picture can draw them as one shape.
@@ -230,7 +228,7 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
             color=alt.Color(
                 "part:N",
                 title=None,
-                scale=alt.Scale(domain=[*PARTS], range=[*PARTS.values()]),
+                scale=alt.Scale(domain=[*MIXTURE], range=[*MIXTURE.values()]),
                 legend=alt.Legend(orient="top", labelExpr=NAMES),
             ),
             tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
@@ -246,7 +244,7 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> ChartSpec:
             spacing=12,
         )
     )
-    return styled_chart(chart, table)
+    return styled_spec(chart), table
 
 
 SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
@@ -257,8 +255,8 @@ NAME = (6, 6.5, 6)  # pixels from a point to its name, of a letter, and to eithe
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
-@lazy_figure
-def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> ChartSpec:
+@lazy_figure(interactive=False)
+def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
     """A point for every head, coloured by layer.
 
     Args:
@@ -289,7 +287,7 @@ def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[
     names[1] = names[1].properties(name=f"room{SCATTER_MARGIN}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
     chart = layers_of.properties(width=SCATTER_WIDTH, height=SCATTER_HEIGHT)
-    return styled_chart(chart, rows, interactive=False)
+    return styled_spec(chart), rows
 
 
 def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:
@@ -323,8 +321,8 @@ DOT = 6  # pixels of a point that carries no number
 NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
-@lazy_figure
-def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> ChartSpec:
+@lazy_figure()
+def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
     """Points coloured by layer, a panel for each view, all on one scale.
 
     Args:
@@ -355,7 +353,7 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
     chart = points.properties(width=SIMILAR_SIDE, height=SIMILAR_SIDE).facet(column=column)
-    return styled_chart(chart, table)
+    return styled_spec(chart), table
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:

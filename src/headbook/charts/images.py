@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from headbook.charts.theme import PAPER
+
 Map = NDArray[np.uint8]
 Ink = Sequence[tuple[int, int, int, int]]
 PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
-PAPER = "#ffffff"
 LARGE = 4_096  # weights of maps that another strategy of compression suits
 LEVEL = 5  # of compression: as few bytes as 9, in a fifth of the time
 

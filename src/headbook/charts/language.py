@@ -8,13 +8,16 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from headbook.charts.axes import LAYER_NAMES, rounded_rows, styled_spec
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.figure import LAYER_NAMES, ChartSpec, lazy_figure, rounded_rows, styled_chart
+from headbook.charts.figure import Chart, lazy_figure
 from headbook.charts.theme import (
     BLUE,
     DARK_DIVERGING,
     DIVERGING,
+    FAINT,
     GREY,
+    INK,
     ORANGE,
     ramp,
     text_colour_rule,
@@ -165,7 +168,6 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
 
 OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
-THIN_INK = "rgba(128, 128, 128, 0.2)"  # quiet on light and dark paper
 HEIGHT = 16  # pixels of a tag
 LAYER = (10, 40)  # least and most pixels of a layer
 HEAD = (2, 13)  # least and most pixels of a head
@@ -175,8 +177,8 @@ NAMED = 44  # pixels of a layer that has room for "layer 12", else its number st
 WIDTH = 1040  # pixels that a map of all heads may take
 
 
-@lazy_figure
-def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
+@lazy_figure()
+def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
     """Parts of speech by layer, a panel for each way of looking.
 
     Args:
@@ -194,11 +196,11 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> ChartSpec:
         ),
     )
     width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
-    return styled_chart(chart.properties(width=width, height=alt.Step(HEIGHT)), table)
+    return styled_spec(chart.properties(width=width, height=alt.Step(HEIGHT))), table
 
 
-@lazy_figure
-def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> ChartSpec:
+@lazy_figure()
+def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
     """Parts of speech by head, a gap between layers.
 
     Args:
@@ -217,7 +219,7 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart
     chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
     title = "head" if pixels * (n_heads + 1) > NAMED else "layer (a column for each head)"
     chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
-    return styled_chart(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
+    return styled_spec(chart.properties(width=total * pixels, height=alt.Step(HEIGHT))), table
 
 
 def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
@@ -261,7 +263,7 @@ def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -
         .mark_rect()
         .encode(
             y=alt.Y("tag:N", title=None, sort=[*tags], axis=alt.Axis(ticks=False, domain=False)),
-            color=alt.condition(alt.datum.thin, alt.value(THIN_INK), _colour()),
+            color=alt.condition(alt.datum.thin, alt.value(FAINT), _colour()),
             tooltip=[*names, "tag:N", *numbers],
         )
     )
@@ -295,10 +297,10 @@ CORNER = 0.1  # part of a cell's width that a stroke beside numbers takes
 PALE = 0.35  # opacity of what is not supported
 
 
-@lazy_figure
+@lazy_figure()
 def relation_layers(
     rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
-) -> ChartSpec:
+) -> Chart:
     """Margins of the best heads by layer, a panel for each direction.
 
     Args:
@@ -328,7 +330,7 @@ def relation_layers(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
     chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
-    return styled_chart(chart.facet(column=column), table)
+    return styled_spec(chart.facet(column=column)), table
 
 
 def _points(head: int, margin: float) -> str:
@@ -366,7 +368,7 @@ def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
             x2=alt.X2("layer", bandPosition=width),
             y=alt.Y("relation:N", sort=[*relations], bandPosition=1),
             y2=alt.Y2("relation", bandPosition=0),
-            color=alt.value("currentColor"),
+            color=alt.value(INK),
         )
     )
 
@@ -378,4 +380,4 @@ def _numbers(base: Any, *, sure: bool) -> Any:
     words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
         fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"
     )
-    return words.encode(text="points:N", color=ink if sure else alt.value("currentColor"))
+    return words.encode(text="points:N", color=ink if sure else alt.value(INK))

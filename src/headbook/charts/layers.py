@@ -12,35 +12,32 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats
-from headbook.charts.drawing import INK, Drawing, drawing, svg_text
-from headbook.charts.figure import (
+from headbook.charts.axes import (
     CHANCE,
     CURVE,
-    INKS,
     LAYER_NAMES,
     LINE,
     NAMED,
     SHARE,
     UNIFORM,
-    ChartSpec,
     axis_heading,
     choices_of,
     chosen_rows,
-    lazy_figure,
     number_tooltips,
     rounded_rows,
     spread_values,
-    styled_chart,
+    styled_spec,
     text_tooltips,
     with_choices,
 )
-from headbook.charts.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, ramp, text_colour_rule
+from headbook.charts.drawing import Drawing, drawing, svg_text
+from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.theme import CURVES, GREY, INK, SERIES, ramp, text_colour_rule
 
 WIDTH, HEIGHT = 420.0, 210.0
 LEFT, TOP, BELOW, LABELS = 40.0, 12.0, 30.0, 150.0  # around the plot; LABELS to its right
 APART = 16.0  # between the names of two lines
 SMALL = 12
-COLOURS = (ORANGE, BLUE, GREEN, PURPLE)
 
 
 Ends = tuple[float, float]
@@ -130,7 +127,7 @@ def _of_layers(layers: Sequence[int]) -> CurveAxis:
 
 
 def _inks(lines: Sequence[Curve]) -> Iterator[str]:
-    colours = iter(COLOURS)
+    colours = iter(CURVES)
     for line in lines:
         yield GREY if line.dashed else next(colours)
 
@@ -199,10 +196,10 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
     yield from ((y - over, n) for y, (_, n) in zip(places, ordered, strict=True))
 
 
-@lazy_figure
+@lazy_figure()
 def layer_curve(
     rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
-) -> ChartSpec:
+) -> Chart:
     """One number for each layer with its interval, beside a control.
 
     Args:
@@ -211,7 +208,7 @@ def layer_curve(
     """
     table, rows = chosen_rows(rows, show), rounded_rows(rows)
     series = list(dict.fromkeys(rows["series"]))
-    inks = iter(INKS * len(series))
+    inks = iter(SERIES * len(series))
     ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
     colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
     choices = choices_of(rows, show)
@@ -240,7 +237,7 @@ def layer_curve(
     chart = alt.layer(band, line, names if several else line)
     wide = NAMED if several else CURVE[0]
     chart = chart.properties(width=wide, height=CURVE[1], title=axis_heading(title))
-    return styled_chart(chart, table)
+    return styled_spec(chart), table
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -262,8 +259,8 @@ CELL = 30  # pixels of a cell, at most
 NUMBERED = 16  # states whose numbers have room in the matrix
 
 
-@lazy_figure
-def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> ChartSpec:
+@lazy_figure()
+def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
     """A panel for each group of numbers, a line with its interval for each number.
 
     Args:
@@ -276,7 +273,7 @@ def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[
     ends = _shared_ends(rows)
     sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
     chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
-    return styled_chart(chart, table)
+    return styled_spec(chart), table
 
 
 def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -296,7 +293,7 @@ def _panel(
 ) -> Any:
     series = list(dict.fromkeys(rows["series"]))
     greys = {one: bool(rows[rows["series"] == one]["baseline"].all()) for one in series}
-    inks = iter(INKS * len(series))
+    inks = iter(SERIES * len(series))
     ink = [GREY if greys[one] else next(inks) for one in series]
     colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
     x = alt.X(
@@ -336,8 +333,8 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
     )
 
 
-@lazy_figure
-def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> ChartSpec:
+@lazy_figure()
+def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
     """Every two states, the first one at the upper left; numbers where they have room.
 
     Args:
@@ -365,4 +362,4 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Ch
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))
     chart = alt.layer(cells, numbers) if few else cells
-    return styled_chart(chart.properties(width=step, height=step), rows)
+    return styled_spec(chart.properties(width=step, height=step)), rows

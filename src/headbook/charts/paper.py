@@ -6,13 +6,11 @@ has its panels one below the other.
 
 import re
 import textwrap
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import vl_convert
-
-from headbook.charts.figure import Drawable, Figure, static_spec
-from headbook.charts.render import svg_of
+from headbook.charts.theme import INK, PRINTED_INK, PRINTED_PAPER
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
 PIXELS, POINTS = 96, 72  # of an inch, as SVG and as PDF count
@@ -33,29 +31,6 @@ NEEDED_SIZE = re.compile(
 )  # the name of a layer that needs cells or a plot so wide, pixels
 
 Spec = dict[str, Any]
-
-
-def files(picture: Drawable, *, columns: bool = True) -> dict[str, bytes]:
-    """A picture in black on white by the ending of its name: SVG and PDF.
-
-    Drawings keep their layout and are there once, as wide as the narrower one that holds them.
-
-    Args:
-        columns: charts as wide as a column, too.
-    """
-    if isinstance(picture, Figure):
-        ends = [*WIDTHS] if columns else [""]
-        drawn = {end: (laid_out(picture, WIDTHS[end]), WIDTHS[end]) for end in ends}
-    else:
-        wide, _ = _size(picture.svg)
-        fitting = (inches for inches in sorted(WIDTHS.values()) if wide <= inches * PIXELS)
-        drawn = {"": (picture.svg, next(fitting, max(WIDTHS.values())))}
-    found: dict[str, bytes] = {}
-    for end, (svg, inches) in drawn.items():
-        whole, points = on_paper(svg, inches)
-        found[f"{end}.svg"] = whole.encode()
-        found[f"{end}.pdf"] = in_order(vl_convert.svg_to_pdf(points))
-    return found
 
 
 def in_order(pdf: bytes) -> bytes:
@@ -93,16 +68,22 @@ def _sorted_lines(match: re.Match[bytes]) -> bytes:
     return b"".join(sorted(match[0].splitlines(keepends=True)))
 
 
-def laid_out(figure: Figure, inches: float) -> str:
-    """The chart as an SVG element that is about so wide, never wider where that can be had."""
-    spec, target = static_spec(figure.spec), inches * PIXELS - SLACK / 2
-    narrow = inches == min(WIDTHS.values())
+def laid_out(
+    spec: Spec, inches: float, draw: Callable[[Spec], str], on_page: Callable[[], str]
+) -> str:
+    """Draw a chart anew, about as wide as a page or a column, and never wider if that is possible.
+
+    Args:
+        draw: draws a specification as an SVG element.
+        on_page: returns the chart as its page has it.
+    """
+    target, narrow = inches * PIXELS - SLACK / 2, inches == min(WIDTHS.values())
     spec = _stacked(spec) if narrow else spec
-    tried = [] if narrow and spec.keys() & {"vconcat", "facet"} else [(1.0, _size(figure.svg)[0])]
+    tried = [] if narrow and spec.keys() & {"vconcat", "facet"} else [(1.0, size(on_page())[0])]
     factor = _next(tried, target, _plot(spec))
     for _ in range(ROUNDS):
-        svg = svg_of(_scaled(spec, factor), figure.name, figure.caption)
-        wide, _ = _size(svg)
+        svg = draw(_scaled(spec, factor))
+        wide, _ = size(svg)
         if -SLACK < wide - target <= SLACK / 2 or (wide < target and factor == WIDEST):
             break
         tried.append((factor, wide))
@@ -137,12 +118,13 @@ def _plot(spec: Spec) -> float:
 
 def on_paper(svg: str, inches: float) -> tuple[str, str]:
     """The picture in the middle of white paper of a width, for SVG and for PDF; smaller at need."""
-    wide, high = _size(svg)
+    wide, high = size(svg)
     space = max(inches * PIXELS, wide)
     left, tall = (space - wide) / 2, high * inches * PIXELS / space
-    start, end, rest = svg.replace('="currentColor"', '="black"').partition(">")
+    start, end, rest = svg.replace(f'="{INK}"', f'="{PRINTED_INK}"').partition(">")
     box = f'viewBox="{-left:.1f} 0 {space:.1f} {high:.1f}"'
-    paper = f'<rect x="{-left:.1f}" width="{space:.1f}" height="{high:.1f}" fill="white" />'
+    place = f'x="{-left:.1f}" width="{space:.1f}" height="{high:.1f}"'
+    paper = f'<rect {place} fill="{PRINTED_PAPER}" />'
     sizes = (
         f' width="{inches}in" height="{tall / PIXELS:.3f}in" {box}',
         f' width="{inches * POINTS:.2f}" height="{tall / PIXELS * POINTS:.2f}" {box}',
@@ -151,7 +133,7 @@ def on_paper(svg: str, inches: float) -> tuple[str, str]:
     return whole[0], whole[1]
 
 
-def _size(svg: str) -> tuple[float, float]:
+def size(svg: str) -> tuple[float, float]:
     """Width and height in pixels, as `svg_of` and drawings write them."""
     match = SIZE.search(svg)
     assert match is not None, "a picture has a size"

@@ -15,7 +15,22 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 
-STOPS = ("#ffffff", "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
+# Okabe and Ito's colours, which readers with any colour vision tell apart.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
+PURPLE = "#AA4499"  # Tol's: lighter colours of Okabe and Ito are hard to read as text
+SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
+CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
+MODELS = (ORANGE, BLUE)  # first and second model of a comparison
+MIXTURE = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}  # parts of an attention pattern
+
+INK = "currentColor"  # text and axes: the text colour of the page
+PAPER = "#ffffff"  # light paper, and that of pictures for links
+PRINTED_INK, PRINTED_PAPER = "black", "white"  # of files for papers
+HOLLOW = "transparent"  # inside of a mark whose number is not supported
+FAINT = "rgba(128, 128, 128, 0.2)"  # cells of few words, on light and on dark paper
+
+# Stops of colour scales, from 0 to 1.
+STOPS = (PAPER, "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
 DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5f9")
 # From -1 to 1; signs differ for readers with any colour vision.
 DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
@@ -104,10 +119,6 @@ def _parts(colour: str) -> tuple[int, int, int]:
 
 
 FONT = "system-ui, sans-serif"
-# Okabe and Ito's colours, told apart by readers with any colour vision.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
-
 Ends = tuple[float, float]
 
 
@@ -135,7 +146,7 @@ def text_colour_rule(
     )
     return (
         alt.when(f"datum.{field} < {first:.5f}")
-        .then(alt.value("currentColor"))
+        .then(alt.value(INK))
         .when(f"datum.{field} < {second:.5f}")
         .then(alt.value("black"))
         .otherwise(alt.value("white"))
@@ -144,9 +155,8 @@ def text_colour_rule(
 
 def vega_config() -> dict[str, Any]:
     """The site's style, with text and axes in the colour of the page."""
-    ink = "currentColor"
-    text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
-    axis = {"domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
+    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12}
+    axis = {"domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.12}
     return {
         "background": None,
         # Readers' fonts may be wider than the one that labels were measured with.
@@ -155,8 +165,8 @@ def vega_config() -> dict[str, Any]:
         "axis": text | axis | {"titleFontWeight": "normal", "titlePadding": 10},
         "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
         "header": text,
-        "text": {"color": ink},
+        "text": {"color": INK},
         # One weight everywhere: a PDF holds each font that it uses.
-        "title": {"color": ink, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
+        "title": {"color": INK, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }

@@ -5,22 +5,16 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.figure import (
-    INKS,
-    LAYER_NAMES,
-    ChartSpec,
-    lazy_figure,
-    rounded_rows,
-    spread_values,
-    styled_chart,
-)
+from headbook.charts.axes import LAYER_NAMES, rounded_rows, spread_values, styled_spec
+from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.theme import SERIES
 
 HEIGHT = 200
 LINE = 13  # pixels between names
 
 
-@lazy_figure
-def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
+@lazy_figure()
+def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
     """A line for each occurrence, its name at the end.
 
     Args:
@@ -39,7 +33,7 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
         scale=alt.Scale(domain=[*ends], nice=False),
     )
     colour = alt.Color(
-        "occurrence:N", scale=alt.Scale(domain=names, range=[*INKS][: len(names)]), legend=None
+        "occurrence:N", scale=alt.Scale(domain=names, range=[*SERIES][: len(names)]), legend=None
     )
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     lines = base.mark_line(strokeWidth=1.8, point={"size": 18}).encode(
@@ -54,4 +48,4 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> ChartSpec:
         .encode(color=colour)
     )
     chart = alt.layer(lines.properties(name="paths"), labels)
-    return styled_chart(chart.properties(width=330, height=HEIGHT), table)
+    return styled_spec(chart.properties(width=330, height=HEIGHT)), table

@@ -11,7 +11,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
 from headbook.charts import Figure, heat_map, layer_curve
-from headbook.charts.figure import UNIFORM
+from headbook.charts.axes import UNIFORM
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import (
     AnchorMetric,

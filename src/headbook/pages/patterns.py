@@ -9,8 +9,7 @@ import pandas as pd
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, images, mixture_bars
-from headbook.charts.heads import PARTS
-from headbook.charts.theme import rgba_ramp
+from headbook.charts.theme import MIXTURE, rgba_ramp
 from headbook.metrics import ids
 from headbook.pages.parts.ablation import TYPES, removed_table
 from headbook.pages.parts.page import ANALYSES, Page, StackSection, page_if
@@ -125,7 +124,7 @@ def mean_map_pictures(results: StackResults) -> Mapping[Place, str]:
 
 MOST_ROWS = 150  # of all tables of the page; the files have them all
 MOST_HEADS = 300  # of all groups of the page
-SHARES = ("spread", "column", "offset", *PARTS)
+SHARES = ("spread", "column", "offset", *MIXTURE)
 COLUMNS = ("Head", "Type", *map(label_name, SHARES), "Sink")
 MEANING = {
     "sink": "corrected share of special tokens (causal: and of the first position) at least "
@@ -258,7 +257,7 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
 
 def _even(results: StackResults, label: str, layer: int) -> str:
     found = results.uniform(PATTERN, SinkView.RAW, label).value[layer]
-    return number(float(found), share=label in PARTS)
+    return number(float(found), share=label in MIXTURE)
 
 
 def _name(results: StackResults, place: Place) -> tuple[str, str]:
@@ -295,7 +294,7 @@ def _thumb(
 def _rows(results: StackResults, types: Types) -> Iterator[Row]:
     for cell, kind in types.items():
         if kind is not None:
-            shares = (number(_fit(results, x, cell), share=x in PARTS) for x in SHARES)
+            shares = (number(_fit(results, x, cell), share=x in MIXTURE) for x in SHARES)
             of_sink_text = " ".join(claim.text for claim in sink_claim(results, cell, kind))
             named, of_sink = words_cell(kind.name), words_cell(of_sink_text, style="summary")
             yield Row(head_link(HeadName(results.stack.name, *cell)), (named, *shares, of_sink))
@@ -311,7 +310,7 @@ def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
     if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
         return
     stack, frames = results.stack, []
-    for part in PARTS:
+    for part in MIXTURE:
         shares = results.heads(PATTERN, SinkView.RAW, part).value
         layer, place = np.nonzero(~np.isnan(shares))
         heads = [_name(results, at)[0] for at in zip(layer.tolist(), place.tolist(), strict=True)]

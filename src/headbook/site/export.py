@@ -204,7 +204,7 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
     Args:
         columns: also as wide as a column of a paper.
     """
-    drawn = charts.files(figure, columns=columns)
+    drawn = figure.paper(columns=columns)
     if figure.rows is None:
         return drawn
     rows = figure.rows

@@ -219,7 +219,7 @@ class PageWriter:
         """Write the data of a live chart, if there is one."""
         path = self.folder / "data" / "charts" / f"{figure.name}.js"
         if figure.interactive and not path.exists():
-            path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
+            path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
     def drawn(self, template: str, **given: Any) -> str:
         """A template as text."""

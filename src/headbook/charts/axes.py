@@ -1,0 +1,157 @@
+"""What charts share: Altair charts as specifications, rows, axes, tooltips and readers' choices."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from altair.utils import schemapi
+
+from headbook.analysis.arrays import Floats
+from headbook.charts.figure import Spec
+from headbook.charts.theme import vega_config
+from headbook.report.wording import option_name
+
+
+@contextmanager
+def without_schema_checks() -> Iterator[None]:
+    """Make charts without comparing each of their parts with Vega-Lite's schema.
+
+    The comparison takes longer than all other work on a page; tests make the same charts with it.
+    """
+    with schemapi.debug_mode(False):
+        yield
+
+
+def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
+    """Rows with no more decimals than a picture can show, so that live charts stay short."""
+    single = rows.select_dtypes("float32").columns
+    return rows.astype(dict.fromkeys(single, float)).round(digits)
+
+
+def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+    """The rows of a picture, without those that only the live chart offers."""
+    chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
+    return rows[chosen].reset_index(drop=True)
+
+
+def styled_spec(chart: Any) -> Spec:
+    """Return an Altair chart in the site's style as a specification."""
+    named: dict[int, tuple[str, pd.DataFrame]] = {}  # by identity: layers share their rows
+
+    def name(table: Any) -> dict[str, str]:
+        first = f"rows-{len(named)}", table
+        return {"name": named.setdefault(id(table), first)[0]}
+
+    # Altair reads each cell several times, to check it and to name the table by its content.
+    alt.data_transformers.register("named", name)
+    with alt.data_transformers.enable("named"):
+        spec: Spec = chart.to_dict(validate=schemapi.DEBUG_MODE)
+    spec.pop("$schema", None)  # an address that no page may request
+    spec |= {"background": None, "config": vega_config()}
+    if named:
+        spec["datasets"] = {each: records(table) for each, table in named.values()}
+    return spec
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """A mapping for each row, as JSON has it; None for what is no number."""
+    text = rows.to_json(orient="records", double_precision=15)
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
+
+
+LINE = 13  # pixels between two labels
+CURVE = (300, 170)  # width and height of a curve over layers
+NAMED = 224  # width where names of lines stand beside it: three charts fit beside each other
+LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
+UNIFORM = "uniform attention"
+CHANCE = "expected overlap"
+SHARE, PLAIN = "~p", "~g"  # formats: shares in per cent, as tables have them; other numbers
+
+# Columns that readers choose from: name, what is chosen first, what there is.
+FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
+Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+def cell_axis(**more: Any) -> alt.Axis:
+    """Return an axis of a map of cells: labels alone, without ticks and line."""
+    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
+
+
+def axis_heading(title: str) -> alt.Title:
+    """What an axis of values shows, above the chart: there it has room at any height."""
+    return alt.Title(title, fontSize=12, limit=0, offset=8)
+
+
+def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
+    """Move values apart until neighbours are ``gap`` apart, as little as that takes.
+
+    Neighbours that would overlap form a group around their common mean, as in isotonic
+    regression.
+
+    Args:
+        ends: where no value may lie below or above, as long as there is room for all; half a
+            gap above the lower one, where an axis would strike a name out.
+    """
+    order = np.argsort(values, kind="stable")
+    groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
+    for number, place in enumerate(order):
+        mean, size = float(values[place]) - number * gap, 1
+        while groups and groups[-1][0] > mean:
+            other, members = groups.pop()
+            mean = (mean * size + other * members) / (size + members)
+            size += members
+        groups.append((mean, size))
+    apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
+    places = np.arange(len(values)) * gap
+    found = np.empty(len(values))
+    highest = ends[1] - gap * (len(values) - 1)
+    lowest = min(ends[0] + gap / 2, max(highest, ends[0]))
+    found[order] = np.maximum(np.minimum(apart, highest), lowest) + places
+    return found
+
+
+def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
+    """Columns of numbers as a tooltip says them."""
+    form = f".4{SHARE if share else PLAIN}"
+    return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
+
+
+def text_tooltips(*names: str) -> list[alt.Tooltip]:
+    """Other columns as a tooltip says them: ``name:type``.
+
+    Channels, and no bare names: for each of those Altair looks through all of its classes.
+    """
+    return [alt.Tooltip(name) for name in names]
+
+
+def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
+    """What readers may choose from, by column."""
+    return tuple((name, chosen, tuple(rows[name].unique())) for name, chosen in show.items())
+
+
+def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
+    """Filter by what is shown; where there are more options, a drop-down list changes it.
+
+    Args:
+        again: the lists are made by another layer of the same chart.
+    """
+    for field, chosen, options in choices:
+        wanted: Any = chosen
+        if len(options) > 1:
+            wanted = alt.param(
+                name=f"{field}_shown",
+                value=chosen,
+                bind=alt.binding_select(
+                    options=[*options],
+                    labels=[option_name(field, option) for option in options],
+                    name=f"{FIELDS.get(field, field)} ",
+                ),
+            )
+            chart = chart if again else chart.add_params(wanted)
+        chart = chart.transform_filter(alt.datum[field] == wanted)
+    return chart
