@@ -200,14 +200,14 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
 ) -> None:
     size = (small_site.folder / "data/heads.csv").stat().st_size
     monkeypatch.setattr(export, "MOST_CSV", size - 1)
-    (left_out, *_) = export.write_tables(small_site.study, tmp_path)
+    (left_out, *_) = export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     assert left_out == f"heads.csv would hold more than {size - 1:,} bytes; use the Parquet file"
     assert not (tmp_path / "heads.csv").exists()
     assert (tmp_path / "heads.parquet").exists()
     monkeypatch.undo()
     small = replace(STUDY_TABLES["tokens"], csv_limit=100)
     monkeypatch.setitem(STUDY_TABLES, "tokens", small)
-    (left_out,) = export.write_tables(small_site.study, tmp_path)
+    (left_out,) = export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     assert left_out.startswith("tokens.csv would hold more than 100 bytes")
 
 
@@ -215,7 +215,7 @@ def test_a_table_written_in_pieces_is_the_same(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "AT_ONCE", 7)
-    export.write_tables(small_site.study, tmp_path)
+    export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     for name in ("heads.csv", "layers.csv", "tokens.csv"):
         assert (tmp_path / name).read_bytes() == (small_site.folder / "data" / name).read_bytes()
 
@@ -231,13 +231,13 @@ def test_a_large_table_is_compressed_and_holds_the_same(
         limit = size if name == "layers" else None
         table = replace(STUDY_TABLES[name], plain_csv_limit=limit)
         monkeypatch.setitem(STUDY_TABLES, name, table)
-    assert export.write_tables(small_site.study, tmp_path) == []
+    assert export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path) == []
     assert (tmp_path / "layers.csv").read_bytes() == (basic / "layers.csv").read_bytes()
     packed = tmp_path / "heads.csv.gz"
     assert gzip.decompress(packed.read_bytes()) == (basic / "heads.csv").read_bytes()
     assert not (tmp_path / "heads.csv").exists()
     first = packed.read_bytes()
-    export.write_tables(small_site.study, tmp_path)
+    export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     assert packed.read_bytes() == first
 
 
@@ -278,7 +278,7 @@ def test_a_cell_that_a_spreadsheet_would_run_is_quoted(
     study = small_site.study
     study.tokens["token"] = text
     study.nearest["neighbour"] = text
-    export.write_tables(study, tmp_path)
+    export.write_tables(STUDY_TABLES.values(), study, tmp_path)
     assert {row["token"] for row in rows_of(tmp_path / "tokens.csv")} == {displayed}
     assert {row["neighbour"] for row in rows_of(tmp_path / "nearest.csv")} == {displayed}
     assert set(pq.read_table(tmp_path / "tokens.parquet")["token"].to_pylist()) == {text}

@@ -19,7 +19,8 @@ from headbook.report.findings.ablation import ablation_findings, ablation_summar
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import AblationTarget
-from headbook.site.sites import _StudySite
+from headbook.site.sites import StudySite
+from headbook.site.writer import page_writer
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING, head_groups_table, pruning_table
 from headbook.study.sentence_data import heads_of
@@ -253,8 +254,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     assert page.groups is not None
     replacements = {row.cells[1] for row in page.groups.rows}
     assert replacements == {words_cell("mean"), words_cell("without sink"), words_cell("zero")}
-    writer = _StudySite(study, tmp_path, None, "", 1)  # type: ignore[arg-type]
-    writer._page_writer.page(page)
+    page_writer(StudySite(study), tmp_path, "").page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
     for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):
         assert wanted in text

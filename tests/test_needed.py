@@ -140,7 +140,7 @@ def test_what_was_stored_comes_back(full: Study, tmp_path: Path) -> None:
     again = Study.load(tmp_path / "study")
     for name in TABLES:
         pd.testing.assert_frame_equal(getattr(full, name), getattr(again, name))
-    assert write_tables(again, tmp_path) == []
+    assert write_tables(STUDY_TABLES.values(), again, tmp_path) == []
     for name in TABLES:
         assert set(STUDY_TABLES[name].columns) == {*getattr(full, name)}
         stored = pd.read_parquet(tmp_path / f"{name}.parquet")

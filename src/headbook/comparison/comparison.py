@@ -133,6 +133,7 @@ DIFFERENCES_TABLE: "Table[Comparison]" = Table(
         "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
     },
     lambda comparison: comparison.differences,
+    optional=True,
     plain_csv_limit=MOST_USED,
 )
 MEDIANS_TABLE: "Table[Comparison]" = Table(
@@ -154,6 +155,7 @@ MEDIANS_TABLE: "Table[Comparison]" = Table(
         "high": "upper end",
     },
     lambda comparison: comparison.medians,
+    optional=True,
 )
 OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
 MATCHING_TABLE: "Table[Comparison]" = Table(
@@ -173,12 +175,14 @@ MATCHING_TABLE: "Table[Comparison]" = Table(
         "n_sentences": "sentences that were compared",
     },
     lambda comparison: comparison.matching,
+    optional=True,
 )
 SIMILARITY_TABLE: "Table[Comparison]" = Table(
     "head_similarity",
     "How alike every head of the first model and every head of the second attend.",
     HEAD | OTHER | {"similarity": "as in matching; empty below 30 words"},
     lambda comparison: comparison.similarity,
+    optional=True,
 )
 COMPARISON_TABLES = (DIFFERENCES_TABLE, MEDIANS_TABLE, MATCHING_TABLE, SIMILARITY_TABLE)
 

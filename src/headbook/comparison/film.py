@@ -47,6 +47,7 @@ FILM: "Table[Film]" = Table(
         "high": "upper end",
     },
     lambda film: film.film,
+    optional=True,
 )
 HALF_RISE: "Table[Film]" = Table(
     "half_rise",
@@ -67,6 +68,7 @@ HALF_RISE: "Table[Film]" = Table(
         "n_clusters": "sentences behind it, or buckets of them",
     },
     lambda film: film.half_rise,
+    optional=True,
 )
 TYPES: "Table[Film]" = Table(
     "types",
@@ -78,6 +80,7 @@ TYPES: "Table[Film]" = Table(
         "type": "its whole name",
     },
     lambda film: film.types,
+    optional=True,
 )
 FILM_TABLES = (FILM, HALF_RISE, TYPES)
 

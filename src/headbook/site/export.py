@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from headbook import charts
 from headbook.memory import trim_memory
 from headbook.pages.data import DescribedFile
-from headbook.report.tables import STUDY_TABLES, Study
 from headbook.report.wording import visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
+from headbook.study.study import Study
 from headbook.study.tables import TEXTS, Table
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
@@ -57,16 +57,19 @@ def table_files(tables: Iterable[Table[Any]]) -> dict[str, DescribedFile]:
     }
 
 
-def write_tables(study: Study, folder: Path) -> list[str]:
-    """Write every table as CSV and Parquet, with gzip if its CSV is large.
+def write_tables(tables: Iterable[Table[Any]], numbers: Any, folder: Path) -> list[str]:
+    """Write tables as CSV and Parquet; optional ones only if they have rows.
+
+    Args:
+        tables: entries with the builders of their rows.
+        numbers: study, comparison or film, from which the builders make rows.
 
     Returns:
         A message for each CSV that was left out because of its size.
     """
     left_out = []
-    _ = study.head_tables, study.pair_differences  # made once: pages need them, too
-    for table in STUDY_TABLES.values():
-        frame = table.build(study)
+    for table in tables:
+        frame = table.build(numbers)
         if not (frame.empty and table.optional):
             left_out += write_table(frame, table, folder)
     return left_out

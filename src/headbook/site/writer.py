@@ -1,36 +1,38 @@
-"""The one writer of a site: assets, pages, tables, figures, manifest, files for the web.
+"""The writer of sites: assets, pages, tables, figures, manifest and files for search engines.
 
-In one process or several.
+`Site` has the parts in which sites differ; `headbook.site.sites` declares those of one study, of
+two studies, and of many checkpoints. Pages are drawn in one process or in several.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 import numpy as np
-import pandas as pd
 
 from headbook import charts
 from headbook.charts import Figure, images
 from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
-from headbook.pages.data import data_page
+from headbook.pages.data import DescribedFile, data_page
 from headbook.pages.parts.grid import Grid, grid
-from headbook.pages.parts.page import Entry, Menu, Page, SiteFacts
+from headbook.pages.parts.page import EVERY, Menu, Page, SiteFacts
 from headbook.pages.parts.table import COLOUR_STEPS
-from headbook.progress import Progress
+from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text
 from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.page_writer import MISSING, PageWriter, figures_of, page_address, site_address
+from headbook.site.parallel import DrawingPool, default_processes
 from headbook.study.manifest import Manifest
-from headbook.study.tables import Table
 
 PREVIEW = "assets/preview.png"
 PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)  # of the picture
@@ -73,16 +75,16 @@ def _steps(stack_grid: Grid) -> images.Map:
     return np.where(steps < 0, 0, first + steps).astype(np.uint8)
 
 
-TEXTS = ("CITATION.cff", "references.bib", "README.txt")
-
-# Pages from which on several processes are worth their start: each takes as long for it as to draw
-# about a hundred.
+# Pages from which on several processes are worth their start, which takes each of them as long as
+# drawing about a hundred pages.
 PARALLEL_FROM = 400
+
+Work = Callable[..., Iterator[str]]
 
 
 @dataclass(frozen=True)
 class WrittenSite:
-    """What was written.
+    """A site that was written.
 
     Attributes:
         index: the page to open.
@@ -95,135 +97,170 @@ class WrittenSite:
     size: int
 
 
-def _draw(page_writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
-    """Write pages; yields their paths."""
-    for page in pages:
-        page_writer.page(page)
-        yield page.path
+class Site(ABC):
+    """The parts in which sites differ.
+
+    Attributes:
+        kind: as in `headbook.site.assets.write_assets`.
+        texts: templates of files beside the pages.
+        across: addresses of pages across metrics.
+        stacks: kinds of attention of all models.
+        manifest: of the first study.
+        facts: provenance, for every page.
+        files: descriptions of the files of the folder ``data``, by name.
+    """
+
+    kind: ClassVar[str] = ""
+    texts: ClassVar[tuple[str, ...]] = ()
+    across: frozenset[str] = frozenset()
+    stacks: Iterable[AttentionStack]
+    manifest: Manifest
+    facts: SiteFacts
+    files: Mapping[str, DescribedFile]
+
+    @property
+    def preview(self) -> tuple[bytes, str]:
+        """Picture for links to the site, and its description; empty without a picture."""
+        return b"", ""
+
+    @property
+    @abstractmethod
+    def menu(self) -> Menu:
+        """Entries of the menu."""
+
+    @property
+    @abstractmethod
+    def charted(self) -> tuple[Page, ...]:
+        """Pages whose charts are also files."""
+
+    @property
+    @abstractmethod
+    def n_pages(self) -> int:
+        """Number of pages, for the progress bar."""
+
+    @abstractmethod
+    def write_data(self, writer: PageWriter) -> list[str]:
+        """Write tables, manifest and data of scripts; return a message for each file left out."""
+
+    @abstractmethod
+    def pages(self, writer: PageWriter) -> Iterator[Page]:
+        """Make all pages but the first page, the page of files, and those of `many`."""
+
+    def first(self) -> Page | None:
+        """Make a page that is written before everything else, if there is one."""
+        return None
+
+    def many(self, share: slice = EVERY) -> Iterator[Page]:
+        """Make the pages that several processes may share."""
+        return iter(())
+
+    def work(self, _: ExitStack, /) -> tuple[Work, Path]:
+        """Return what a process does to write a share of `many`, and the folder that it reads.
+
+        The work is called with that folder, a `PageWriter` and a share; it yields paths of pages.
+        """
+        raise NotImplementedError
 
 
-def exported(pages: Iterable[Page]) -> list[Figure]:
-    """The charts of pages that are files as well, one a name."""
-    return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
-
-
-DATA: Entry = ("data.html", "Data")
-
-
-def render_site(
-    out: Path, base_url: str | None, write: Callable[[Path, str], int], *, force: bool
+def write_site(
+    make_site: Callable[[], Site],
+    out: Path,
+    *,
+    base_url: str | None,
+    force: bool,
+    progress: Progress | None,
+    processes: int = 1,
 ) -> WrittenSite:
-    """Replace a folder by a site, as a whole.
+    """Write a site; the folder appears when it is complete.
 
     Args:
-        write: writes the site into a folder, for an address on the web; returns its pages' number.
+        make_site: makes the parts of the site, after folder and memory were checked.
+        base_url: address where the folder will be published, or None.
+        force: replace a site that is there.
+        processes: number of processes that draw pages; 0: chosen by the number of pages.
+
+    Raises:
+        OutputError: ``out`` may not be replaced or written.
+        ResourceError: the process may not use enough memory.
     """
-    base = site_address(base_url)
     check_output_folder(out, OutputKind.SITE, force=force)
     check_address_space()
+    site, base = make_site(), site_address(base_url)
     with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.without_schema_checks():
-        pages = write(draft, base)
+        writer = page_writer(site, draft, base)
+        pages = _write_files(site, writer, progress or NoProgress(), processes)
     return WrittenSite(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
-def write_site_start(folder: Path, stacks: Iterable[AttentionStack], site: str) -> None:
-    """Write style and scripts, and make the folders of data and figures.
-
-    Args:
-        stacks: of all models.
-        site: see `headbook.site.assets.write_assets`.
-    """
-    write_assets(folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)), site)
-    write_runtime(folder)
-    (folder / "data" / "charts").mkdir(parents=True)
-    (folder / "figures").mkdir()
-
-
-def write_pages(
-    writer: PageWriter,
-    base: str,
-    pages: Iterable[Page],
-    tables: Sequence[tuple[Table[Any], pd.DataFrame]],
-    progress: Progress,
-) -> int:
-    """Write pages with their figures, tables with their page, and what the web wants.
-
-    Args:
-        tables: entries of tables, each with its rows; tables without rows are left out.
-
-    Returns:
-        The number of pages.
-    """
-    paths, figures = [], 0
-    for page in pages:
-        for figure in figures_of(page):
-            export.write_figure(figure, writer.folder / "figures", columns=False)
-            figures += 1
-        writer.page(page)
-        paths.append(page.path)
-        progress.advance(1, 0)
-    data = writer.folder / "data"
-    for table, frame in tables:
-        if not frame.empty:
-            export.write_table(frame, table, data)
-    files = export.table_files(table for table, _ in tables)
-    last = data_page(data, files, figures)
-    writer.page(last)
-    paths.append(last.path)
-    progress.advance(1, 0)
-    for name, text in web_files(base, paths):
-        writer.text(name, text)
-    (writer.folder / ".nojekyll").touch()
-    return len(paths)
-
-
-def page_writer(
-    folder: Path,
-    base: str,
-    facts: SiteFacts,
-    manifest: Manifest,
-    entries: Sequence[Entry],
-    *,
-    measures: Sequence[Entry] = (),
-) -> PageWriter:
-    """What writes the pages of a site.
-
-    Args:
-        manifest: of the first study.
-        entries: addresses and names of the pages that the menu leads to.
-        measures: the same of those that open below one entry.
-    """
-    frame: dict[str, Any] = {
-        "site": facts,
-        "manifest": manifest,
-        "across": frozenset(),
-        "menu": Menu(
-            first=tuple(entry for entry in entries if entry != DATA),
-            analyses=tuple(measures),
-            last=(DATA,),
-            foot=(DATA,),
-            name="Metrics",
-            find=False,
-        ),
+def page_writer(site: Site, folder: Path, base: str) -> PageWriter:
+    """Return the writer of a site's pages, which knows the frame around each page."""
+    frame = {
+        "site": site.facts,
+        "manifest": site.manifest,
+        "across": site.across,
+        "menu": site.menu,
         "base": base,
-        "preview": "",
+        "preview": site.preview[1],
     }
     return PageWriter(folder, base, frame)
 
 
-def site_facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
-    """What every page says of how the numbers were made.
+def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: int) -> int:
+    """Write every file of a site; return the number of pages."""
+    folder = writer.folder
+    paths: list[str] = []
+    write_assets(folder, max(n for s in site.stacks for n in (s.n_layers, s.n_heads)), site.kind)
+    if site.preview[0]:
+        (folder / PREVIEW).write_bytes(site.preview[0])
+    (folder / "data" / "charts").mkdir(parents=True)
+    (folder / "figures").mkdir()
+    if (first := site.first()) is not None:
+        paths += draw_pages(writer, (first,))
+        progress.message(f"overview, while the rest is made: {folder / first.path}")
+    with _many_drawn(site, writer, processes) as many:
+        write_runtime(folder)
+        left_out = site.write_data(writer)
+        export.release_memory()
+        figures = exported(site.charted)
+        for figure in figures:
+            export.write_figure(figure, folder / "figures", columns=False)
+            writer.live(figure)
+            figure.forget()  # all charts together take hundreds of megabytes
+        progress.stage("pages", site.n_pages)
+        progress.advance(len(paths), 0)
+        files = data_page(folder / "data", site.files, len(figures), tuple(left_out))
+        for path in chain(draw_pages(writer, chain(site.pages(writer), (files,))), many):
+            progress.advance(1, 0)
+            paths.append(path)
+    texts = {name: writer.drawn(name) for name in site.texts}
+    for name, text in (*web_files(writer.base, paths), *texts.items()):
+        writer.text(name, text)
+    (folder / ".nojekyll").touch()
+    return len(paths)
 
-    Args:
-        models: their names in words.
+
+@contextmanager
+def _many_drawn(site: Site, writer: PageWriter, processes: int) -> Iterator[Iterable[str]]:
+    """Write the pages that processes may share, and yield an iterable of their paths.
+
+    If the site has many pages, other processes write them while this one writes everything else.
     """
-    files = ", ".join(file.name for file in manifest.inputs)
-    sentences = count_text(manifest.counts["sentences"], "sentence")
-    made = f"Headbook {manifest.headbook}{manifest.created and f', {manifest.created}'}"
-    return SiteFacts(
-        title=title,
-        model=models,
-        provenance=f"{models} on {files}: {sentences}. {made}.",
-        source=f"{models} on {files}, {sentences}.",
-        sentence_pages=False,
-    )
+    processes = processes or (default_processes() if site.n_pages >= PARALLEL_FROM else 1)
+    if processes == 1:
+        yield draw_pages(writer, site.many())
+        return
+    with ExitStack() as stack:
+        work, stored = site.work(stack)
+        yield stack.enter_context(DrawingPool(work, (stored, writer), processes - 1))
+
+
+def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
+    """Write pages; yield their paths."""
+    for page in pages:
+        writer.page(page)
+        yield page.path
+
+
+def exported(pages: Iterable[Page]) -> list[Figure]:
+    """Return the charts of pages that are files as well, one a name."""
+    return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
