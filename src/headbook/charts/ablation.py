@@ -21,7 +21,7 @@ TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 @lazy_figure(interactive=False)
 def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
-    """One number for each head; a line across those that are estimated.
+    """Draw one number for each head, with a line across heads whose number is estimated.
 
     Args:
         rows: columns ``layer, head, value, low, high, method, verdict``.
@@ -64,7 +64,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
 
 @lazy_figure(interactive=False)
 def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
-    """A point for each head that has two numbers, beside the line where both are equal.
+    """Draw a point for each head that has two numbers, and the line of equal numbers.
 
     Args:
         rows: columns ``head, series, x, y``.
@@ -95,7 +95,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
 
 @lazy_figure(interactive=False)
 def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
-    """Change of a target against the share of heads that is removed.
+    """Draw the change of a target against the share of heads that are removed.
 
     Args:
         rows: columns ``order, share, value, low, high``; that of `RANDOM` is grey.

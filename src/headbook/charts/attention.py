@@ -48,7 +48,7 @@ def attention_map(
     weights: Floats,
     about: str,
 ) -> Drawing:
-    """A map with the names of its tokens; rows look, columns are looked at.
+    """Draw a map with its tokens: a row for each query, a column for each key.
 
     Args:
         weights: from 0 to 1; those that are not a number stay paper. *Shape:* ``(query, key)``.
@@ -68,7 +68,7 @@ def attention_map(
 
 
 class _Grid(NamedTuple):
-    """Where the cells of a map are, in pixels, and how large its letters."""
+    """Places of a map's cells in pixels, and the size of its letters."""
 
     left: float
     top: float
@@ -76,14 +76,14 @@ class _Grid(NamedTuple):
     text: float
 
     def space(self, columns: Sequence[str]) -> float:
-        """Width of the cells with the names that lean over them."""
+        """Return the width of the cells with the slanted names over them."""
         lean = self.text / TEXT * RUN
         ends = (self.cell * (i + 0.5) + lean * _width(t) for i, t in enumerate(columns))
         return max(self.cell * len(columns), *ends)
 
 
 def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
-    """Cells as large as a page has room for."""
+    """Return cells as large as fit on a page."""
     for text in (TEXT, SMALLEST):
         part = text / TEXT
         left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
@@ -97,7 +97,7 @@ def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
 
 
 def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
-    """Names of tokens, as many as there is room for; in the corner it says which are which."""
+    """Draw as many names of tokens as fit, and the names of both sides in the corner."""
     left, top, cell, text = grid
     every = math.ceil(text / cell)
     for name, y in (("key →", top - GAP - text), ("query ↓", top - GAP)):
@@ -118,7 +118,7 @@ def attention_lines(
     *,
     about: str,
 ) -> Drawing:
-    """The tokens twice, those that look on the left, with a line for each link.
+    """Draw the tokens twice, queries on the left, with a line for each link.
 
     Args:
         about: what the weights are, beside the lines that show how wide they are.
@@ -148,7 +148,7 @@ def _width(text: str) -> float:
 
 
 def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
-    """A colour and its cells, neighbours in a row as one.
+    """Yield each colour and its cells as a path, neighbours in a row as one.
 
     All cells are drawn in the lowest colour first, so that no paper shines through the joints of
     the others.
@@ -163,7 +163,7 @@ def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
 
 
 def _runs(cells: NDArray[Any], grid: _Grid) -> Iterator[tuple[int, str]]:
-    """Equal neighbours in a row: their value and their outline."""
+    """Yield value and outline of each run of equal neighbours in a row."""
     left, top, cell, _ = grid
     high = f"{cell:.2f}".removesuffix(".00")
     for row, line in enumerate(cells.tolist()):
@@ -188,7 +188,7 @@ def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
 
 
 def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
-    """A line for some weights, each with its number."""
+    """Draw a line for some weights, each with its number."""
     share = BETWEEN / len(SAMPLES)
     for index, weight in enumerate(SAMPLES):
         x = left + share * index
@@ -225,7 +225,7 @@ class OffsetBar(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """Its numbers as text: offset, share, interval, uniform attention."""
+        """Offset, share, interval and uniform attention as text."""
         return (
             f"{self.offset:+d}".replace("-", "−") if self.offset else "0",
             number(self.value, share=True),
@@ -235,7 +235,7 @@ class OffsetBar(NamedTuple):
 
 
 def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawing:
-    """Share of attention by offset with its interval, that of uniform attention as a line.
+    """Draw the share of attention by offset with intervals, and uniform attention as a line.
 
     Args:
         bars: offsets in order; NaN where there is no number.
@@ -248,7 +248,7 @@ def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawin
 
 
 def _step(most: float) -> float:
-    """The least round distance of ticks that gives no more than `PROFILE_TICKS`."""
+    """Return the least round distance of ticks that gives at most `PROFILE_TICKS`."""
     ten = 10.0 ** math.floor(math.log10(most / PROFILE_TICKS))
     return next(step * ten for step in STEPS if step * ten * PROFILE_TICKS >= most * (1 - 1e-9))
 
@@ -262,7 +262,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
-    """Lines, numbers and titles."""
+    """Draw lines, numbers and titles of both axes."""
     for tick in range(round(top / step) + 1):
         y = _y(tick * step, top)
         opacity = 1 if tick == 0 else 0.12
@@ -282,7 +282,7 @@ def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
 
 
 def _bars(bars: Sequence[OffsetBar], top: float) -> Iterator[str]:
-    """Bars that say their numbers, then the lines of all intervals as one shape."""
+    """Draw bars with their numbers as titles, then the lines of all intervals as one shape."""
     width, lines = WIDTH / len(bars) * PROFILE_BAR, ""
     yield f'<g fill="{BLUE}">'
     for index, bar in enumerate(bars):
@@ -301,7 +301,7 @@ def _bars(bars: Sequence[OffsetBar], top: float) -> Iterator[str]:
 
 
 def _uniform(bars: Sequence[OffsetBar], top: float) -> str:
-    """A step for each offset."""
+    """Draw uniform attention as a step for each offset."""
     line = "".join(
         f"M{_x(bars, index):.1f} {_y(bar.uniform, top):.1f}H{_x(bars, index + 1):.1f}"
         for index, bar in enumerate(bars)

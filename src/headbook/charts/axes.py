@@ -1,4 +1,4 @@
-"""What charts share: Altair charts as specifications, rows, axes, tooltips and readers' choices."""
+"""Shared parts of charts: specifications from Altair, rows, axes, tooltips, readers' choices."""
 
 import json
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ def without_schema_checks() -> Iterator[None]:
 
 
 def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
-    """Rows with no more decimals than a picture can show, so that live charts stay short."""
+    """Return rows with no more decimals than a picture shows, to keep live charts short."""
     single = rows.select_dtypes("float32").columns
     return rows.astype(dict.fromkeys(single, float)).round(digits)
 
 
 def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """The rows of a picture, without those that only the live chart offers."""
+    """Return the rows of a picture, without those that only the live chart offers."""
     chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
     return rows[chosen].reset_index(drop=True)
 
@@ -58,7 +58,7 @@ def styled_spec(chart: Any) -> Spec:
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """A mapping for each row, as JSON has it; None for what is no number."""
+    """Return a mapping for each row, as JSON has it; None for numbers that are missing."""
     text = rows.to_json(orient="records", double_precision=15)
     found: list[dict[str, Any]] = json.loads(text)
     return found
@@ -83,7 +83,7 @@ def cell_axis(**more: Any) -> alt.Axis:
 
 
 def axis_heading(title: str) -> alt.Title:
-    """What an axis of values shows, above the chart: there it has room at any height."""
+    """Return the title of an axis of values, to stand above the chart, where any length fits."""
     return alt.Title(title, fontSize=12, limit=0, offset=8)
 
 
@@ -116,13 +116,13 @@ def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floa
 
 
 def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
-    """Columns of numbers as a tooltip says them."""
+    """Return columns of numbers with their format in a tooltip."""
     form = f".4{SHARE if share else PLAIN}"
     return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
 
 
 def text_tooltips(*names: str) -> list[alt.Tooltip]:
-    """Other columns as a tooltip says them: ``name:type``.
+    """Return columns of text, each given as ``name:type``, for a tooltip.
 
     Channels, and no bare names: for each of those Altair looks through all of its classes.
     """
@@ -130,7 +130,7 @@ def text_tooltips(*names: str) -> list[alt.Tooltip]:
 
 
 def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
-    """What readers may choose from, by column."""
+    """Return the values that readers may choose from, by column."""
     return tuple((name, chosen, tuple(rows[name].unique())) for name, chosen in show.items())
 
 
@@ -138,7 +138,7 @@ def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
     """Filter by what is shown; where there are more options, a drop-down list changes it.
 
     Args:
-        again: the lists are made by another layer of the same chart.
+        again: whether another layer of the chart makes the lists.
     """
     for field, chosen, options in choices:
         wanted: Any = chosen

@@ -44,7 +44,7 @@ PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCou
 def side_maps(
     rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
 ) -> Chart:
-    """One number for each head of two models, side by side on one scale.
+    """Draw one number for each head of two models, side by side on one scale.
 
     Args:
         rows: columns ``side, layer, head, view, label, value``; sides in their order.
@@ -68,7 +68,7 @@ def side_maps(
 
 @lazy_figure()
 def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]) -> Chart:
-    """What the second model has more; a star where that is supported, pale where not.
+    """Draw the second model's number less the first's: supported with a star, others pale.
 
     Args:
         rows: columns ``layer, head, view, label, value, low, high, p, supported``.
@@ -97,7 +97,7 @@ def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str
 
 @lazy_figure()
 def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> Chart:
-    """A point for each head: its number in the first model against that in the second.
+    """Draw a point for each head: its number in the first model against that in the second.
 
     Hollow where the difference is not supported; the line is where both are the same.
 
@@ -126,7 +126,7 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
 
 
 def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """The two ends of the line on which both numbers are the same, for each choice."""
+    """Return both ends of the line of equal numbers, for each choice."""
     found: list[dict[str, Any]] = []
     for chosen, group in rows.groupby([*show], sort=False):
         ends = group[["a", "b"]].to_numpy(float)
@@ -137,7 +137,7 @@ def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
 
 @lazy_figure()
 def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Chart:
-    """A number for every two layers: those of the first model run down, of the second across.
+    """Draw a number for every two layers: the first model's run down, the second's across.
 
     Args:
         rows: columns ``layer, other_layer, value``.
@@ -157,7 +157,7 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Ch
 
 @lazy_figure()
 def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
-    """Heads of two models over relative depth: a point each, median and middle half by layer.
+    """Draw heads of two models over relative depth: points, and median and quartiles by layer.
 
     Args:
         rows: columns ``series, depth, view, label, kind, value, low, high``; of the kind ``head``
@@ -178,7 +178,7 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
 
 @lazy_figure()
 def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
-    """One number for each layer of two models, with intervals.
+    """Draw one number for each layer of two models, with intervals.
 
     Args:
         rows: columns ``series, layer, value, low, high`` and those of ``show``; series in order.
@@ -195,7 +195,7 @@ def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Ch
 
 @lazy_figure()
 def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
-    """What the second model has more in each layer; hollow where that is not supported.
+    """Draw the second model's number less the first's by layer; hollow if not supported.
 
     Args:
         rows: columns ``layer, value, low, high, p, supported`` and those of ``show``.
@@ -219,7 +219,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
 
 
 def _colour(rows: pd.DataFrame) -> alt.Color:
-    """The first model and the second, named above."""
+    """Return the colours of the first and the second model, with a legend above."""
     series = [*dict.fromkeys(rows["series"])]
     return alt.Color(
         "series:N",

@@ -47,7 +47,7 @@ class Drawing:
 
 
 def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:
-    """A picture from its elements, so many pixels wide and high.
+    """Return a picture of its elements, ``width`` by ``height`` pixels.
 
     Letters stand in the middle and have the page's ink where they do not say otherwise.
     """
@@ -64,19 +64,19 @@ def drawing(name: str, caption: str, width: float, height: float, parts: Iterabl
 def svg_text(
     text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
 ) -> str:
-    """Text in a picture."""
+    """Return text as an SVG element."""
     more = f' text-anchor="{anchor}"' if anchor != "middle" else ""
     more += f' fill="{ink}"' if ink != INK else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{more}>{escape(visible(text))}</text>'
 
 
 def _short(part: str) -> str:
-    """An element without decimals that say nothing; texts stay."""
+    """Return an element without decimals that are zero; texts stay."""
     return TAG.sub(lambda tag: WHOLE.sub("", tag[0]), part)
 
 
 def guessed_width(text: str, letter: float, wide: float) -> float:
-    """How wide a text is at most, or nearly so.
+    """Return an upper estimate of the width of a text in pixels.
 
     Args:
         letter, wide: pixels of a letter, of an East Asian one.
@@ -90,7 +90,7 @@ TICK = 'width="2" height="16"'
 
 
 def interval_dot(value: float, low: float, high: float, baseline: float, *, supported: bool) -> str:
-    """A dot between 0 and 1, places in per cent of the width, so that the dot stays round.
+    """Draw a dot between 0 and 1 with its interval, placed in per cent, so that it stays round.
 
     Heights that SVG does not ask for stand in the style of pages, and the axis, too.
 

@@ -191,7 +191,7 @@ COLOURED = {"fill", "stroke", "stop-color"}
 
 
 def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
-    """A specification as an SVG element, its ids beginning with a name."""
+    """Draw a specification as an SVG element whose ids begin with a name."""
     root = _drawn(spec)
     ET.register_namespace("", SVG)
     ids: dict[str, str] = {}
@@ -215,7 +215,7 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
 
 
 def _drawn(spec: dict[str, Any]) -> ET.Element:
-    """A specification as Vega draws it.
+    """Draw a specification by vl-convert.
 
     Vega cuts labels to a width, and to know whether it must, measures each of them again and again:
     a sixth of its time. So no width is asked for, and only where a label might be too long is the
@@ -234,7 +234,7 @@ def _drawn(spec: dict[str, Any]) -> ET.Element:
 
 
 def _unpointed(part: Any) -> Any:
-    """A part of a specification without what live charts say where a reader points."""
+    """Return a part of a specification without tooltips."""
     if isinstance(part, dict):
         return {name: _unpointed(each) for name, each in part.items() if name != "tooltip"}
     return [_unpointed(each) for each in part] if isinstance(part, list) else part
@@ -257,7 +257,7 @@ def _long(group: ET.Element) -> bool:
 
 
 def _width(text: str) -> float:
-    """What a text is at most as wide as, over the height of its letters."""
+    """Return an upper estimate of the width of a text, divided by the height of its letters."""
     return 1.3 * len(text) - 0.65 * len(NARROW.findall(text))
 
 
@@ -298,7 +298,7 @@ def _straight(element: ET.Element) -> None:
 
 
 def _place(text: ET.Element) -> None:
-    """Say where a text stands in as many letters as that takes; as PDF, discs take more so."""
+    """Write the place of a text in as few characters as possible."""
     at = AT.fullmatch(text.get("transform", ""))
     if at and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
         del text.attrib["transform"]
@@ -311,7 +311,7 @@ def _style_of(element: ET.Element) -> dict[str, str]:
 
 
 def _share(element: ET.Element) -> None:
-    """Let a group say once what all its children say; those that say nothing are no groups."""
+    """Move attributes that all children share to their group, and dissolve groups without any."""
     for child in element:
         _share(child)
     disc = DISC.fullmatch(element.get("d", ""))
@@ -347,7 +347,7 @@ def _mark_ink(element: ET.Element) -> None:
 
 
 def _name_colours(root: ET.Element) -> None:
-    """Colours in as few letters as they have: ``#rrggbb``."""
+    """Write colours in as few characters as possible: ``#rrggbb``."""
     for element in root.iter():
         for key in COLOURED & element.attrib.keys():
             if found := RGB.fullmatch(element.attrib[key]):
@@ -373,7 +373,7 @@ ENTRY = "window.vegaEmbed=vegaEmbed;"
 
 @cache
 def vega_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script that defines only ``vegaEmbed``."""
     file = user_cache_path("headbook") / f"vega-{version('vl-convert-python')}.kept"
     entry, _, kept = (read_checked(file) or b"").decode().partition("\n")
     if entry == ENTRY:

@@ -38,7 +38,7 @@ QUARTERS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
 
 
 def step_axis(steps: Ints, *, named: bool) -> CurveAxis:
-    """The axis of steps.
+    """Return the axis of steps.
 
     Args:
         steps: ascending.
@@ -54,7 +54,7 @@ def step_axis(steps: Ints, *, named: bool) -> CurveAxis:
 
 
 def _places(steps: Ints, *, named: bool) -> list[float]:
-    """Places from 0 to 1."""
+    """Return places of steps on the axis, from 0 to 1."""
     if not named:
         return [float(place) for place in np.linspace(0, 1, len(steps))]
     later = np.log(steps[steps > 0].astype(np.float64))
@@ -67,7 +67,7 @@ def _places(steps: Ints, *, named: bool) -> list[float]:
 def sparkline(
     values: Floats, axis: CurveAxis, ends: tuple[float, float], turn: int | None = None
 ) -> str:
-    """One number over steps as a hairline, as wide as its place on the page.
+    """Draw one number over steps as a hairline, as wide as its place on the page.
 
     Args:
         values: NaN where there is none. *Shape:* ``(step,)``.
@@ -98,7 +98,7 @@ def step_areas(
     texts: Sequence[str],
     axis: CurveAxis,
 ) -> Drawing:
-    """Shares of a whole, stacked, over steps.
+    """Draw stacked shares of a whole over steps.
 
     Args:
         shares: each row sums to 1, or is NaN. *Shape:* ``(step, part)``.
@@ -125,7 +125,7 @@ def step_areas(
 
 
 def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
-    """The shape of one part; a bar of its own where the first step stands apart."""
+    """Return the path of one part; the first step is a separate bar if it stands apart."""
     first = 1 if axis.apart else 0
     x = [*map(x_of, axis.places)]
     bottom, top = ([y_of(float(end), (0.0, 1.0)) for end in ends] for ends in (low, high))
@@ -136,7 +136,7 @@ def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
 
 
 def _rules(axis: CurveAxis) -> Iterator[str]:
-    """Hairlines at the steps that were looked at: areas between them are drawn, not measured."""
+    """Draw hairlines at the measured steps, since areas between them are interpolated."""
     ends = y_of(1, (0.0, 1.0)), y_of(0, (0.0, 1.0))
     inner = axis.places[1:-1]
     path = "".join(f"M{x_of(place):.1f} {ends[0]:.1f}V{ends[1]:.1f}" for place in inner)
@@ -161,7 +161,7 @@ OTHERS = "other heads"
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
 ) -> Chart:
-    """A line for each head; some have a colour, and the one under the pointer stands out.
+    """Draw a line for each head; some are coloured, and the one under the pointer is wide.
 
     Args:
         rows: columns ``head, layer, step, place, value, low, high``; ``place`` is that of the step
@@ -209,7 +209,7 @@ def head_steps(
 
 
 def _ticks(axis: CurveAxis) -> Any:
-    """The axis of steps, written by hand: no scale of Vega's has it."""
+    """Return the axis of steps with labels of our own, since Vega has no such scale."""
     names = " : ".join(f"abs(datum.value - {p:.4f}) < 0.0005 ? '{t}'" for p, t in axis.labels)
     values = [round(place, 4) for place, _ in axis.labels]
     return alt.Axis(values=values, labelExpr=f"{names} : ''", grid=False)

@@ -33,7 +33,7 @@ from headbook.charts.figure import Chart, lazy_figure
 from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, MIXTURE, ramp, text_colour_rule
 from headbook.report.wording import label_name
 
-PLACES = 400  # of a strip; what stands at the same place is drawn once
+PLACES = 400  # of a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
 BINS = 40  # of the histogram
 HISTOGRAM_WIDTH, TOP, PLOT, BELOW, HISTOGRAM_SIDE = 900.0, 58.0, 60.0, 24.0, 10.0
@@ -46,7 +46,7 @@ APART = 14.0  # pixels from one line of names to the next
 
 @dataclass(frozen=True, eq=False)
 class RangeStrip:
-    """Values of all heads, drawn the same for each but for its dot.
+    """Strip of the values of all heads, on which one head is a dot.
 
     As wide as its place on the page: places are in per cent, so that the dot stays round.
 
@@ -60,19 +60,19 @@ class RangeStrip:
 
     @classmethod
     def of(cls, values: Floats) -> "RangeStrip":
-        """Of values of any shape; NaN where there is none."""
+        """Return the strip of values of any shape, in which NaN is missing."""
         there = np.sort(values[~np.isnan(values)])
         first, middle, third = map(float, np.quantile(there, (0.25, 0.5, 0.75)))
         return cls(there, (first, middle, third))
 
     def drawn(self, own: float) -> str:
-        """All heads as hairlines, a box around the middle half, the median, and a head as a dot."""
+        """Draw all heads as hairlines, the middle half as a box, the median, a head as a dot."""
         before, after = self._still
         return f'{before}<circle cx="{self._at(own):.1f}%" r="5.5"/>{after}'
 
     @cached_property
     def _still(self) -> tuple[str, str]:
-        """What stands before the dot and after it."""
+        """SVG before the dot and after the dot."""
         lines = np.unique(np.rint(self._at(self.there) * PLACES / 100).astype(int)).tolist()
         path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
         first, middle, third = map(self._at, self.quarters)
@@ -84,7 +84,7 @@ class RangeStrip:
         ), "</svg>"
 
     def _at(self, value: Any) -> Any:
-        """The place of a value, or of several, in per cent."""
+        """Return the place of a value, or of several, in per cent."""
         low, high = float(self.there[0]), float(self.there[-1])
         return MARGIN + (100 - 2 * MARGIN) * (value - low) / ((high - low) or 1.0)
 
@@ -92,7 +92,7 @@ class RangeStrip:
 def ranking_histogram(
     name: str, caption: str, scores: Floats, marks: Sequence[tuple[str, float]]
 ) -> Drawing:
-    """How many sentences have which value of a ranking, from 0 to 1.
+    """Draw how many sentences have which value of a ranking, from 0 to 1.
 
     Args:
         marks: values that are named over the bars, the largest first.
@@ -129,7 +129,7 @@ def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> It
 
 
 def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
-    """Names with a line down to the axis, each on the lowest line that is free."""
+    """Draw names with a line down to the axis, each on the lowest line that is free."""
     free = [HISTOGRAM_WIDTH + 1.0] * LINES
     for text, value in sorted(marks, key=lambda mark: -mark[1]):
         x, long = _x(value), LETTER * len(text)
@@ -153,7 +153,7 @@ def heat_map(
     show: dict[str, str],
     share: bool = False,
 ) -> Chart:
-    """One number for each head: rows are layers, columns are heads.
+    """Draw one number for each head: rows are layers, columns are heads.
 
     Args:
         rows: columns ``layer, head, view, label, value, low, high``.
@@ -179,7 +179,7 @@ def heat_map(
 
 
 def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
-    """As wide as the map at most; both ends are named."""
+    """Return a legend as wide as the map at most, with both ends named."""
     wide = min(max(CELL * heads.nunique(), 120), 240)
     values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
     return alt.Legend(
@@ -196,7 +196,7 @@ COLUMNS = 3  # layers side by side, at most
 
 @lazy_figure()
 def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
-    """Stacked bars, one a head, a panel for each layer.
+    """Draw stacked bars, one for each head, in a panel for each layer.
 
     Args:
         rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
@@ -257,7 +257,7 @@ AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 @lazy_figure(interactive=False)
 def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
-    """A point for every head, coloured by layer.
+    """Draw a point for every head, coloured by layer.
 
     Args:
         rows: columns ``head, layer, x, y``; ``head`` is the head's name.
@@ -291,7 +291,7 @@ def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[
 
 
 def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:
-    """Heads whose names hide neither a point nor another name; the outermost are asked first.
+    """Choose heads whose names hide neither a point nor another name, the outermost first.
 
     Args:
         width: of the plot, in pixels.
@@ -323,7 +323,7 @@ NUMBERED = 100  # heads that carry their number; more would hide each other
 
 @lazy_figure()
 def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
-    """Points coloured by layer, a panel for each view, all on one scale.
+    """Draw points coloured by layer, in a panel for each view, all on one scale.
 
     Args:
         rows: columns ``head, layer, panel, x, y``; ``head`` is the head's name.
@@ -357,7 +357,7 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
-    """Circles with layer and head, where no other circle hides them."""
+    """Draw circles with layer and head, unless another circle would hide the number."""
     circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
     ends = (min(layers), max(*layers, min(layers) + 1))
     ink = text_colour_rule("layer", ends, LAYERS, DARK[1:])
@@ -366,7 +366,7 @@ def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
 
 
 def _base_layer(base: Any, colour: alt.Color) -> Any:
-    """Squares, of which a picture can draw those of one colour as one shape."""
+    """Draw squares, since a picture can draw squares of one colour as one shape."""
     return base.mark_rect().encode(x2="right:Q", y2="top:Q", color=colour)
 
 
@@ -380,14 +380,14 @@ def _alone(rows: pd.DataFrame, ends: tuple[float, float]) -> "pd.Series[bool]":
 
 
 def _squares(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
-    """The same with the other corner of a small square, layer by layer."""
+    """Return rows with the opposite corner of a small square at each point, layer by layer."""
     side = DOT * (ends[1] - ends[0]) / SIMILAR_SIDE
     rows = rows.sort_values("layer", kind="stable", ignore_index=True)
     return rows.assign(right=(rows["x"] + side).round(5), top=(rows["y"] + side).round(5))
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
-    """The same for both axes and all panels, so that lengths can be compared."""
+    """Return one range for both axes and all panels, so that lengths can be compared."""
     low, high = float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())
     margin = max(0.06 * (high - low), 0.01)
     return round(low - margin, 3), round(high + margin, 3)

@@ -21,7 +21,7 @@ LEVEL = 5  # of compression: as few bytes as 9, in a fifth of the time
 
 
 def map_preview(cells: Map, ink: Ink) -> str:
-    """A map as a ``data:`` address, one pixel a weight.
+    """Return a map as a ``data:`` address, one pixel a weight.
 
     Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
     strong link is lost.
@@ -33,12 +33,12 @@ def map_preview(cells: Map, ink: Ink) -> str:
 
 
 def shrunk(cells: Map, most: int) -> Map:
-    """A map of at most so many cells on a side, by the largest weight of each block."""
+    """Return a map of at most ``most`` cells a side, by the largest weight of each block."""
     return _largest(cells, -(-max(cells.shape) // most))
 
 
 def map_sheet(maps: Map, ink: Ink, *, side: int) -> bytes:
-    """All heads' maps of a sentence on one sheet, a pixel a weight: rows are layers, columns heads.
+    """Draw all heads' maps of a sentence on one sheet: rows are layers, columns are heads.
 
     Maps that are wider than twice ``side`` are shrunk by the largest weight of each block.
 
@@ -54,7 +54,7 @@ def map_sheet(maps: Map, ink: Ink, *, side: int) -> bytes:
 
 
 def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
-    """Tables of colours side by side on one picture, cells as squares of one size.
+    """Draw tables of colours side by side on one picture, cells as squares of one size.
 
     Args:
         tables: *Shape:* ``(row, column)`` each: places in the palette counted from 1, 0 for paper.
@@ -79,7 +79,7 @@ def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
 
 
 def _largest(cells: Map, block: int) -> Map:
-    """The largest weight of each block of ``block`` by ``block`` cells."""
+    """Return the largest weight of each block of ``block`` by ``block`` cells."""
     if block == 1:
         return cells
     pad = [(0, -size % block) for size in cells.shape]
@@ -94,7 +94,7 @@ def _zoomed(cells: Map, zoom: int) -> Map:
 
 
 def sprite(maps: Map, ink: Ink) -> bytes:
-    """Maps of all heads on one picture, one pixel a weight and one between two maps.
+    """Draw maps of all heads on one picture, one pixel a weight and one between two maps.
 
     Args:
         maps: steps of ``ink``. *Shape:* ``(layer, head, query, key)``.
@@ -110,7 +110,7 @@ def sprite(maps: Map, ink: Ink) -> bytes:
 
 
 def inked(cells: Map, ink: Ink) -> bytes:
-    """One map in the same ink as a PNG, one pixel a weight; it names no colour that it lacks."""
+    """Return a map as a PNG whose palette has only the colours of the map."""
     steps, places = np.unique(cells, return_inverse=True)
     used = [ink[step] for step in steps.tolist()]
     image = Image.fromarray(places.reshape(cells.shape).astype(np.uint8), mode="P")
@@ -124,12 +124,12 @@ def inked(cells: Map, ink: Ink) -> bytes:
 
 
 def inline_map(cells: Map, ink: Ink) -> str:
-    """What `inline` makes of `inked`: one map in an ink, one pixel a weight."""
+    """Return a map as a ``data:`` address of a WebP picture, one pixel a weight."""
     return _webp(Image.fromarray(np.array(ink, np.uint8)[cells], mode="RGBA"))
 
 
 def inline(picture: bytes) -> str:
-    """A picture as its own ``data:`` address: as WebP, which takes a third less for small ones."""
+    """Return a picture as a ``data:`` address of a WebP, a third smaller than a small PNG."""
     return _webp(Image.open(io.BytesIO(picture)).convert("RGBA"))
 
 

@@ -28,7 +28,7 @@ SMALL = 5.6  # of a letter of a label
 GAP = 14.0  # between words
 MARGIN = 8.0
 LEVEL = 17.0  # from one arc to the next above it
-STEP = 8.0  # the same for brackets
+STEP = 8.0  # from one bracket to the next above it
 WORD_GAP = 7.0  # between a word and its lines
 TEXT = 12  # size of letters: 9 points
 THICKEST = 7.0  # line of weight 1
@@ -53,7 +53,7 @@ class Arc(NamedTuple):
 def arc_diagram(
     name: str, caption: str, words: Sequence[str], above: Sequence[Arc], below: Sequence[Arc]
 ) -> Drawing:
-    """Words in a row, one set of arcs above and one below."""
+    """Draw words in a row, one set of arcs above and one below."""
     centres = _centres(words, above)
     tops = [_levels([(a.start, a.end) for a in arcs]) for arcs in (above, below)]
     heights = [WORD_GAP + LEVEL * max(levels, default=0) for levels in tops]
@@ -61,7 +61,7 @@ def arc_diagram(
     parts = [*_words(words, centres, base)]
     places = (base - TEXT - 2, -1), (base + 6, 1)
     for arcs, levels, (start, direction) in zip((above, below), tops, places, strict=True):
-        # What stands out is drawn last, over the rest.
+        # Marked arcs are drawn last, over the others.
         for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
             parts += _arc(arc, centres, start, direction * (WORD_GAP + LEVEL * level))
     parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
@@ -76,7 +76,7 @@ def bracket_diagram(
     above: Sequence[tuple[int, int]],
     below: Sequence[tuple[int, int]],
 ) -> Drawing:
-    """Words in a row, one set of brackets above and one below; thick where both have them.
+    """Draw words in a row, one set of brackets above and one below; common ones are thick.
 
     Args:
         above, below: first and last word of each bracket.
@@ -106,12 +106,12 @@ def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Itera
 
 
 def _width(word: str, letter: float = LETTER) -> float:
-    """A guess that is rather too wide than too narrow."""
+    """Return an upper estimate of the width of a word in pixels."""
     return guessed_width(word, letter, WIDE)
 
 
 def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
-    """The middle of each word, far enough apart for words and for the labels of arcs."""
+    """Return the middle of each word, far enough apart for words and labels of arcs."""
     centres: list[float] = []
     for index, word in enumerate(words):
         half = _width(word) / 2
@@ -127,7 +127,7 @@ def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
 
 
 def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[int]:
-    """How far from the words each line runs, from 1: beyond the shorter ones that it spans.
+    """Return the distance of each line from the words, from 1, above the lines that it spans.
 
     Args:
         inside: only those that lie inside it count; else all that it overlaps.
@@ -148,7 +148,7 @@ def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[i
 
 
 def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator[str]:
-    """A curve between two words with a head at its end, and its label.
+    """Draw a curve between two words with an arrow at its end, and its label.
 
     Args:
         reach: how far its control points are from the words; negative upwards.
@@ -179,7 +179,7 @@ WIDTH = 1040  # pixels that a map of all heads may take
 
 @lazy_figure()
 def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
-    """Parts of speech by layer, a panel for each way of looking.
+    """Draw parts of speech by layer, in a panel for each direction of attention.
 
     Args:
         rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
@@ -201,7 +201,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
 
 @lazy_figure()
 def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
-    """Parts of speech by head, a gap between layers.
+    """Draw parts of speech by head, with a gap between layers.
 
     Args:
         rows: columns ``head, tag, layer, number, ratio, low, high, share, words, thin``;
@@ -223,7 +223,7 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart
 
 
 def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
-    """Numbers of heads under their places where they have room, those of layers below."""
+    """Return an axis with numbers of heads, where they fit, and of layers below."""
     step, half = n_heads + 1, n_heads // 2
     head = f"floor(datum.value) % {step}"
     pixels = f"width / {len(layers) * step - 1}"  # pixels of a head
@@ -244,7 +244,7 @@ def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
 
 
 def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:
-    """Cells coloured by ratio, one tag a row; grey where too few words stand behind them.
+    """Draw cells coloured by ratio, a row for each tag; grey if they rest on too few words.
 
     Cells of one colour come together, so that a picture can draw them as one shape.
 
@@ -270,7 +270,7 @@ def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -
 
 
 def _colour() -> alt.Color:
-    """Orange below chance, blue above, pale at chance; each step of the legend is an octave."""
+    """Return the colours: orange below chance, blue above; a legend's step is an octave."""
     power = "pow(2, abs(datum.value))"
     return alt.Color(
         "octaves:Q",
@@ -301,7 +301,7 @@ PALE = 0.35  # opacity of what is not supported
 def relation_layers(
     rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
 ) -> Chart:
-    """Margins of the best heads by layer, a panel for each direction.
+    """Draw margins of the best heads by layer, in a panel for each direction.
 
     Args:
         rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; struck
@@ -334,13 +334,13 @@ def relation_layers(
 
 
 def _points(head: int, margin: float) -> str:
-    """The head's number in its layer, and its margin in points."""
+    """Return the head's number in its layer, and its margin in points."""
     whole = round(100 * margin)
     return f"H{head} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
 
 
 def _cells(base: Any) -> Any:
-    """Orange: worse than the rule; blue: better."""
+    """Draw cells: orange if worse than the best surface rule, blue if better."""
     numbers = [alt.Tooltip(f"{n}:Q", format="+.1%") for n in ("margin", "low", "high")]
     about = [alt.Tooltip(f"{each}:N") for each in ("relation", "way", "head")]
     colour = alt.Color(
@@ -359,7 +359,7 @@ def _cells(base: Any) -> Any:
 
 
 def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
-    """A line across each cell that is not supported, or so much of its width, beside a number."""
+    """Draw a line across each cell that is not supported, or across a corner beside a number."""
     return (
         base.transform_filter("!datum.supported")
         .mark_rule(strokeWidth=0.7, opacity=0.45)
@@ -374,7 +374,7 @@ def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
 
 
 def _numbers(base: Any, *, sure: bool) -> Any:
-    """Margins in percentage points, bold where supported."""
+    """Draw margins in percentage points, bold if supported."""
     ink = text_colour_rule("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
     named = base.properties(name=f"room{NUMBERED - 2}_{int(sure)}")
     words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(

@@ -87,7 +87,7 @@ def layer_lines(
     ends: Ends,
     ticks: Sequence[tuple[float, str]],
 ) -> Drawing:
-    """Lines over layers.
+    """Draw lines over layers.
 
     Args:
         ends: of the axis of values; nothing may lie outside.
@@ -105,7 +105,7 @@ def curves(
     ends: Ends,
     ticks: Sequence[tuple[float, str]],
 ) -> Drawing:
-    """Lines over any axis; see `layer_lines`."""
+    """Draw lines over any axis; arguments as of `layer_lines`."""
     parts = [*draw_axes(axis, ends, ticks)]
     inks = [*_inks(lines)]
     for line, ink in zip(lines, inks, strict=True):
@@ -133,18 +133,18 @@ def _inks(lines: Sequence[Curve]) -> Iterator[str]:
 
 
 def x_of(place: float) -> float:
-    """Pixels from the left, of a place from 0 to 1."""
+    """Return the pixels from the left of a place from 0 to 1."""
     return LEFT + (WIDTH - LABELS - LEFT) * place
 
 
 def y_of(value: float, ends: Ends) -> float:
-    """Pixels from the top, of a value."""
+    """Return the pixels from the top of a value."""
     low, high = ends
     return TOP + (HEIGHT - BELOW - TOP) * (high - value) / (high - low)
 
 
 def draw_axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -> Iterator[str]:
-    """Both axes of a picture of curves."""
+    """Draw both axes of a picture of curves."""
     for value, text in ticks:
         y = y_of(value, ends)
         yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
@@ -187,7 +187,7 @@ def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[
 
 
 def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, int]]:
-    """Heights of names at the ends of lines, moved apart where lines end together."""
+    """Yield heights of names at the ends of lines, moved apart if lines end together."""
     ordered = sorted(wanted)
     places: list[float] = []
     for y, _ in ordered:
@@ -200,7 +200,7 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
 def layer_curve(
     rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
 ) -> Chart:
-    """One number for each layer with its interval, beside a control.
+    """Draw one number for each layer with its interval, beside a baseline.
 
     Args:
         rows: columns ``layer, series, view, label, value, low, high``.
@@ -241,7 +241,7 @@ def layer_curve(
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """Where the names of lines stand, moved apart where lines end together."""
+    """Return the places of the names of metric curves, moved apart if lines end together."""
     placed: list[pd.DataFrame] = []
     for _, group in rows.groupby([*show], sort=False):
         heights = group[["value", "low", "high"]].to_numpy(float)
@@ -261,7 +261,7 @@ NUMBERED = 16  # states whose numbers have room in the matrix
 
 @lazy_figure()
 def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
-    """A panel for each group of numbers, a line with its interval for each number.
+    """Draw a panel for each group of numbers, with a line and its interval for each number.
 
     Args:
         rows: columns ``panel, title, series, baseline, state, value, low, high``; ``title`` is that
@@ -277,7 +277,7 @@ def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[
 
 
 def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Ends of the vertical axes by title: panels of one unit share theirs, and all hold 0."""
+    """Return ends of vertical axes by title, equal for panels of one unit; all include 0."""
     shared_ends = {}
     for title, group in rows.groupby("title", sort=False):
         heights = group[["value", "low", "high"]].to_numpy(float)
@@ -324,7 +324,7 @@ def _panel(
 
 
 def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
-    """Where the names of lines stand, moved apart where lines end together."""
+    """Return the places of the names of a panel's lines, moved apart if lines end together."""
     order = rows["state"].map({state: index for index, state in enumerate(states)})
     last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
     gap = (ends[1] - ends[0]) * LINE / SIDE[1]
@@ -335,7 +335,7 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
 
 @lazy_figure()
 def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
-    """Every two states, the first one at the upper left; numbers where they have room.
+    """Draw a matrix of every two states, the first at the upper left, with numbers if they fit.
 
     Args:
         rows: columns ``state, other, value``.

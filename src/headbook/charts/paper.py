@@ -20,8 +20,8 @@ WIDEST = 1.6  # times the size on the page; few cells need no whole page
 NARROWEST = 0.05
 SLACK = 4.0  # pixels that may stay free
 BESIDE = 120.0  # pixels of names and legends, about
-LETTERS = 46  # of a line of a title in a column
-LEGEND = 38  # the same of an axis or a legend
+LETTERS = 46  # characters of a line of a title in a column
+LEGEND = 38  # characters of a line of an axis or a legend in a column
 GRADIENT = 180  # pixels of a scale of colours in a column, at most
 SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
 RESOURCES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # entries of a PDF's dictionary
@@ -92,7 +92,7 @@ def laid_out(
 
 
 def _next(tried: list[tuple[float, float]], target: float, plot: float) -> float:
-    """The next factor after those that were tried, each with the width that it gave.
+    """Return the next factor, given the factors that were tried and their widths.
 
     Args:
         plot: pixels of the plots alone, which grow with the factor; 0 where it is not known.
@@ -107,7 +107,7 @@ def _next(tried: list[tuple[float, float]], target: float, plot: float) -> float
 
 
 def _plot(spec: Spec) -> float:
-    """How wide the plot of a single chart is; 0 where there are several or it is not known."""
+    """Return the width of the plot of a single chart; 0 if there are several, or it is unknown."""
     wide = spec.get("width", 0)
     if not isinstance(wide, dict):
         return float(wide)
@@ -117,7 +117,7 @@ def _plot(spec: Spec) -> float:
 
 
 def on_paper(svg: str, inches: float) -> tuple[str, str]:
-    """The picture in the middle of white paper of a width, for SVG and for PDF; smaller at need."""
+    """Return the picture on white paper of a width, for SVG and for PDF; shrunk if necessary."""
     wide, high = size(svg)
     space = max(inches * PIXELS, wide)
     left, tall = (space - wide) / 2, high * inches * PIXELS / space
@@ -134,14 +134,14 @@ def on_paper(svg: str, inches: float) -> tuple[str, str]:
 
 
 def size(svg: str) -> tuple[float, float]:
-    """Width and height in pixels, as `svg_of` and drawings write them."""
+    """Return width and height of an SVG element in pixels."""
     match = SIZE.search(svg)
     assert match is not None, "a picture has a size"
     return float(match[1]), float(match[2])
 
 
 def _stacked(spec: Spec) -> Spec:
-    """Panels one below the other, titles in lines."""
+    """Return a specification with panels one below the other, and titles in several lines."""
     spec = dict(spec)
     if "hconcat" in spec:
         spec["vconcat"] = [_stacked(each) for each in spec.pop("hconcat")]
@@ -164,7 +164,7 @@ def _stacked(spec: Spec) -> Spec:
 
 
 def _narrowed(spec: Spec) -> Spec:
-    """With axes and legends that fit a column; what is wider than a plot would shrink that."""
+    """Return a specification whose axes and legends fit a column, or they would shrink the plot."""
     spec = dict(spec)
     if "layer" in spec:
         spec["layer"] = [_narrowed(each) for each in spec["layer"]]
@@ -183,7 +183,7 @@ def _narrowed(spec: Spec) -> Spec:
 
 
 def _scaled(spec: Spec, factor: float) -> Spec:
-    """With plots so many times as wide, square ones and square cells as high as well."""
+    """Return a specification with plots ``factor`` times as wide; squares stay squares."""
     spec = dict(spec)
     for name in ("hconcat", "vconcat"):
         if name in spec:

@@ -1,8 +1,8 @@
-"""The colours of maps: from the page's paper at 0 to dark ink at 1, and both ways from 0.
+"""All colours of charts, and the style of charts in Vega-Lite.
 
-Every scale of pages, pictures and files comes from here. Light paper has `STOPS`, dark paper
-`DARK`. Pictures are made once, for light paper: their colours are un-blended from white, so that 0
-is transparent, and on dark paper pages turn them round, ``invert(1) hue-rotate(180deg)``.
+Scales run from the page's paper at 0 to dark ink at 1, or both ways from 0. Light paper has
+`STOPS`, dark paper `DARK`. Pictures are made for light paper: colours are un-blended from white,
+so that 0 is transparent, and on dark paper pages turn them round, ``invert(1) hue-rotate(180deg)``.
 """
 
 from collections.abc import Sequence
@@ -45,14 +45,14 @@ Ink = tuple[tuple[int, int, int, int], ...]
 
 @cache
 def colours(steps: int, stops: tuple[str, ...] = STOPS) -> tuple[str, ...]:
-    """A scale in so many steps, ``#rrggbb``, lowest first."""
+    """Return the colours of a scale in ``steps`` steps, ``#rrggbb``, lowest first."""
     table = _between(stops, steps).round().astype(int)
     return tuple(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in table.tolist())
 
 
 @cache
 def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
-    """Red, green, blue and opacity of each step of a scale on any paper, 0 to 255."""
+    """Return red, green, blue and opacity of each step of a scale, 0 to 255, for any paper."""
     found = _between(stops, steps)
     alpha = 1 - found.min(1, keepdims=True) / 255
     with np.errstate(invalid="ignore"):
@@ -62,7 +62,7 @@ def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
 
 
 def ink_steps(weights: Floats) -> NDArray[np.uint8]:
-    """Weights from 0 to 1 as steps of the ink by their square root; nothing where one is missing.
+    """Return weights from 0 to 1 as steps of the ink by their square root; 0 for missing ones.
 
     The shape of ``weights``.
     """
@@ -72,7 +72,7 @@ def ink_steps(weights: Floats) -> NDArray[np.uint8]:
 
 
 def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The nearest of `COARSE` steps of the ink, for small pictures that scripts draw exactly.
+    """Return the nearest of `COARSE` steps of the ink, for small pictures drawn by scripts.
 
     The shape of ``steps``.
     """
@@ -82,14 +82,14 @@ def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 defines it."""
+    """Return the relative luminance of a colour by WCAG 2."""
     parts = [part / 255 for part in _parts(colour)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def text_colour(colour: str) -> str:
-    """Black or white, whichever stands out more on a colour."""
+    """Return black or white, whichever has more contrast with a colour."""
     return "#000" if luminance(colour) > DARKEST_UNDER_BLACK else "#fff"
 
 
@@ -97,7 +97,7 @@ def text_colour(colour: str) -> str:
 def text_colour_turns(
     stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
 ) -> tuple[float, float]:
-    """Parts of a scale, 0 to 1, from which on letters change: on dark paper, then on light."""
+    """Return the parts of a scale at which letters change colour: on dark paper, on light."""
     fine = 1001
     found = []
     for scale in (dark, stops):
@@ -107,7 +107,7 @@ def text_colour_turns(
 
 
 def _between(stops: Sequence[str], steps: int) -> Floats:
-    """Colours at even distances along a scale. *Shape:* ``(step, 3)``, 0 to 255."""
+    """Return colours at even distances along a scale. *Shape:* ``(step, 3)``, 0 to 255."""
     known = np.array([_parts(colour) for colour in stops], float)
     places = np.linspace(0, len(stops) - 1, steps)
     return np.stack([np.interp(places, range(len(stops)), each) for each in known.T], axis=-1)
@@ -123,7 +123,7 @@ Ends = tuple[float, float]
 
 
 def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
-    """A scale of colours: from paper at its lower end, or both ways from 0 where that is below 0.
+    """Return a scale of colours from paper at its lower end, or diverging at 0 if that is below 0.
 
     Args:
         stops: of a scale that begins at its lower end.
@@ -137,9 +137,9 @@ def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
 def text_colour_rule(
     field: str, ends: Ends, stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
 ) -> Any:
-    """Ink of letters on cells of `ramp` from paper to dark, legible on light and on dark paper.
+    """Return the colour of letters on cells of `ramp`, legible on light and on dark paper.
 
-    What is light on light paper is dark on dark paper; in between letters are black on both.
+    Cells that are light on light paper are dark on dark paper; between, letters are black on both.
     """
     first, second = (
         ends[0] + part * (ends[1] - ends[0]) for part in text_colour_turns(stops, dark)
@@ -154,7 +154,7 @@ def text_colour_rule(
 
 
 def vega_config() -> dict[str, Any]:
-    """The site's style, with text and axes in the colour of the page."""
+    """Return the site's style, with text and axes in the colour of the page."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12}
     axis = {"domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.12}
     return {

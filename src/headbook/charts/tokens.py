@@ -15,7 +15,7 @@ LINE = 13  # pixels between names
 
 @lazy_figure()
 def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
-    """A line for each occurrence, its name at the end.
+    """Draw a line for each occurrence, with its name at the end.
 
     Args:
         rows: columns ``occurrence`` (a name), ``step``, one of ``steps``, and ``value``.

@@ -35,7 +35,7 @@ LINK = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
 
 
 def anonymise(study: Study) -> Study:
-    """The same numbers and sentences without title, notes, date, links and names of files.
+    """Return a study without title, notes, date, links and names of files; numbers stay.
 
     The name of a hub's model stays, since reviewers need it; that of a local folder does not.
     Sentences stay as they are, and so do their ids and columns unless they hold a link.
@@ -51,7 +51,7 @@ def anonymise(study: Study) -> Study:
 
 
 def identifying_left(study: Study) -> Iterator[str]:
-    """What `anonymise` leaves in a study and its author should judge, in words."""
+    """Return what `anonymise` leaves in a study and the author should judge, in words."""
     manifest = study.manifest
     yield f"the model's name, {manifest.model.name}"
     yield f"annotation: {', '.join(dict.fromkeys(manifest.annotators.values()))}"
@@ -140,7 +140,7 @@ class PackedSite:
     left: tuple[str, ...]
 
     def report(self) -> Iterator[str]:
-        """What was written, its size against limits that authors meet, and what to look at."""
+        """Return what was written, its size against limits of venues, and what to check."""
         yield str(self.path)
         yield f"{self.files:,} files, {size_text(self.size)}, unpacked {size_text(self.unpacked)}"
         for limit, who in LIMITS.items():
@@ -215,7 +215,7 @@ def _is_archive(out: Path) -> bool:
 
 
 def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """The archive of a folder.
+    """Return the archive of a folder.
 
     Hidden files, a version history among them, stay out.
     """
@@ -233,7 +233,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
 
 
 def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """The one file of a folder."""
+    """Return the one file of a folder."""
     with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(single_file_text(site))
     sizes = [file.stat().st_size for _, file in _site_files(site)]

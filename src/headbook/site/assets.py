@@ -33,7 +33,7 @@ OWN = {
     "sentences.html": ("filter_list",),
     "tokens.html": ("tokens",),
 }
-# What a script loads when a reader asks for it, in the order in which it does.
+# Scripts that another script loads on demand, in the order of loading.
 ASKED = {
     "site": ("gunzip", "search", "heads_map", "live_charts"),
     "live_charts": ("vega",),
@@ -44,12 +44,12 @@ ASKED = {
 
 
 def scripts_of(template: str) -> tuple[str, ...]:
-    """The scripts that a page of a template has tags for."""
+    """Return the scripts that a page of a template has tags for."""
     return (*EVERY, *OWN.get(template, ()))
 
 
 def digest(text: str) -> str:
-    """How a page's policy names a script or a style that stands in it."""
+    """Return the name by which a page's policy allows an inline script or style."""
     found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{found}'"
 
@@ -58,7 +58,7 @@ PAPER = "var(--paper)"  # of any page
 
 
 def colour_rules() -> Iterator[str]:
-    """The stops of the scale as variables, and a class for each step of both scales.
+    """Yield the stops of the scale as variables, and a class for each step of both scales.
 
     ``c0`` is paper and the last step dark, or bright on dark paper; ``d0`` is the lower end of the
     scale of signed values. Letters are black or white by contrast.
@@ -89,13 +89,13 @@ def _both(light: str, dark: str) -> str:
 
 
 def size_rules(most: int) -> Iterator[str]:
-    """How many columns and rows, up to so many, a table of tiles has; no attribute may say it."""
+    """Yield a class for each number of columns and rows of tiles; policies forbid attributes."""
     for number in range(1, most + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
 
 
 def compact(style: str) -> str:
-    """A style sheet without comments and spaces that only its authors need."""
+    """Return a style sheet without comments and unnecessary spaces."""
     bare = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
     lines = (line.strip() for line in bare.splitlines())
     text = re.sub(r"\s*([{};,])\s*", r"\1", "\n".join(filter(None, lines)))
@@ -104,7 +104,7 @@ def compact(style: str) -> str:
 
 
 def bare(script: str) -> str:
-    """A script without comments, indents and empty lines; its texts do not run over lines.
+    """Return a script without comments, indents and empty lines; its texts have one line each.
 
     Comments go that are lines of their own, end a line, or give a type; each up to its own end.
     """

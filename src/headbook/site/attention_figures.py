@@ -21,7 +21,7 @@ NAN = float("nan")
 
 
 class Weighting(StrEnum):
-    """What is drawn of a map; the values are those of the switch on pages."""
+    """Weighting of a map; values are those of the switch on pages."""
 
     RAW = "raw"
     NOSINK = "nosink"
@@ -45,7 +45,7 @@ class MapAxis(NamedTuple):
 
     @classmethod
     def of(cls, text: StoredText, *, causal: bool) -> "MapAxis":
-        """One side of a sentence."""
+        """Return one side of a sentence."""
         data = text_data(text)
         units = np.array(data["units"], np.int64)
         return cls(text.pieces, text.sink(causal=causal), units, tuple(data["names"]))
@@ -66,13 +66,13 @@ class StoredMap(NamedTuple):
     norms: NDArray[np.float32]
 
     def names(self, *, words: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What rows and columns are called."""
+        """Names of rows and columns."""
         if words:
             return self.queries.names, self.keys.names
         return self.queries.pieces, self.keys.pieces
 
     def weights(self, weighting: Weighting, *, words: bool) -> Floats:
-        """The map in a view; not a number where there is nothing to see.
+        """Return the map in a view; NaN if a query cannot see a key.
 
         Returns:
             *Shape:* ``(query, key)``, of tokens or of words.
@@ -94,7 +94,7 @@ class StoredMap(NamedTuple):
         return values
 
     def _of_words(self, between: Floats) -> Floats:
-        """To a word the sum over its tokens, from a word the mean over those that count.
+        """Return weights of words: sums over tokens of the key, means over those of the query.
 
         Those that count are no sink themselves, unless all tokens of the word are.
         """
@@ -111,7 +111,7 @@ class StoredMap(NamedTuple):
 
 
 def fewest(row: Floats, share: float) -> list[int]:
-    """The fewest keys that hold a share of a row, strongest first; the first of equals first."""
+    """Mask the fewest keys that hold a share of a row, the strongest and first ones first."""
     held = np.nan_to_num(row)
     order = np.argsort(-held.round(12), kind="stable")  # sums that differ by rounding are equal
     before = np.cumsum(held[order]) - held[order]
@@ -134,14 +134,14 @@ VIEW_TITLES = {
 
 
 class Variant(NamedTuple):
-    """What is drawn of a map, and whether of words or of tokens."""
+    """Weighting of a map, and whether the map is of words or of tokens."""
 
     weighting: Weighting = Weighting.RAW
     words: bool = False
 
     @property
     def ending(self) -> str:
-        """Of the names of its figures; empty for the weights of tokens as they are."""
+        """Ending of the names of figures; empty for unchanged weights of tokens."""
         weighting = "" if self.weighting is Weighting.RAW else f"-{self.weighting}"
         return f"{weighting}-words" if self.words else weighting
 
@@ -158,12 +158,12 @@ class HeadInSentence(NamedTuple):
 
 
 def single_name(kind: str, number: int, head: HeadName) -> str:
-    """What files call a figure, such as ``map-S0002-L02-H00``; views have endings."""
+    """Return the name of a figure, such as ``map-S0002-L02-H00``, with an ending by view."""
     return f"{kind}-S{sentence_file(number)}-{head_file(head)}"
 
 
 def stored_maps(results: StackResults) -> Iterator[tuple[int, HeadName]]:
-    """The sentences, by index, and heads whose maps are kept: of listed sentences, of exemplars."""
+    """Return the sentences, by index, and the heads whose maps are stored."""
     sentence_data, stack = results.study.sentence_data, results.stack
     heads = heads_of(stack)
     listed = [s.index for s in sentence_data.listed if (stack.name, s.index) in sentence_data.maps]
@@ -173,7 +173,7 @@ def stored_maps(results: StackResults) -> Iterator[tuple[int, HeadName]]:
 
 
 def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
-    """The figures whose names are wanted, with their numbers."""
+    """Yield the figures whose names are wanted, with their numbers."""
     for index, head in stored_maps(results):
         names = {kind: single_name(kind, index + 1, head) for kind in KINDS}
         asked = [

@@ -41,7 +41,7 @@ from headbook.study.study import Study
 
 
 def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
-    """The data of single pages, loaded when a reader asks for it."""
+    """Write the data of single pages, which are loaded when a reader asks for them."""
     study = study_of(results)
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
@@ -67,7 +67,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
 
 
 def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
-    """What the pages of sentences read."""
+    """Write the data of the pages of sentences."""
     study = study_of(results)
     nearest, tokens = rows_by_sentence(study.nearest), rows_by_sentence(study.tokens)
     for sentence in study.sentence_data.paged:
@@ -91,12 +91,12 @@ def _write_more(sentence: StoredSentence, what: str, value: Any, folder: Path) -
 
 
 def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folder: Path) -> None:
-    """What the search looks through; see `headbook.site.search.find_data`."""
+    """Write the data of the search; see `headbook.site.search.find_data`."""
     _write(folder / "find.js", script("find", find_data(results, pages)))
 
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
-    """All heads, and their numbers in a file a metric; what is lost without them is another one."""
+    """Write the list of all heads, and their numbers in a file for each metric."""
     listed, effect, lost = list_data(results), effect_choice(results), effect_values(results)
     metrics = [*listed["metrics"], *([effect] if effect else [])]
     _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
@@ -106,7 +106,7 @@ def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
 
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
-    """The distances of all heads as pictures, where they were measured."""
+    """Write the distances of all heads as pictures, if they were measured."""
     for result in results.values():
         for name, picture in matrix_pictures(result):
             folder.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
 def _write_sentence(
     results: Mapping[str, StackResults], sentence: StoredSentence, folder: Path
 ) -> None:
-    """The maps of a sentence: as a picture, and as numbers unless there are too many."""
+    """Write the maps of a sentence as a picture, and as numbers unless there are too many."""
     name, found = sentence_file(sentence.number), {}
     for stack_name, result in results.items():
         stack, sentence_data = result.stack, result.study.sentence_data
@@ -144,7 +144,7 @@ def _write_sentence(
 
 
 def _cited(results: StackResults, sentence: StoredSentence) -> dict[str, Any] | None:
-    """The maps of the heads that have a sentence among their exemplars."""
+    """Return the maps of the heads that have a sentence among their exemplars."""
     exemplars = {head: cited_map[0] for head, cited_map in cited_maps(results, sentence).items()}
     if not exemplars:
         return None
@@ -162,7 +162,7 @@ def _visible_rows(
     norms: NDArray[np.float32] | None,
     places: list[list[int]],
 ) -> dict[str, Any]:
-    """Maps in the order of ``places``, layer and head of each."""
+    """Return maps in the order of ``places``, layer and head of each."""
     stack = results.stack
     return {
         **attention_data(stack, sentence, maps, norms),
@@ -173,7 +173,7 @@ def _visible_rows(
 
 
 def _write_neurons(study: Study, sentence: StoredSentence, root: Path) -> None:
-    """Queries and keys of a sentence, a file a layer, where they were kept."""
+    """Write queries and keys of a sentence, a file for each layer, if they are stored."""
     for stack in study.manifest.stacks:
         for layer, value in neurons_data(study, stack, sentence):
             (root / FOLDER).mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ def _write_neurons(study: Study, sentence: StoredSentence, root: Path) -> None:
 
 
 def _side(sentence: StoredSentence, side: Side) -> str:
-    """A side as the sentence's page names it."""
+    """Return the name of a side on the sentence's page."""
     return str(side) if len(sentence.texts) > 1 else ""
 
 

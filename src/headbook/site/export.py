@@ -96,7 +96,7 @@ def write_table(frame: pd.DataFrame, table: Table[Any], folder: Path) -> list[st
 
 
 def _write_parquet(table: pa.Table, file: Path) -> None:
-    """Numbers byte by byte, which compresses them best unless many are repeated; texts once."""
+    """Write a table as Parquet: numbers split by byte unless many repeat, texts once."""
     numbers = {field.name for field in table.schema if pa.types.is_floating(field.type)}
     spread = [
         name
@@ -115,7 +115,7 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
 
 
 def _csv(frame: pd.DataFrame, most: int) -> bytes | None:
-    """A table as CSV; None if it has more bytes than ``most``, or the first rows say twice that."""
+    """Return a table as CSV; None if it has, or will by its first rows, over ``most`` bytes."""
     parts, size = [], 0
     for start in range(0, max(len(frame), 1), AT_ONCE):
         part = _csv_rows(frame.iloc[start : start + AT_ONCE], header=start == 0)
@@ -141,7 +141,7 @@ def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
 
 
 def _ended(frame: pd.DataFrame) -> pd.DataFrame:
-    """Ends of intervals outwards to a hundredth of their distance at most."""
+    """Round ends of intervals outwards, by a hundredth of their distance at most."""
     if not {"low", "high"} <= {*frame} or {frame[n].dtype.kind for n in ("low", "high")} != {"f"}:
         return frame
     low, high = (frame[name].to_numpy(np.float64) for name in ("low", "high"))
@@ -153,7 +153,7 @@ def _ended(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_exemplars(study: Study, folder: Path) -> None:
-    """One JSON object a line for each exemplar; with gzip where that is large."""
+    """Write one JSON object a line for each exemplar, with gzip if that is large."""
     lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.sentence_data.exemplars]
     text = "".join(f"{line}\n" for line in lines).encode()
     packed = len(text) > UNCOMPRESSED
@@ -182,7 +182,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
-    """Cells of text that a spreadsheet would take for a formula get a leading apostrophe."""
+    """Put an apostrophe before cells that a spreadsheet would take for a formula."""
     texts = [name for name in TEXTS if name in frame]
     return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
 
@@ -200,7 +200,7 @@ def write_figure(figure: charts.Drawable, folder: Path, *, columns: bool = True)
 
 
 def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, bytes]:
-    """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
+    """Return a figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
 
     Numbers have the digits of the tables; they come last. Empty columns of data are left out.
 
@@ -219,18 +219,18 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
 
 
 def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
+    """Return texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
     letters = texts.map(visible)
     return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """Bytes of each file below a folder, by its address there."""
+    """Return the bytes of each file below a folder, by its address in the folder."""
     return {file.relative_to(folder).as_posix(): file.stat().st_size for file in walk(folder)}
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    """All files below a folder, in the same order everywhere."""
+    """Return all files below a folder, in one order on every system."""
     return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
 
 

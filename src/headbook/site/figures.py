@@ -253,7 +253,7 @@ def write_comparison_figures(
 
 
 class _Made(NamedTuple):
-    """How figures were made: for their captions, the year of their entries, the manifest."""
+    """Provenance of figures: for captions, the year of BibTeX entries, and the manifest."""
 
     site: SiteFacts
     year: str
@@ -281,13 +281,13 @@ def _write(
 
 
 def study_figures(study: Study) -> list[Figure]:
-    """Every figure of a study that is a file as well, in the order of the site."""
+    """Return every figure of a study that is a file as well, in the order of the site."""
     results = results_of(study)
     return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))
 
 
 def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
-    """Attention by offset of the heads that are asked for."""
+    """Yield attention by offset of the heads that are asked for."""
     for result in results.values():
         for head in heads_of(result.stack):
             if _wanted(profile_name(head), only):
@@ -297,7 +297,7 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
 
 
 def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
-    """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
+    """Yield maps and lines of single sentences that are asked for; ``*`` alone does not."""
     asking = [pattern for pattern in only if SINGLE.match(pattern)]
     for result in results.values() if asking else ():
         yield from attention_figures(result, lambda name: _wanted(name, asking))
@@ -308,7 +308,7 @@ def _chosen(
     only: Sequence[str],
     expected: Callable[[str, Sequence[str]], str],
 ) -> list[Drawable]:
-    """The figures whose names match a pattern, in their own order.
+    """Return the figures whose names match a pattern, in their own order.
 
     Args:
         expected: what to ask for instead of a pattern that matches none of some names.
@@ -343,7 +343,7 @@ def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
 
 
 def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
-    """Names near one that is not there, and what can be asked for."""
+    """Return names near one that is missing, and what can be asked for."""
     kept = [single for result in results.values() for single in stored_maps(result)]
     if pattern.startswith(PROFILE):
         stacks = [result.stack for result in results.values() if has_offsets(result)]

@@ -42,17 +42,17 @@ HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or L
 
 
 def escaped(text: str) -> str:
-    """Text that LaTeX and BibTeX print as it is."""
+    """Return text that LaTeX and BibTeX print unchanged."""
     return unbroken(visible(text)).translate(LETTERS)
 
 
 def latex_key(figure: Drawable) -> str:
-    """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
+    """Return a figure's key in labels and bibliographies: letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
 
 
 def snippet(figure: Drawable, source: str) -> str:
-    """A figure environment.
+    """Return a figure environment.
 
     Args:
         source: what the figure is made from; ends the caption.
@@ -70,7 +70,7 @@ def snippet(figure: Drawable, source: str) -> str:
 
 
 def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
-    """A BibTeX entry of a figure with the model in its title; no year where none is known."""
+    """Return a BibTeX entry of a figure with the model in its title; no year if it is unknown."""
     short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
     title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
     dated = f"\n  year = {{{year}}}," if year else ""
@@ -84,5 +84,5 @@ def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
 
 
 def latex_document(figures: Iterable[Drawable], source: str) -> str:
-    """Figure environments, one after another, to copy from or to input whole."""
+    """Return figure environments, one after another, to copy from or to input whole."""
     return HEAD + "".join(snippet(figure, source) for figure in figures)

@@ -29,12 +29,12 @@ IDENTIFIERS = {
 
 
 def printed(value: Any) -> Any:
-    """What an expression in a template becomes: text without characters that HTML forbids."""
+    """Return the value of an expression in a template, without characters that HTML forbids."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def prose(text: str) -> Markup:
-    """Markdown, cleaned of everything that could run or load."""
+    """Return Markdown as HTML, without everything that could run or load."""
     html = markdown(visible(text), extensions=["tables", "sane_lists"], output_format="html")
     tags = nh3.ALLOWED_TAGS - {"img", "map", "area"}
     return Markup(nh3.clean(html, tags=tags))  # noqa: S704 - cleaned
@@ -42,17 +42,17 @@ def prose(text: str) -> Markup:
 
 @cache
 def formula(latex: str) -> Markup:
-    """A formula as MathML."""
+    """Return a formula as MathML."""
     return Markup(convert(latex, display="block"))  # noqa: S704 - metrics write their formulas
 
 
 def picture(svg: str) -> Markup:
-    """A chart, rendered by `Figure.svg`."""
+    """Return the SVG of a chart."""
     return Markup(svg)  # noqa: S704 - made by vl-convert, which escapes its data
 
 
 def reference(text: str) -> Markup:
-    """A reference, its identifiers made links."""
+    """Return a reference, its identifiers made links."""
     html = str(escape(visible(text)))
     for pattern, address in IDENTIFIERS.items():
         html = pattern.sub(rf'<a href="{address}\1">\g<0></a>', html)
@@ -60,7 +60,7 @@ def reference(text: str) -> Markup:
 
 
 def safe_json(value: Any) -> str:
-    """JSON that may stand in a script: no way out of it, no NaN, the same bytes every time.
+    """Return JSON that may stand in a script: no way out of it, no NaN, reproducible bytes.
 
     Raises:
         ValueError: a number is not finite.
@@ -83,7 +83,7 @@ def _json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
 
 
 def script(name: str, value: Any) -> str:
-    """A data file: one call of a function that every page registers.
+    """Return a data file: one call of a function that every page registers.
 
     Args:
         value: what JSON can hold, and bytes. With bytes, or of more than `LEGIBLE` characters, it
@@ -104,7 +104,7 @@ def gzipped(content: bytes) -> str:
 
 
 def _content(value: Any) -> bytes:
-    """JSON; behind it, after the end of its line, all bytes, and in it where each stand."""
+    """Return JSON, and behind its line all bytes, to which the JSON refers by places."""
     behind = bytearray()
 
     def place(raw: bytes) -> dict[str, list[int]]:
@@ -116,7 +116,7 @@ def _content(value: Any) -> bytes:
 
 
 def values(text: str) -> bytes:
-    """Name and value of a data file, as a list in JSON; bytes in the value stand behind it."""
+    """Return name and value of a data file as a list in JSON, with the value.s bytes behind it."""
     call, _, rest = text.partition("(")
     name, _, given = rest.removesuffix(END).partition(",")
     plain = call == "headbook.take"
@@ -126,7 +126,7 @@ def values(text: str) -> bytes:
 
 
 def filters() -> dict[str, Callable[..., Any]]:
-    """The filters that templates use."""
+    """Return the filters that templates use."""
     return {
         "prose": prose,
         "formula": formula,

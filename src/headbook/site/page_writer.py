@@ -62,7 +62,7 @@ class _Heading:
 
 
 def with_contents(html: str) -> str:
-    """A page with its contents, every heading with an id; the page as it was if it has few."""
+    """Return a page with a table of contents and ids on headings; unchanged if it has few."""
     headings = [*_headings(html)]
     upper = [heading for heading in headings if heading.level == 2]
     listed = (
@@ -80,7 +80,7 @@ def with_contents(html: str) -> str:
 
 
 def _headings(html: str) -> Iterator[_Heading]:
-    """The headings of the main part; ids that are missing are made of what they say."""
+    """Yield the headings of the main part, with ids made of their text if they lack one."""
     start, end = html.index(MAIN), html.rindex(MAIN_END)
     taken, depth, above = set(ID.findall(html)), 0, ""
     for part in PART.finditer(html, start, end):
@@ -94,7 +94,7 @@ def _headings(html: str) -> Iterator[_Heading]:
 
 
 def _free(text: str, above: str, taken: set[str]) -> str:
-    """An id that no other element has; it is noted as taken."""
+    """Return an id that no other element has, and add it to ``taken``."""
     words = re.findall(r"\w+", unescape(text).lower())
     first = "-".join([*([above] if above else []), *words])
     name, number = first, 2
@@ -105,7 +105,7 @@ def _free(text: str, above: str, taken: set[str]) -> str:
 
 
 def _named(html: str, headings: list[_Heading]) -> str:
-    """The page with an id on each of its headings."""
+    """Return the page with an id on each of its headings."""
     for heading in reversed(headings):
         tag, at = f"<h{heading.level}", heading.start
         if html.startswith(f"{tag}>", at):
@@ -114,7 +114,7 @@ def _named(html: str, headings: list[_Heading]) -> str:
 
 
 def _list(headings: list[_Heading]) -> str:
-    """Links, those of lower headings inside those of upper ones."""
+    """Return links to headings, lower ones inside upper ones."""
     top = min(heading.level for heading in headings)
     lines = []
     for i, each in enumerate(headings):
@@ -132,7 +132,7 @@ START, FOLDED_END = "<!--later-->", "<!--/later-->"
 
 
 def take_out_folded(html: str, root: str, path: str) -> tuple[str, list[str]]:
-    """A page without its parts that wait, and these.
+    """Return a page without its folded parts, and these parts.
 
     Args:
         root: the way from the page to the site's root.
@@ -148,12 +148,12 @@ def take_out_folded(html: str, root: str, path: str) -> tuple[str, list[str]]:
 
 
 def name_of(path: str) -> str:
-    """What scripts call the parts of a page."""
+    """Return the name of the folded parts of a page in scripts."""
     return f"later-{path.removesuffix('.html').replace('/', '-')}"
 
 
 def folded_file(path: str) -> str:
-    """Where they are, from the site's root."""
+    """Return the address of the folded parts of a page, from the site's root."""
     return f"{FOLDER}/{name_of(path).removeprefix('later-')}.js"
 
 
@@ -161,17 +161,17 @@ MISSING = "404.html"  # the page that a server shows for a wrong address
 
 
 def site_address(url: str | None) -> str:
-    """The address of a site's folder with a slash at its end; empty where it is not known."""
+    """Return the address of a site's folder with a slash at its end; empty if it is unknown."""
     return f"{url.rstrip('/')}/" if url else ""
 
 
 def page_address(base: str, path: str) -> str:
-    """Where a page stands on the web; the first page stands at the folder itself."""
+    """Return the address of a page on the web; the first page has the address of the folder."""
     return base + ("" if path == "index.html" else path)
 
 
 def path_to_root(base: str, page: Page) -> str:
-    """The way from a page to the site's root.
+    """Return the path from a page to the site's root.
 
     The page for wrong addresses is shown at any depth, so its way begins at the host, where that
     is known.
@@ -181,13 +181,13 @@ def path_to_root(base: str, page: Page) -> str:
 
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
-# What holds no chart: of a table a `Drawing` at most.
+# Types that hold no `Figure`; a table holds a `Drawing` at most.
 PLAIN = {str, int, float, bool, NoneType, PageTable, Token}
 
 
 @dataclass(frozen=True)
 class PageWriter:
-    """What writes the pages of one site; a copy of it serves another process.
+    """Writer of the pages of one site; other processes get a copy.
 
     Attributes:
         folder: of the site.
@@ -222,7 +222,7 @@ class PageWriter:
             path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
     def drawn(self, template: str, **given: Any) -> str:
-        """A template as text."""
+        """Return a template as text."""
         return self.environment.get_template(template).render(**given, **self.frame)
 
     def text(self, path: str, text: str) -> None:
@@ -234,7 +234,7 @@ class PageWriter:
 
 @cache
 def _templates(base: str) -> jinja2.Environment:
-    """The templates of sites at an address, each compiled once in a process."""
+    """Return the templates of sites at an address, each compiled once in a process."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_folder("templates")),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -251,7 +251,7 @@ def _templates(base: str) -> jinja2.Environment:
 
 
 def _allowing(html: str) -> str:
-    """A page whose policy lets the script of its live charts run, if it has any.
+    """Return a page whose policy lets the script of its live charts run, if it has any.
 
     The script comes packed and is put into the page as a text: this one may run, and no other.
     """
@@ -261,7 +261,7 @@ def _allowing(html: str) -> str:
 
 
 def figures_of(value: Any) -> Iterator[Figure]:
-    """Every chart inside a page."""
+    """Yield every chart inside a page."""
     waiting = [value]
     while waiting:  # most parts of a page are plain, and there are hundreds of thousands
         each = waiting.pop()
@@ -277,6 +277,6 @@ def figures_of(value: Any) -> Iterator[Figure]:
 
 @cache
 def _parts(kind: type) -> tuple[str, ...]:
-    """Names of the fields of a dataclass, the last first; none of anything else."""
+    """Return the names of the fields of a dataclass, the last first; none of another type."""
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     return tuple(field.name for field in reversed(fields))

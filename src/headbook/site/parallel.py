@@ -63,7 +63,7 @@ class DrawingPool:
             process.join()
 
     def __iter__(self) -> Iterator[Any]:
-        """What the processes yield, as it comes.
+        """Yield what the processes yield, as soon as it arrives.
 
         Raises:
             ResourceError: a process was killed.
@@ -124,7 +124,7 @@ def _end_with_parent() -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error that another process can take, or what it says."""
+    """Return an error that another process can unpickle, or an error with its message."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever it is that it cannot

@@ -1,4 +1,4 @@
-"""What the search of every page looks through, with synonyms.
+"""Data of the search of every page, with synonyms.
 
 Readers type the words of papers and of other tools; pages do not repeat them all.
 """
@@ -88,7 +88,7 @@ KEYWORDS = MappingProxyType({
     "metrics/variability.html": "position content",
 })  # fmt: skip
 
-# What one word of a query may mean as well: labels of other annotation schemes, spellings.
+# Synonyms of words of a query: labels of other annotation schemes, other spellings.
 SAME = MappingProxyType({
     "acomp": ("xcomp",),
     "agent": ("obl",),
@@ -178,7 +178,7 @@ RELATION_WORDS = {
 
 
 def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
-    """Everything that the search needs beside ``data/headlist.js``.
+    """Return everything that the search needs beside ``data/headlist.js``.
 
     Args:
         results: by stack.
@@ -215,7 +215,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
 
 
 def _types(results: StackResults) -> Iterator[str]:
-    """What type each head has, as the atlas calls it; empty where it has none."""
+    """Return the type of each head, as the atlas names it; empty if it has none."""
     known = results.cached(head_types)
     for head in heads_of(results.stack):
         head_type = known.get((head.layer, head.head))
@@ -233,7 +233,7 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """What the page of patterns asks, with the first sentence of each answer."""
+    """Return the questions of the page of patterns, with the first sentence of each answer."""
     for page in pages:
         for section in page.sections if isinstance(page, PatternsPage) else ():
             if section.without.findings:
@@ -247,7 +247,7 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """What the list of heads asks; each leads to all heads in the order that answers it."""
+    """Return the questions of the list of heads; each leads to the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
             parts = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
@@ -263,7 +263,7 @@ def _sentence(sentence: StoredSentence) -> list[Any]:
 
 
 def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]]:
-    """Each piece of the sentences, and each type that only others have, in order of letters.
+    """Return each piece of the sentences, and types of other sentences, in alphabetical order.
 
     Returns:
         By piece: its letters, how often it occurs in the sentences, in how many of them, the
@@ -287,7 +287,7 @@ def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]
 
 
 def _bare(name: str) -> str:
-    """A vocabulary entry as it stands in texts."""
+    """Return a vocabulary entry as it stands in texts."""
     for mark in MARKS:
         if len(name) > len(mark):
             name = name.removeprefix(mark)

@@ -21,7 +21,7 @@ from headbook.site.export import walk
 from headbook.site.markup import gzipped, values
 
 MARK = '<meta name="generator" content="Headbook, one file">'
-# What a folder needs and one file does not: what servers read, and what stands in its own head.
+# Files that only a folder needs: servers read them, or the head of the one file holds them.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 UNPACK = "assets/gunzip.js"
 USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
@@ -71,7 +71,7 @@ def single_file_text(site: Path) -> Iterator[str]:
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder, unpacked: data files as their values."""
+    """Return the contents of the file by address, data files as their values."""
     unwanted = USELESS | _drawn(site)
     for file in walk(site):
         name = file.relative_to(site).as_posix()
@@ -97,7 +97,7 @@ def _is_left(file: Path) -> bool:
 
 
 def _drawn(site: Path) -> set[str]:
-    """Pictures that scripts draw anew, which nobody sees where all pages need scripts."""
+    """Return pictures that scripts draw anew, which need not be in a file that needs scripts."""
     pages = sorted(site.glob("sentences/*.html"))
     return {name for page in pages for name in DRAWN.findall(_text(page))}
 
@@ -147,7 +147,7 @@ def _policy(scripts: list[str], style: str) -> str:
 
 
 def _kept(index: str) -> Iterator[str]:
-    """The lines of the overview's head that concern no other file."""
+    """Return the lines of the overview's head that concern no other file."""
     head = index.partition("</head>")[0]
     for line in head.splitlines():
         if line.startswith(("<title>", "<meta name=")):
@@ -155,7 +155,7 @@ def _kept(index: str) -> Iterator[str]:
 
 
 def _still(index: str, pages: int) -> str:
-    """The body of the overview, for readers without scripts."""
+    """Return the body of the overview, for readers without scripts."""
     body = index.partition("<body")[2].partition(">")[2].rpartition("</body>")[0]
     notice = f"This is the overview. The file holds {pages:,} pages; the others need scripts."
     return f'<noscript><p class="warnings">{notice}</p></noscript>' + PICTURES.sub(

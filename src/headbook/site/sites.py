@@ -246,7 +246,7 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
 
 
 def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
-    """The pages across metrics of a study, those that it has the numbers for."""
+    """Make the pages across metrics for which a study has the numbers."""
     return tuple(page.make(results) for page in OPTIONAL_PAGES if page.there(results))
 
 

@@ -41,7 +41,7 @@ SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # its name by the proto
 
 
 def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names and texts of the files for search engines; none without an address.
+    """Yield names and texts of the files for search engines; none without an address.
 
     ``robots.txt`` is read only at the root of a host, so a site below a path has none.
     """
@@ -56,7 +56,7 @@ def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
-    """The grids of all heads as a picture for links to the site, and what it shows in words.
+    """Draw the grids of all heads as a picture for links to the site, and describe it.
 
     Returns:
         A PNG; no bytes where there are no numbers of heads.
@@ -69,7 +69,7 @@ def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
 
 
 def _steps(stack_grid: Grid) -> images.Map:
-    """Colours of a grid's cells in `PALETTE`, counted from 1; 0 where a value is missing."""
+    """Return colours of cells in `PALETTE`, counted from 1; 0 if a value is missing."""
     first = 1 + (COLOUR_STEPS if stack_grid.ink == "d" else 0)
     steps = np.array([[cell.step for cell in cells] for _, cells in stack_grid.rows])
     return np.where(steps < 0, 0, first + steps).astype(np.uint8)
