@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.axes import rounded_rows, styled_spec
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import GREY, INK, SERIES, ramp
 
 CELL = 26  # pixels of a head in the map
@@ -20,7 +20,7 @@ TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 @lazy_figure(interactive=False)
-def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
+def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> SpecAndRows:
     """Draw one number for each head, with a line across heads whose number is estimated.
 
     Args:
@@ -63,7 +63,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
 
 
 @lazy_figure(interactive=False)
-def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
+def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRows:
     """Draw a point for each head that has two numbers, and the line of equal numbers.
 
     Args:
@@ -94,7 +94,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
 
 
 @lazy_figure(interactive=False)
-def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
+def pruning_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw the change of a target against the share of heads that are removed.
 
     Args:

@@ -17,7 +17,7 @@ from headbook.charts.axes import (
     text_tooltips,
     with_choices,
 )
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.heads import CELL
 from headbook.charts.theme import (
     BLUE,
@@ -43,7 +43,7 @@ PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCou
 @lazy_figure()
 def side_maps(
     rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
-) -> Chart:
+) -> SpecAndRows:
     """Draw one number for each head of two models, side by side on one scale.
 
     Args:
@@ -67,7 +67,9 @@ def side_maps(
 
 
 @lazy_figure()
-def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]) -> Chart:
+def difference_map(
+    rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]
+) -> SpecAndRows:
     """Draw the second model's number less the first's: supported with a star, others pale.
 
     Args:
@@ -96,7 +98,7 @@ def difference_map(rows: pd.DataFrame, *, title: str, end: float, show: dict[str
 
 
 @lazy_figure()
-def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> Chart:
+def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> SpecAndRows:
     """Draw a point for each head: its number in the first model against that in the second.
 
     Hollow where the difference is not supported; the line is where both are the same.
@@ -136,7 +138,7 @@ def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
 
 
 @lazy_figure()
-def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Chart:
+def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> SpecAndRows:
     """Draw a number for every two layers: the first model's run down, the second's across.
 
     Args:
@@ -156,7 +158,7 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Ch
 
 
 @lazy_figure()
-def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
     """Draw heads of two models over relative depth: points, and median and quartiles by layer.
 
     Args:
@@ -177,7 +179,7 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
 
 
 @lazy_figure()
-def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
     """Draw one number for each layer of two models, with intervals.
 
     Args:
@@ -194,7 +196,7 @@ def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Ch
 
 
 @lazy_figure()
-def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
     """Draw the second model's number less the first's by layer; hollow if not supported.
 
     Args:

@@ -24,7 +24,8 @@ from headbook.output_folder import read_checked, write_checked
 
 Given = ParamSpec("Given")
 Spec = dict[str, Any]  # Vega-Lite
-Chart = tuple[Spec, pd.DataFrame]  # and what its picture shows, a row a mark, in full precision
+# A chart: its specification, and the rows that it draws, one for each mark, in full precision.
+SpecAndRows = tuple[Spec, pd.DataFrame]
 
 
 class Drawable(Protocol):
@@ -63,11 +64,11 @@ class Figure:
 
     name: str
     caption: str
-    make: Callable[[], Chart]
+    make: Callable[[], SpecAndRows]
     interactive: bool = True
 
     @cached_property
-    def _chart(self) -> Chart:
+    def _chart(self) -> SpecAndRows:
         return self.make()
 
     @property
@@ -117,7 +118,7 @@ class Figure:
 
 def lazy_figure(
     *, interactive: bool = True
-) -> Callable[[Callable[Given, Chart]], Callable[Concatenate[str, str, Given], Figure]]:
+) -> Callable[[Callable[Given, SpecAndRows]], Callable[Concatenate[str, str, Given], Figure]]:
     """Return a decorator by which a function that makes a chart returns a `Figure` of the chart.
 
     The figure's name and caption stand before the other arguments.
@@ -126,7 +127,9 @@ def lazy_figure(
         interactive: whether the live chart shows more than the picture.
     """
 
-    def decorated(make: Callable[Given, Chart]) -> Callable[Concatenate[str, str, Given], Figure]:
+    def decorated(
+        make: Callable[Given, SpecAndRows],
+    ) -> Callable[Concatenate[str, str, Given], Figure]:
         @wraps(make)
         def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
             return Figure(name, caption, partial(make, *args, **named), interactive)

@@ -15,7 +15,7 @@ import pandas as pd
 from headbook.analysis.arrays import Floats, Ints
 from headbook.charts.axes import rounded_rows, styled_spec
 from headbook.charts.drawing import Drawing, drawing, svg_text
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.layers import (
     HEIGHT,
     LABELS,
@@ -160,7 +160,7 @@ OTHERS = "other heads"
 @lazy_figure()
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
-) -> Chart:
+) -> SpecAndRows:
     """Draw a line for each head; some are coloured, and the one under the pointer is wide.
 
     Args:

@@ -29,7 +29,7 @@ from headbook.charts.axes import (
     with_choices,
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, MIXTURE, ramp, text_colour_rule
 from headbook.report.wording import label_name
 
@@ -152,7 +152,7 @@ def heat_map(
     domain: tuple[float, float],
     show: dict[str, str],
     share: bool = False,
-) -> Chart:
+) -> SpecAndRows:
     """Draw one number for each head: rows are layers, columns are heads.
 
     Args:
@@ -195,7 +195,7 @@ COLUMNS = 3  # layers side by side, at most
 
 
 @lazy_figure()
-def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
+def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
     """Draw stacked bars, one for each head, in a panel for each layer.
 
     Args:
@@ -256,7 +256,9 @@ AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
 @lazy_figure(interactive=False)
-def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
+def head_scatter(
+    rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]
+) -> SpecAndRows:
     """Draw a point for every head, coloured by layer.
 
     Args:
@@ -322,7 +324,7 @@ NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
 @lazy_figure()
-def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
+def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> SpecAndRows:
     """Draw points coloured by layer, in a panel for each view, all on one scale.
 
     Args:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from headbook.charts.axes import LAYER_NAMES, rounded_rows, styled_spec
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import (
     BLUE,
     DARK_DIVERGING,
@@ -178,7 +178,7 @@ WIDTH = 1040  # pixels that a map of all heads may take
 
 
 @lazy_figure()
-def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
+def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> SpecAndRows:
     """Draw parts of speech by layer, in a panel for each direction of attention.
 
     Args:
@@ -200,7 +200,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
 
 
 @lazy_figure()
-def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
+def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> SpecAndRows:
     """Draw parts of speech by head, with a gap between layers.
 
     Args:
@@ -300,7 +300,7 @@ PALE = 0.35  # opacity of what is not supported
 @lazy_figure()
 def relation_layers(
     rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
-) -> Chart:
+) -> SpecAndRows:
     """Draw margins of the best heads by layer, in a panel for each direction.
 
     Args:

@@ -31,7 +31,7 @@ from headbook.charts.axes import (
     with_choices,
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import CURVES, GREY, INK, SERIES, ramp, text_colour_rule
 
 WIDTH, HEIGHT = 420.0, 210.0
@@ -199,7 +199,7 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
 @lazy_figure()
 def layer_curve(
     rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
-) -> Chart:
+) -> SpecAndRows:
     """Draw one number for each layer with its interval, beside a baseline.
 
     Args:
@@ -260,7 +260,9 @@ NUMBERED = 16  # states whose numbers have room in the matrix
 
 
 @lazy_figure()
-def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
+def state_curves(
+    rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]
+) -> SpecAndRows:
     """Draw a panel for each group of numbers, with a line and its interval for each number.
 
     Args:
@@ -334,7 +336,7 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
 
 
 @lazy_figure()
-def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
+def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> SpecAndRows:
     """Draw a matrix of every two states, the first at the upper left, with numbers if they fit.
 
     Args:

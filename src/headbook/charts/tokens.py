@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.axes import LAYER_NAMES, rounded_rows, spread_values, styled_spec
-from headbook.charts.figure import Chart, lazy_figure
+from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import SERIES
 
 HEIGHT = 200
@@ -14,7 +14,7 @@ LINE = 13  # pixels between names
 
 
 @lazy_figure()
-def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
+def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> SpecAndRows:
     """Draw a line for each occurrence, with its name at the end.
 
     Args:
