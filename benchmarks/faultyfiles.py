@@ -14,7 +14,7 @@ import psutil
 import safetensors.torch
 import torch
 
-import ggufs as written
+import gguf_files as written
 import tiny
 from trials import FAST, OFF, Desk, Line, trial
 

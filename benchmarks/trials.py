@@ -21,7 +21,7 @@ from headbook.cli.main import main as run_command
 from headbook.output_folder import store_folder
 from headbook.run import prepare, shards
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/support"))
 import tiny  # of the tests
 
 Line = dict[str, object]

@@ -32,12 +32,13 @@ import numpy as np
 from PIL import Image
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]  # for a script outside pytest
+# As in pytest, for scripts.
+sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS.parent / "benchmarks")]
 
 from golden.refresh import outline_of  # noqa: E402
 from golden.studies import build  # noqa: E402
 from golden.tables import arguments, folder_of_sites  # noqa: E402
-from pages import data_file, html_of  # noqa: E402
+from html_pages import data_file, html_of  # noqa: E402
 
 STORED, FILE = Path(__file__).parent, "pages.json.xz"
 MANY = {"heads", "sentences"}  # folders whose pages have the same charts

@@ -66,7 +66,7 @@ class _Outline(HTMLParser):
 
 def outline(page: Path) -> str:
     """A page without what fonts and compression decide."""
-    from pages import html_of
+    from html_pages import html_of
 
     return outline_of(html_of(page))
 
@@ -97,7 +97,7 @@ def collect_again(place: Path) -> Path:
 
 def main() -> None:
     """Write every golden page."""
-    sys.path.insert(0, str(HERE.parent))  # for `pages`
+    sys.path.insert(0, str(HERE.parent / "support"))  # for `html_pages`
     if "--study" in sys.argv:
         with tempfile.TemporaryDirectory() as folder:
             study = collect_again(Path(folder))

@@ -76,13 +76,13 @@ def _groups(place: Path) -> list[str]:
 
 def _gguf(place: Path) -> list[str]:
     """A tiny model in a GGUF file, with weights of eight bits."""
-    import ggufs
+    import gguf_files
     import tiny
 
     shutil.copy(SAMPLES / "sentences.txt", place)
     words = tiny.write("gpt2", place / "gpt2")
-    llama = ggufs.original(words, place / "llama", rms_norm_eps=1e-5)
-    ggufs.write(llama, place / "tiny.gguf", kind="Q8_0")
+    llama = gguf_files.original(words, place / "llama", rms_norm_eps=1e-5)
+    gguf_files.write(llama, place / "tiny.gguf", kind="Q8_0")
     return ["build", "sentences.txt", "--model", "tiny.gguf", "--limit", "24"]
 
 
@@ -122,7 +122,7 @@ def write_checkpoints(folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     import training
-    from filmed import RATE
+    from films import RATE
 
     with tempfile.TemporaryDirectory() as place:
         training.train(Path(place), STEPS[-1], texts=0, rate=RATE)

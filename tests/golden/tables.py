@@ -26,10 +26,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent / "benchmarks")]  # for a script outside pytest
+# As in pytest, for scripts.
+sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS.parent / "benchmarks")]
 
 from golden.studies import SITES, build  # noqa: E402
-from same import WITHIN, differences, stored_tables  # noqa: E402
+from same_tables import WITHIN, differences, stored_tables  # noqa: E402
 
 STORED = Path(__file__).with_name("tables")
 # Renamed since the tables were stored, by the stored names.

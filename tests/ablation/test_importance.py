@@ -1,0 +1,302 @@
+"""What is lost without heads: tables of the pass, against one sentence and one hook at a time."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.special
+import torch
+from test_ablator import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, case, scored
+
+import tiny
+from bare_model import Bare
+from headbook.ablation import importance as module
+from headbook.ablation import sample as margins
+from headbook.ablation.ablator import OutputSums
+from headbook.ablation.attribution import gradient_estimates
+from headbook.ablation.head_sets import HeadGroup, matched_random_sets
+from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
+from headbook.ablation.sample import AblationSample, costs_of
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
+from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
+from headbook.study.sentence_data import HeadName
+from headbook.text.batch import Batch
+
+__all__ = ["case"]
+pytestmark = pytest.mark.usefixtures("of_any_number")
+EVERY = range(len(TEXTS))
+REPORTED = [number for number in EVERY if KEYS[number] % 2]
+
+
+def sentences(it: Case, numbers: Sequence[int]) -> Batch:
+    basic = Bare.load(it.folder, pairs=tiny.ALL[it.family].pairs)
+    return batch_of(basic, it.family, numbers)
+
+
+def asked(it: Case, level: str, *groups: HeadGroup, **more: Any) -> AblationPlan:
+    def one_batch(_: object) -> Batch:
+        raise AssertionError("nobody is out of memory")
+
+    sample = AblationSample(it.batches, [sentences(it, REPORTED)], it.batches, one_batch)
+    costs = costs_of(it.ablator, 10_000, (60, 32))
+    return AblationPlan(it.ablator, costs, level, sample, 0, groups, **more)
+
+
+class Lost:
+    """Changes of loss and divergence per scored token, by hooks."""
+
+    def __init__(self, it: Case) -> None:
+        self.true = scored(it)
+        self.masked = it.family == "bert"
+        masked = [[*row] if self.masked else [] for row in self.true]
+        self.naive = Naive(it, masked)
+        self.names = it.ablator.functions.targets
+        self._logs = cache(self._without)
+
+    def __call__(
+        self, heads: Sequence[HeadName], replacement: Replacement, numbers: Sequence[int]
+    ) -> dict[AblationTarget, float]:
+        loss = kl = tokens = 0.0
+        for number in numbers:
+            one = self._logs((), replacement, number)
+            other = self._logs(tuple(heads), replacement, number)
+            for i, t in self.true[number].items():
+                loss += one[i, t] - other[i, t]
+                kl += float((np.exp(one[i]) * (one[i] - other[i])).sum())
+                tokens += 1
+        return dict(zip(self.names, (loss / tokens, kl / tokens), strict=True))
+
+    def by_token(self, head: HeadName) -> list[tuple[float, int, int, float]]:
+        """Change of the loss, sentence, position of the true token, and loss before; by rank."""
+        rows = []
+        for number in EVERY:
+            one = self._logs((), Replacement.MEAN, number)
+            other = self._logs((head,), Replacement.MEAN, number)
+            for i, t in self.true[number].items():
+                position = i if self.masked else i + 1
+                rows.append((one[i, t] - other[i, t], number, position, -one[i, t]))
+        return sorted(rows, key=lambda row: -row[0])
+
+    def _without(
+        self, heads: tuple[HeadName, ...], replacement: Replacement, number: int
+    ) -> np.ndarray:
+        r = {head: self.naive.instead(head, number, replacement) for head in heads}
+        found: np.ndarray = scipy.special.log_softmax(self.naive.run(number, r)[0], -1)
+        return found
+
+
+def only(table: pd.DataFrame, **wanted: object) -> pd.Series:
+    for column, value in wanted.items():
+        table = table[table[column] == value]
+    assert len(table) == 1
+    return table.iloc[0]
+
+
+def some_set(
+    ablation: AblationResults, kind: HeadSetKind, **wanted: object
+) -> tuple[int, list[HeadName]]:
+    """The first set of a kind, and its heads."""
+    position = next(
+        k
+        for k, each in enumerate(ablation.sets)
+        if each.kind == kind and all(getattr(each, n) == v for n, v in wanted.items())
+    )
+    return position, [ablation.heads[k] for k in np.flatnonzero(ablation.members[position])]
+
+
+def assert_same(one: AblationResults, other: AblationResults) -> None:
+    tables = [importance_table(ablation) for ablation in (one, other)]
+    pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-7)
+
+
+def _assert_missed(ablation: AblationResults, head: HeadName, lost: Lost) -> None:
+    """The tokens of largest change, and the one in the middle, are those of plain hooks."""
+    naive = lost.by_token(head)
+    place = ablation.heads.index(head)
+    found = [missed for missed in ablation.missed if missed.head == place]
+    middle = (len(naive) - 1) // 2
+    assert [missed.rank - 1 for missed in found] == sorted({*range(min(10, len(naive))), middle})
+    for missed in found:
+        change, sentence, position, before = naive[missed.rank - 1]
+        assert missed.tokens == len(naive)
+        assert missed.change == pytest.approx(change, abs=SMALL)
+        assert missed.before == pytest.approx(before, abs=SMALL)
+        assert (missed.sentence, missed.position) == (sentence, position)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> None:
+    it = case(family)
+    heads, lost = asked(it, FULL).heads, Lost(it)
+    group = HeadGroup("", "some", (heads[0], heads[1], heads[5]), (Replacement.ZERO,))
+    ablation = asked(it, FULL, group).run()
+    table, groups, pruned = (
+        make(ablation) for make in (importance_table, head_groups_table, pruning_table)
+    )
+    exact = table[table["metric"] == "ablation_effect"]
+    assert len(exact) == len(heads) * 4 * 2
+    zero = Replacement.ZERO
+    for head, replacement in ((heads[2], Replacement.MEAN), (heads[-1], zero)):
+        for target, value in lost([head], replacement, EVERY).items():
+            series = only(exact, **head._asdict(), replacement=replacement, target=target)
+            assert series["value"] == pytest.approx(value, abs=SMALL)
+            assert (series["method"], series["n_sentences"]) == ("exact", len(TEXTS))
+    for target, value in lost(group.heads, zero, EVERY).items():
+        series = only(groups, group="some", target=target)
+        alone = sum(lost([head], zero, EVERY)[target] for head in group.heads)
+        assert series["value"] == pytest.approx(value, abs=SMALL)
+        assert series["sum_of_single_effects"] == pytest.approx(alone, abs=SMALL)
+        assert series["heads"] == len(group.heads)
+    _assert_missed(ablation, heads[2], lost)
+    # Pairs and orders: chosen on one half of the sentences, reported on the other.
+    first = {h: lost([h], Replacement.MEAN, [0, 3])[lost.names[1]] for h in heads}
+    position, two = some_set(ablation, HeadSetKind.PAIR)
+    assert {*two} <= {*sorted(heads, key=lambda h: -first[h])[:10]}
+    together = lost(two, Replacement.MEAN, REPORTED)
+    for target in lost.names:
+        apart = sum(lost([head], Replacement.MEAN, REPORTED)[target] for head in two)
+        pair = ablation.sets[position]
+        series = only(groups, stack=pair.stack, group=pair.name, target=target)
+        assert series["value"] == pytest.approx(together[target] - apart, abs=SMALL)
+        assert series["sum_of_single_effects"] == pytest.approx(apart, abs=SMALL)
+    _, least = some_set(ablation, HeadSetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
+    assert sorted(least) == sorted(sorted(heads, key=lambda h: first[h])[: len(heads) // 2])
+    for target, value in lost(least, Replacement.MEAN, REPORTED).items():
+        series = only(pruned, order="ablation_effect", share=0.5, target=target)
+        assert series["value"] == pytest.approx(value, abs=SMALL)
+
+
+def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -> None:
+    ablation = asked(case("gpt2"), FULL).run()
+    table = pruning_table(ablation)
+    for _, steps in table.groupby(["order", "target"]):
+        assert (steps["share"].is_monotonic_increasing, steps["share"].iloc[-1]) == (True, 1.0)
+        assert [*steps.iloc[0][["share", "value", "low", "high"]]] == [0, 0, 0, 0]
+    ends = table[table["share"] == 1].groupby("target")["value"]
+    assert (ends.max() - ends.min()).max() < 1e-9
+    orders = {*table["order"]}
+    assert {"ablation_effect", "reversed", "gradient_importance", "random-00"} <= orders
+    assert sum(order.startswith("random") for order in orders) == 20
+
+
+def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -> None:
+    """Absolute values of sentences, over all scored tokens."""
+    it = case("bert")
+    table = importance_table(asked(it, FAST).run())
+    means, loss = it.means, it.ablator.functions.targets[0]
+    alone = [
+        gradient_estimates(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means)
+        for n in EVERY
+    ]
+    tokens = sum(len(each) for each in scored(it))
+    head = HeadName("self", 1, 2)
+    column = alone[0].heads.index(head)
+    g = np.array([each.gradient["sentence"][0, column] for each in alone])
+    expected = {
+        "": np.abs(g).sum(),
+        "signed": -g.sum(),
+        "per_token": sum(each.gradient["token"][0, column] for each in alone),
+    }
+    mine = table[table["metric"] == "gradient_importance"]
+    for label, value in expected.items():
+        series = only(mine, **head._asdict(), label=label)
+        assert series["value"] == pytest.approx(value / tokens)
+        assert series["method"] == "exact"
+    layer = mine[(mine["layer"] == 1) & (mine["label"] == "layer_normalised")]["value"]
+    assert (layer**2).sum() == pytest.approx(1)
+    guess = only(
+        table, **head._asdict(), metric="attribution_estimate", replacement="mean", target=loss
+    )
+    reported = sum(each.estimates[loss, Replacement.MEAN][0, column] for each in alone)
+    assert guess["value"] == pytest.approx(reported / tokens)
+    assert guess["method"] == "estimated"
+    assert np.isnan(guess["low"])
+    assert guess["verdict"] == ""
+
+
+def test_where_the_other_half_has_no_sentences_means_are_those_of_their_own() -> None:
+    """Not zero, which would be another replacement."""
+    output = torch.randn(2, 3, 1, 4, dtype=torch.float64)
+    group, half = torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+    sums = OutputSums.of(output, group, torch.ones(2, 3, dtype=torch.bool), half, groups=3)
+    found = sums.other_half(group, half)
+    torch.testing.assert_close(found, output.mean((0, 1)).expand_as(found))
+
+
+def test_random_sets_have_as_many_heads_in_each_layer() -> None:
+    heads = [HeadName("self", layer, head) for layer in range(3) for head in range(6)]
+    group = HeadGroup("self", "some", (*heads[:3], heads[7]), (Replacement.MEAN,), banded=True)
+    head_groups = matched_random_sets(group, heads, seed=0, sets=20)
+    assert len(head_groups) == 20
+    for each in head_groups:
+        assert Counter(head.layer for head in each.heads) == {0: 3, 1: 1}
+        assert len({*each.heads}) == 4
+    assert len({head_group.heads for head_group in head_groups}) > 10
+    assert head_groups == matched_random_sets(group, heads, seed=0, sets=100)[:20]
+
+
+def test_the_fast_level_keeps_to_its_budget(
+    case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest estimates, and others at random; fewer where passes cannot begin later."""
+    it = case("gpt2")
+    few = asked(it, FAST)
+    monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
+    ablation = few.run()
+    exact = [h for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
+    assert few.passes <= module.FAST_PASSES + margins.PASSES
+    assert sum(few.costs.of([head]) for head in exact) <= 4.2
+    assert {*ablation.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}
+    position = [c[:3] for c in ablation.columns].index(("attribution_estimate", "mean", "kl"))
+    guess = ablation.estimates.value[:, position]
+    first = guess[ablation.chosen == AblationReason.FIRST]
+    assert first.min() > guess[ablation.chosen != AblationReason.FIRST].max()
+    table = importance_table(ablation)
+    assert {*table["method"]} == {"exact", "estimated"}
+    alone = table[table["metric"] == "ablation_effect"]
+    assert {*alone["replacement"]} == {"mean"}
+    assert len(alone) == 2 * len(exact)
+    most = np.ceil(module.FAST_PASSES + margins.PASSES)
+    assert f"at most {most:.0f} forward passes over 5 sentences" in few.message
+
+
+def test_nothing_depends_on_batches(case: Callable[..., Case]) -> None:
+    it = case("gpt2")
+    one = asked(it, FAST).run()
+    order = (4, 1, 0, 3, 2)
+    batches = [sentences(it, order[:2]), sentences(it, order[2:])]
+    other = asked(Case(it.ablator, batches, it.folder, it.family), FAST).run()
+    assert_same(one, other)
+
+
+def test_smaller_batches_where_memory_does_not_suffice(
+    case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = case("gpt2")
+    whole = asked(it, FAST).run()
+
+    def scarce(ablator: Any, batch: Batch, *rest: Any) -> Any:
+        if len(batch.content_hash) > most:
+            raise RuntimeError("not enough memory: you tried to allocate 1 byte")
+        return gradient_estimates(ablator, batch, *rest)
+
+    # Sentences go by their numbers here, so that `AblationSample.batch` can make them anew.
+    small: Any = [Batch(tuple(map(int, b.index)), *rest(b)) for b in it.batches]  # type: ignore[arg-type]
+    again: Any = lambda numbers: Batch(numbers, *rest(sentences(it, numbers)))  # noqa: E731
+    sample = AblationSample(it.batches, [sentences(it, REPORTED)], small, again)
+    few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
+    monkeypatch.setattr(module, "gradient_estimates", scarce)
+    most = 1
+    assert_same(whole, few.run())
+    most = 0
+    with pytest.raises(NotEnoughMemory, match="memory does not suffice"):
+        few.run()
+
+
+def rest(batch: Batch) -> tuple[Any, ...]:
+    return batch.texts, batch.index, batch.content_hash

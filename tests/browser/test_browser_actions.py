@@ -1,0 +1,308 @@
+"""Choosing, filtering, themes and the keyboard, in a browser."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
+from html_pages import data_file
+from sites import Site
+
+pytest_plugins = ["browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
+def test_grid_shows_the_chosen_metric(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / "index.html")
+    grids = data_file(site.folder / "data" / "grid.js")[1]
+    assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
+    keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
+    assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
+    for key in [keys[-1], *keys[::17]]:
+        page.get_by_label("Metric").select_option(key)
+        for stack, choices in grids.items():
+            grid = page.locator(f'[data-grid="{stack}"]')
+            cells = grid.locator("td a")
+            if key not in choices:
+                message = "Not measured for this attention type"
+                expect(grid.locator("[data-caption]")).to_have_text(message)
+                assert {*cells.all_text_contents()} == {"–"}
+                expect(grid.locator("[data-files]")).to_be_hidden()
+                continue
+            displayed = choices[key]
+            expect(grid.locator("[data-caption]")).to_have_text(displayed["caption"])
+            assert cells.all_text_contents() == displayed["texts"]
+            colours = [f"c{step}" if step >= 0 else "" for step in displayed["steps"]]
+            assert each(grid.locator("td"), "class") == colours
+            ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
+            assert ends == [displayed["low"], displayed["high"]]
+            titles = each(cells, "title")
+            names = [
+                f"{title}: {text}" for title, text in zip(titles, displayed["texts"], strict=True)
+            ]
+            assert each(cells, "aria-label") == names
+
+
+def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    page.get_by_label("Metric").select_option("relative_entropy/")
+    expect(page.locator("[data-caption]")).to_contain_text("all keys")
+    heads = encoder_site.study.heads
+    rows = heads[(heads["metric"] == "relative_entropy") & (heads["view"] == "raw")]
+    for value, cell in zip(rows["value"], page.locator("table.heads td a").all(), strict=True):
+        assert float(cell.text_content() or "") == pytest.approx(value, abs=0.006)
+
+
+def test_live_chart_filters_its_numbers(encoder_site: Site, open_page: Open) -> None:
+    """Every choice of its list shows that choice's numbers, and the picture comes back."""
+    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
+    figure = page.locator("figure.chart").first
+    picture = figure.locator(".scroll > svg[role=img]")
+    expect(picture).to_be_visible()
+    come_alive(page)
+    expect(picture).to_have_count(0)
+    heads = encoder_site.study.heads
+    for view in ("nosink", "renorm", "raw"):
+        figure.locator(".vega-bindings select").select_option(view)
+        rows = heads[(heads["metric"] == "attention_distance") & (heads["view"] == view)]
+        for layer, head, value in zip(rows["layer"], rows["head"], rows["value"], strict=True):
+            place = f"head: {head}; layer: {layer}; "
+            mark = f'.live [aria-label^="{place}"][aria-label*="; value: {value:.4g};"]'
+            expect(figure.locator(mark)).to_have_count(1)
+        expect(figure.locator(".live [aria-roledescription='rect mark']")).to_have_count(len(rows))
+    figure.get_by_role("button", name="Still picture").click()
+    expect(picture).to_be_visible()
+    expect(figure.locator(".live")).to_have_count(0)
+    come_alive(page)
+
+
+def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
+    switch = page.get_by_role("button", name="Theme")
+    for theme, colour in (("system", DARK), ("light", LIGHT), ("dark", DARK), ("system", DARK)):
+        expect(switch).to_have_text(f"Theme: {theme}")
+        assert background(page) == colour
+        switch.click()
+    page.get_by_role("link", name="Methods", exact=True).click()
+    expect(page.locator("h1")).to_have_text("Methods")
+    expect(switch).to_have_text("Theme: light")
+    assert background(page) == LIGHT
+    page.emulate_media(color_scheme="light")
+    switch.click()
+    assert background(page) == DARK
+
+
+MENU = ["Overview", "Heads", "Sentences", "Tokens", "Analyses", "Methods"]
+
+
+TOPS = "found => found.map((each) => each.getBoundingClientRect().y)"
+HEADER = """() => {
+  const box = (name) => document.querySelector(name).getBoundingClientRect();
+  const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
+  const entries = [...document.querySelectorAll(".top nav > ul > li")];
+  const rows = entries.map((each) => Math.round(each.getBoundingClientRect().y));
+  return [[y, height], ends(".top nav"), ends(".search"), rows];
+}"""
+
+
+def entries(page: Page) -> list[str]:
+    """The menu's entries that are always in sight."""
+    locator = page.locator(".top nav > ul > li > a, .top nav summary")
+    return [text.strip() for text in locator.all_text_contents()]
+
+
+@pytest.mark.parametrize(
+    ("path", "marked"),
+    [
+        ("index.html", ["Overview"]),
+        ("heads/L00-H01.html", ["Heads"]),
+        ("sentences/0001.html", ["Sentences"]),
+        ("tokens.html", ["Tokens"]),
+        ("flow.html", ["Analyses", "Attention flow"]),
+        ("metrics/attention_to.html", ["Analyses", "All metrics"]),
+        ("data.html", ["Methods"]),
+    ],
+)
+def test_the_menu_is_one_row_that_stays_and_marks_the_page(
+    encoder_site: Site, open_page: Open, path: str, marked: list[str]
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    assert entries(page) == MENU
+    assert page.locator(".top [aria-current]").all_text_contents() == marked
+    for width in (701, 800, 1280, 1440):
+        assert sideways(page, width) == 0
+        page.evaluate("scrollTo(0, 400)")
+        (top, height), (_, nav), (search, _), rows = page.evaluate(HEADER)
+        assert (top, height, len({*rows})) == (0, 52, 1)
+        assert nav <= search
+    for width in (360, 390):
+        assert sideways(page, width) == 0
+    box = page.locator(".top nav li").last.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+
+
+def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    summary, links = page.locator(".drop summary"), page.locator(".drop a")
+    expect(links.first).to_be_hidden()
+    summary.click()
+    expect(links.first).to_be_visible()
+    page.locator("main").click(position={"x": 5, "y": 5})
+    expect(links.first).to_be_hidden()
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(links.first).to_be_hidden()
+    expect(summary).to_be_focused()
+    page.set_viewport_size({"width": 390, "height": 800})
+    summary.click()
+    for link in links.all():
+        displayed = link.bounding_box()
+        assert displayed
+        assert displayed["x"] >= 0
+        assert displayed["x"] + displayed["width"] <= 390
+    links.last.click()
+    expect(page.locator("h1")).to_have_text("Metrics")
+
+
+def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "methods.html", java_script_enabled=False)
+    page.locator(".drop summary").click()
+    expect(page.locator(".drop a").first).to_be_visible()
+    expect(page.locator(".search")).to_be_hidden()
+
+
+def test_texts_and_layout_follow_the_size_of_letters_that_a_reader_sets(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """Where letters are twice as large, a window counts as half as wide."""
+    page = open_page(encoder_site.folder / "index.html")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("getComputedStyle(document.body).fontSize") == "32px"
+    style = (encoder_site.folder / "assets/site.css").read_text(encoding="utf-8")
+    assert not [rule for rule in style.split("@media")[1:] if "px" in rule.partition("{")[0]]
+
+
+def test_contents_of_a_short_page_begin_with_its_first_part(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "about.html")
+    contents = page.get_by_role("navigation", name="On this page")
+    expect(contents.locator("[aria-current]")).to_have_text(
+        contents.locator("a").first.inner_text()
+    )
+
+
+def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_page: Open) -> None:
+    """Beside the page where it is wide, else in a row above it, never over what they lead to."""
+    page = open_page(encoder_site.folder / "methods.html", reduced_motion="reduce")
+    contents = page.get_by_role("navigation", name="On this page")
+    for width, top in ((1440, 68), (800, 52), (390, 0)):
+        assert sideways(page, width) == 0
+        for name in ("checks", "states"):
+            contents.locator(f'a[href$="#{name}"]').click()
+            marked = contents.locator("[aria-current]")
+            expect(marked).to_have_attribute("href", f"#{name}")
+            expect(marked).to_be_in_viewport()
+            box, heading = contents.bounding_box(), page.locator(f"#{name}").bounding_box()
+            assert box
+            assert heading
+            assert box["y"] == top
+            beside = heading["x"] + heading["width"] <= box["x"]
+            assert beside or box["y"] + box["height"] <= heading["y"]
+            assert beside == (width == 1440)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#run")
+    page.evaluate("scrollTo(0, 0)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#rules")
+
+
+@pytest.mark.parametrize(
+    ("path", "tiles"),
+    [
+        ("patterns.html", ".thumbs"),
+        ("sentences/0001.html", ".over"),
+        ("heads/L00-H01.html", ".near"),
+    ],
+)
+def test_pictures_of_heads_are_one_tab_stop(
+    encoder_site: Site, open_page: Open, path: str, tiles: str
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    box = page.locator(tiles).first
+    links = box.locator("a, button")
+    links.nth(1).wait_for()
+    assert links.count() > 1
+    stops = each(links, "tabindex")
+    assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
+    links.first.focus()
+    for key, position in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+        page.keyboard.press(key)
+        expect(links.nth(position)).to_be_focused()
+    rows = {round(y) for y in links.evaluate_all(TOPS)}
+    if len(rows) > 1:
+        columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))
+        page.keyboard.press("ArrowDown")
+        expect(links.nth(columns)).to_be_focused()
+    page.keyboard.press("Tab")
+    assert not box.evaluate("box => box.contains(document.activeElement)")
+
+
+def outline(page: Page) -> tuple[str, str]:
+    """How the element with the focus is marked."""
+    script = "(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])"
+    style, width = page.evaluate(f"{script}(getComputedStyle(document.activeElement))")
+    return style, width
+
+
+def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    cell = page.locator("table.heads td a").first
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        assert outline(page) == ("solid", "3px")
+        if cell.evaluate("cell => cell === document.activeElement"):
+            break
+    expect(cell).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Head L0·H0")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    assert outline(page) == ("solid", "3px")
+
+
+def test_skip_link_leads_past_the_navigation(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "heads/L00-H01.html")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).not_to_be_in_viewport()
+    page.keyboard.press("Tab")
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("main a").first).to_be_focused()
+
+
+def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "tokens.html")
+    types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
+    body = page.locator("[data-types-of=self]")
+    still = body.all_inner_texts()
+    search = page.get_by_label("Find a token")
+    search.fill("O")
+    wanted = [row for row in types if "o" in row[0].lower()]
+    assert 0 < len(wanted) < len(types)
+    expect(page.get_by_role("status").first).to_have_text(f"{len(wanted)} of {len(types)} types")
+    rows = [row.locator("th, td").all_text_contents() for row in body.locator("tr").all()]
+    assert rows == wanted
+    search.fill("")
+    expect(page.get_by_role("status").first).to_have_text("")
+    assert body.all_inner_texts() == still

@@ -1,0 +1,73 @@
+"""Pages of comparisons in a browser: complete, quiet, narrow enough, and open to everybody."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import DARK, Open, background, cramped, sideways, violations
+from comparisons import Compared
+
+pytest_plugins = ["comparisons", "browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PAGES = (
+    "index.html", "metrics/attention_to.html", "matched.html", "metrics/cosine_to_input.html",
+    "comparing.html",
+)  # fmt: skip
+CASES = [*(("tuned", page) for page in PAGES), *(("apart", page) for page in PAGES[:4])]
+
+Make = Callable[[str], Compared]
+
+
+@pytest.mark.parametrize(("name", "path"), CASES)
+def test_axe_finds_nothing_and_no_page_is_too_wide(
+    compared: Make, open_page: Open, name: str, path: str
+) -> None:
+    page = open_page(compared(name).folder / path, color_scheme="light")
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    assert violations(page, "color-contrast") == []
+    for width in (390, 800, 1440):
+        assert (sideways(page, width), cramped(page)) == (0, []), width
+
+
+def test_everything_is_there_without_scripts(compared: Make, open_page: Open) -> None:
+    page = open_page(compared("tuned").folder / "index.html", java_script_enabled=False)
+    for part in (".model", ".tiles img", ".tiles a", "figure.chart svg", ".metriclinks a"):
+        box = page.locator(part).first.bounding_box()
+        assert box, part
+        assert box["width"] > 8, part
+    page.locator(".metriclinks a", has_text="Attention to the sink").click()
+    expect(page.locator("h1")).to_have_text("Attention to the sink")
+    assert page.locator("figure.chart svg").count() == 3
+
+
+def test_keys_reach_heads_and_charts_are_drawn_live(compared: Make, open_page: Open) -> None:
+    page = open_page(compared("tuned").folder / "index.html")
+    tile = page.locator(".tiles a").first
+    tile.focus()
+    expect(tile).to_be_focused()
+    assert str(tile.get_attribute("href")).startswith("heads/")
+    page.goto((compared("tuned").folder / "metrics" / "attention_to.html").as_uri())
+    page.locator("figure.chart button").nth(1).press("Enter")
+    label = page.locator("figure.chart select[name^=label]").first
+    expect(label).to_be_visible()
+    assert label.locator("option").count() > 3
+    assert violations(page) == []
+
+
+def test_paths_of_tokens_are_drawn_live_for_any_class(compared: Make, open_page: Open) -> None:
+    page = open_page(compared("tuned").folder / "metrics" / "cosine_to_input.html")
+    charts = page.locator("figure.chart").all()
+    assert len(charts) == 2
+    for chart in charts:
+        chart.locator("button").first.press("Enter")
+        label = chart.locator("select[name^=label]")
+        expect(label).to_be_visible()
+        drawn = chart.locator("svg").first
+        before = drawn.inner_html()
+        label.select_option(index=label.locator("option").count() - 1)
+        expect(drawn).not_to_have_js_property("innerHTML", before)
+    assert violations(page) == []

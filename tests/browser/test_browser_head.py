@@ -1,0 +1,147 @@
+"""The page of a head in a browser: what stands on its first screen, and what opens in place."""
+
+import re
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import Open, Record, sideways, violations
+from html_pages import html_of
+from sites import Site
+
+pytest_plugins = ["browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HEAD = "heads/L00-H01.html"
+TOP = "(element) => element.getBoundingClientRect().top + scrollY"
+BOXES = """(parts) => parts.map((part) =>
+  document.querySelector(part).getBoundingClientRect().toJSON())"""
+BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [("encoder", HEAD), ("decoder", HEAD), ("pair", "heads/cross-L00-H01.html")]
+)
+def test_map_offsets_exemplars_and_ranks_stand_on_the_first_screen(
+    request: pytest.FixtureRequest, open_page: Open, kind: str, path: str
+) -> None:
+    """Of 1440 by 900; on a phone the map does, and the first exemplar on the second or before."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / path)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    offsets = [] if kind == "pair" else [".byoffset svg"]  # which it does not measure
+    for part in [".model", ".mean img", *offsets, ".strips svg.strip"]:
+        assert page.locator(part).first.evaluate(BOTTOM) <= 900, part
+    assert page.locator(".exemplar").first.evaluate(BOTTOM) <= 900
+    page.set_viewport_size({"width": 390, "height": 844})
+    (box,) = page.evaluate(BOXES, [".mean img"])
+    assert box["width"] >= 200
+    assert box["bottom"] <= 844
+    assert page.locator(".exemplar").first.evaluate(TOP) <= 2 * 844
+
+
+@pytest.mark.parametrize("width", [390, 800, 1440])
+def test_an_open_exemplar_fits_its_window(
+    encoder_site: Site, open_page: Open, record: Record, width: int
+) -> None:
+    page = open_page(encoder_site.folder / HEAD)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator(".exemplar summary").first.click()
+    page.locator("canvas.cells").wait_for()
+    page.locator("#numbers ~ details > summary").click()
+    assert sideways(page, width) == 0
+    record.check()
+
+
+def test_an_exemplar_that_opens_stays_in_sight(encoder_site: Site, open_page: Open) -> None:
+    """Though it then takes the whole width, below the map that it stood beside."""
+    page = open_page(encoder_site.folder / HEAD)
+    page.set_viewport_size({"width": 1440, "height": 700})
+    summary = page.locator(".strongest .exemplar summary").first
+    summary.click()
+    canvas = page.locator(".strongest canvas.cells").first
+    expect(canvas).to_be_in_viewport(ratio=0.9)
+    expect(summary).to_be_in_viewport()
+
+
+def test_speech_and_contribution_stand_side_by_side_where_there_is_room(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / HEAD)
+    for width, beside in ((1440, True), (1200, True), (1199, False), (390, False)):
+        page.set_viewport_size({"width": width, "height": 900})
+        tops = [page.locator(part).evaluate(TOP) for part in ("#speech", "#triptych")]
+        assert (tops[0] == tops[1]) == beside, width
+        assert sideways(page, width) == 0
+
+
+def test_lines_map_and_weights_stand_side_by_side(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / HEAD)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.locator(".exemplar summary").first.click()
+    page.locator(".weights tbody tr").first.wait_for()
+    boxes = page.evaluate(BOXES, [".twice", "canvas.cells", ".side"])
+    lefts = [box["x"] for box in boxes]
+    rights = [box["x"] + box["width"] for box in boxes]
+    assert lefts[1] >= rights[0]
+    assert lefts[2] >= rights[1]
+    assert max(box["y"] for box in boxes) - min(box["y"] for box in boxes) < 5
+
+
+def test_what_is_open_stands_in_the_address(encoder_site: Site, open_page: Open) -> None:
+    """Opened, it is there after a reload; closed, it is gone."""
+    page = open_page(encoder_site.folder / HEAD)
+    article = page.locator('[data-map="strongest-2"]')
+    article.locator("summary").click()
+    expect(page).to_have_url(re.compile("at=strongest-2"))
+    page.reload()
+    expect(article.locator("details")).to_have_attribute("open", "")
+    article.locator("canvas.cells").wait_for()
+    article.locator("summary").click()
+    expect(page).not_to_have_url(re.compile("at="))
+    assert "at" not in parse_qs(urlparse(page.url).fragment)
+
+
+def test_a_keyboard_opens_an_exemplar(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / HEAD)
+    summary = page.locator(".exemplar summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.locator("canvas.cells").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.exemplar') !== null")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_open_page_breaks_no_rule(encoder_site: Site, open_page: Open, theme: str) -> None:
+    page = open_page(encoder_site.folder / HEAD, color_scheme=theme)
+    page.locator(".exemplar summary").first.click()
+    page.locator("canvas.cells").wait_for()
+    page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
+    expect(page.locator("canvas.cells")).to_have_count(page.locator(".exemplar").count())
+    expect(page.locator("[data-later]:empty")).to_have_count(0)
+    assert violations(page) == []
+
+
+def test_numbers_come_where_a_reader_opens_them(encoder_site: Site, open_page: Open) -> None:
+    """All of them, with links that lead where they should."""
+    page = open_page(encoder_site.folder / HEAD)
+    part = page.locator("section:has(#numbers)")
+    assert part.locator("table").count() == 0
+    part.locator("summary").click()
+    part.locator("table").first.wait_for()
+    whole = html_of(encoder_site.folder / HEAD)
+    tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
+    assert part.locator("tbody tr").count() == sum(t.count('<tr><th scope="row">') for t in tables)
+    part.locator("tbody a").first.click()
+    expect(page.locator("h2#definition")).to_be_visible()
+
+
+def test_without_scripts_weights_and_maps_can_be_read(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / HEAD, java_script_enabled=False)
+    article = page.locator(".exemplar").first
+    article.locator("summary").click()
+    expect(article.locator(".links li").first).to_be_visible()
+    expect(article.locator("img.map")).to_be_visible()
+    expect(page.locator(".strips svg").first).to_be_visible()

@@ -1,0 +1,165 @@
+"""Every kind of page in a browser, opened from disk: quiet, readable, accessible, printable."""
+
+from collections.abc import Callable
+
+import pytest
+
+from browser import DARK, LIGHT, Open, Record, background, come_alive, cramped, sideways, violations
+from sites import Site
+
+pytest_plugins = ["browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+# What a page of each kind must show, scripts or not, beside its heading.
+PARTS = {
+    ("encoder", "index.html"): (".tiles table", "ul.who svg", "figure.curve svg", "table.heads"),
+    ("encoder", "heads.html"): ("ul.questions", "figure.chart svg", "table.finding"),
+    ("encoder", "heads/L00-H01.html"): (
+        ".mean img",
+        "figure.chart svg",
+        ".exemplar .text",
+        ".strips svg.strip",
+        ".histogram svg",
+        "table.top-tokens",
+    ),
+    ("encoder", "metrics/attention_distance.html"): ("table.numbers", "figure.chart svg", "math"),
+    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", "figure.chart svg", "math"),
+    ("encoder", "metrics/index.html"): ("dl.glossary",),
+    ("encoder", "sentences/0001.html"): (
+        ".maps img",
+        "[data-ranked] li",
+        "table.nearest",
+    ),
+    ("encoder", "sentences/index.html"): ("ol.sentences",),
+    ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
+    ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
+    ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
+    ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
+    ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
+    ("encoder", "geometry.html"): (
+        "figure.chart svg",
+        "section > div > table.numbers",
+        "ul.findings",
+    ),
+    ("encoder", "tokens.html"): ("section > div > table.numbers",),
+    ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
+    ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
+    ("encoder", "methods.html"): ("table.numbers", "math"),
+    ("encoder", "data.html"): ("h2 a", "main details"),
+    ("encoder", "about.html"): ("pre",),
+    ("encoder", "404.html"): ("main a",),
+    ("pair", "index.html"): (".tiles table", "figure.curve svg", "table.heads"),
+    ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
+    ("pair", "heads/cross-L00-H01.html"): (
+        ".mean img",
+        ".looking .text",
+        ".looked .text",
+    ),
+    ("pair", "sentences/0001.html"): (".maps img", "[data-others] li"),
+}
+KINDS = [*PARTS]
+# The pages with charts, tables, tokens and maps; the others wait for the slow round.
+QUICK = {"index.html", "heads/L00-H01.html", "metrics/attention_distance.html"}
+QUICK |= {"sentences/0001.html"}
+QUICK_OR_SLOW = [
+    pytest.param(*kind, marks=[] if kind[0] == "encoder" and kind[1] in QUICK else pytest.mark.slow)
+    for kind in KINDS
+]
+CHARTS = [
+    "metrics/vocabulary_rank.html",
+    *(pytest.param(path, marks=pytest.mark.slow) for path in ("index.html", "heads/L00-H01.html")),
+]
+CONTRAST = "color-contrast"  # the one rule whose findings depend on the theme
+WIDTHS = (360, 800, 1440)
+
+Where = Callable[[str], Site]
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest) -> Where:
+    """The site of a kind."""
+    return lambda kind: request.getfixturevalue(f"{kind}_site")
+
+
+@pytest.mark.parametrize(("kind", "path"), KINDS)
+def test_every_kind_of_page_is_quiet_and_fits_its_window(
+    where: Where, open_page: Open, record: Record, kind: str, path: str
+) -> None:
+    """In light and dark: an empty console, no request but for files, room for every text."""
+    page = open_page(where(kind).folder / path, color_scheme="light")
+    for width in WIDTHS:
+        assert (sideways(page, width), cramped(page)) == (0, []), width
+    assert background(page) == LIGHT
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    page.reload()
+    assert background(page) == DARK
+    assert any(address.endswith("assets/site.js") for address in record.requests)
+    assert not any(address.endswith("assets/vega.js") for address in record.requests)
+    record.check()
+
+
+@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
+def test_every_kind_of_page_is_complete_without_scripts(
+    where: Where, open_page: Open, kind: str, path: str
+) -> None:
+    page = open_page(where(kind).folder / path, java_script_enabled=False)
+    title = ".model" if path == "index.html" else "h1"  # there the heading is for screen readers
+    for part in (title, *PARTS[kind, path]):
+        locators = page.locator(part).all()
+        assert locators, part
+        boxes = [locator.bounding_box() for locator in locators]
+        assert all(box and box["width"] > 8 and box["height"] > 8 for box in boxes), part
+    for control in ("button", "select", ".js"):
+        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
+
+
+@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
+def test_axe_finds_nothing(where: Where, open_page: Open, kind: str, path: str) -> None:
+    page = open_page(where(kind).folder / path, color_scheme="light")
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    assert violations(page, CONTRAST) == []
+
+
+@pytest.mark.parametrize("path", CHARTS)
+def test_axe_finds_nothing_about_live_charts(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="light")
+    for number in range(page.get_by_role("button", name="Interactive").count()):
+        come_alive(page, number)
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, CONTRAST) == []
+    assert sideways(page, 360) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["heads/L00-H01.html", "sentences/0001.html"])
+def test_axe_finds_nothing_about_maps_that_were_opened(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="dark")
+    page.locator(".exemplar summary, .over button").first.click()
+    page.locator("canvas.cells").first.press("ArrowDown")
+    assert violations(page) == []
+    assert sideways(page, 360) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["index.html", "heads/L00-H01.html", "sentences/0001.html"])
+def test_print_is_dark_on_white_without_controls(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="dark")
+    for _ in range(2):
+        page.get_by_role("button", name="Theme").click()  # from the system's to dark
+    assert background(page) == DARK
+    page.emulate_media(media="print")
+    assert background(page) == LIGHT
+    for control in ("nav", "button:not(.words button, .linklike)", "select", ".skip"):
+        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
+    assert page.locator("h1").is_visible()
+    assert page.pdf().startswith(b"%PDF")

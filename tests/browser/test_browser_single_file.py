@@ -1,0 +1,285 @@
+"""A site in one file in a browser, opened from disk: it does all that the folder does.
+
+Tests of the folder's pages are run again, on the one file, with the `open_page` of this module.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import test_browser_actions as actions
+import test_browser_exemplars as instances
+import test_browser_head as headpage
+import test_browser_heads as heads
+import test_browser_links as links
+import test_browser_search as find
+import test_browser_sentence as sentence
+from playwright.sync_api import Browser, Page, expect
+
+from browser import WIDE, Open, Record, Windows, each, sideways, violations
+from headbook.resources import folder
+from headbook.site.archive import pack_site
+from headbook.site.markup import gzipped
+from html_pages import html_of, ids
+from sites import Once, Site
+
+pytest_plugins = ["browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+NAME = "report.html"
+AGAIN = (
+    actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
+    actions.test_keyboard_leads_from_the_overview_to_a_head,
+    actions.test_live_chart_filters_its_numbers,
+    actions.test_theme_is_remembered_on_the_next_page,
+    find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
+    heads.test_headings_sort_by_keyboard,
+    instances.test_every_view_shows_the_weights_of_the_study,
+    headpage.test_numbers_come_where_a_reader_opens_them,
+    links.test_a_link_opens_the_exemplar_and_its_pair,
+    links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
+    sentence.test_nearest_tokens_follow_the_word,
+    sentence.test_ranked_weights_are_those_of_the_study,
+    sentence.test_the_address_alone_brings_the_view_back,
+)
+globals().update({test.__name__: test for test in AGAIN})
+SOME = ("index.html", "heads/L00-H01.html", "metrics/attention_to.html", "data.html")
+WIDTHS = (360, 800, 1440)
+AWAKE = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
+REST = """() => new Promise((done) => {
+  let timer = setTimeout(done, 250);
+  const later = () => { clearTimeout(timer); timer = setTimeout(done, 250); };
+  const all = { subtree: true, childList: true, attributes: true };
+  new MutationObserver(later).observe(document, all);
+})"""  # a quarter of a second without a change
+
+
+@pytest.fixture(scope="session")
+def one_file(once: Once) -> Callable[[Site], Path]:
+    """A site in one file, made once for all workers."""
+
+    def made(site: Site) -> Path:
+        name = f"{site.kind}-one-file"
+        fill = lambda draft: pack_site(site.folder, draft / NAME, single_file=True)  # noqa: E731
+        return once(name, fill) / NAME
+
+    return made
+
+
+@pytest.fixture
+def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]) -> Iterator[Open]:
+    """Open a page of the folder in the one file instead; in the end nothing may have complained."""
+    taken = []
+
+    def opened(file: Path, **options: Any) -> Page:
+        folder = next(parent for parent in file.parents if parent.name == "site")
+        site = Site(folder.parent.name.removesuffix("-site"), folder.parent)
+        taken.append(page := windows.take(**options))
+        record.observe(page)
+        page.goto(f"{one_file(site).as_uri()}#/{file.relative_to(folder).as_posix()}")
+        if options.get("java_script_enabled", True):
+            page.locator(AWAKE).wait_for()
+        return page
+
+    yield opened
+    for page in taken:
+        record.leave(page)
+        windows.give_back(page)
+    record.check()
+    assert {Path(urlsplit(address).path).name for address in record.requests} == {NAME}
+
+
+def paths(site: Site) -> list[str]:
+    """The pages of a site; of those whose names differ in numbers alone, the first two."""
+    found = defaultdict[str, list[str]](list)
+    for page in site.pages:
+        path = page.relative_to(site.folder).as_posix()
+        found[re.sub(r"\d+", "", path)].append(path)
+    return [path for same in found.values() for path in same[:2]]
+
+
+def go(page: Page, path: str) -> None:
+    """Go to another page of the one file."""
+    page.evaluate(
+        "(hash) => { document.body.dataset.old = ''; location.hash = hash; }", f"#/{path}"
+    )
+    page.locator("body:not([data-old])").wait_for()
+
+
+def seen(page: Page) -> list[object]:
+    """What a page shows: title, text, places of elements, and how large pictures are."""
+    pictures = "(found) => found.map((each) => [each.naturalWidth, each.naturalHeight])"
+    boxes = "(found) => found.map((each) => [each.tagName, each.getBoundingClientRect().top])"
+    return [
+        page.title(),
+        page.locator("body").inner_text(),
+        page.locator("img").evaluate_all(pictures),
+        page.locator("main *:not(noscript *)").evaluate_all(boxes),
+    ]
+
+
+def test_every_kind_of_page_shows_what_it_shows_in_the_folder(
+    small_site: Site, open_page: Open, chromium: Browser
+) -> None:
+    one = open_page(small_site.folder / "index.html")
+    other = chromium.new_page(viewport={"width": WIDE["width"], "height": WIDE["height"]})
+    for path in paths(small_site):
+        go(one, path)
+        other.goto((small_site.folder / path).as_uri())
+        other.locator("a[href$='.pdf']").evaluate_all("(all) => all.forEach((a) => a.remove())")
+        if path == "data.html":  # which says what was left out
+            one.locator("h1 + .warnings").evaluate("(note) => note.remove()")
+        if path.startswith("sentences/0"):  # whose data comes after the page
+            same(one, other)
+        assert seen(one) == seen(other), path
+    other.close()
+
+
+def same(one: Page, other: Page) -> None:
+    """Wait until pages that are at rest show the same, or have had time for it."""
+    for _ in range(10):
+        for page in (one, other):
+            page.evaluate(REST)
+        if seen(one) == seen(other):
+            return
+
+
+def test_every_link_leads_to_a_page_or_a_file_that_is_there(
+    any_site: Site, open_page: Open
+) -> None:
+    """And to a place in it; what was left out is no link where all files are listed."""
+    page = open_page(any_site.folder / "index.html")
+    places = cache(lambda target: {*ids(html_of(target))})
+    for path in paths(any_site):
+        go(page, path)
+        for href in {*each(page.locator("a[href]:not(.skip)"), "href")}:
+            if re.match("https://(doi|arxiv).org/", href):
+                continue
+            name, _, place = href.removeprefix("#/").partition("#")
+            target = any_site.folder / name
+            assert href.startswith("#/"), href
+            assert target.is_file(), href
+            assert not place or "=" in place or place in places(target), href
+        left = page.locator("main a:not([href])")
+        assert (left.count() > 0) == (path == "data.html")
+        texts = left.all_text_contents()
+        assert all(text == "Parquet" or text.endswith(".gz") for text in texts)
+
+
+def test_back_returns_to_the_page_its_view_and_its_place(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "heads.html")
+    page.get_by_label("Filter by words").fill("L01")
+    displayed = page.locator("[data-count]").inner_text()
+    page.locator("table.finding tbody a").last.scroll_into_view_if_needed()
+    height = page.evaluate("scrollY")
+    assert height > 0
+    page.locator("table.finding tbody a").last.click()
+    expect(page.locator("h1")).to_contain_text("Head L1")
+    assert page.evaluate("scrollY") == 0
+    page.locator("[data-switch=view]").first.select_option("renorm")
+    assert re.search(r"#/heads/L01-H\d\d\.html#.*view=renorm", page.url)
+    address = page.url
+    page.go_back()  # to the choice before
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("Heads")
+    expect(page.locator("[data-count]")).to_have_text(displayed)
+    page.go_forward()
+    page.go_forward()
+    expect(page.locator("[data-switch=view]").first).to_have_value("renorm")
+    assert page.url == address
+    page.reload()
+    expect(page.locator("[data-switch=view]").first).to_have_value("renorm")
+    assert page.url == address
+
+
+def test_back_returns_to_the_height_of_the_page(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "methods.html")
+    page.evaluate("scrollTo(0, 500)")
+    page.locator("nav a").first.evaluate("(link) => link.click()")
+    page.locator("table.heads").first.wait_for()
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("Methods")
+    assert page.evaluate("scrollY") == 500
+
+
+def test_files_are_saved_as_they_are_in_the_folder(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
+    for suffix in ("SVG", "CSV"):
+        link = page.get_by_role("link", name=suffix, exact=True).first
+        name = each(link, "href")[0].removeprefix("#/")
+        with page.expect_download() as saved:
+            link.click()
+        assert saved.value.suggested_filename == Path(name).name
+        assert saved.value.path().read_bytes() == (encoder_site.folder / name).read_bytes()
+    assert page.get_by_role("link", name="PDF").count() == 0
+
+
+def test_an_address_of_no_page_says_so(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "heads/L99-H99.html")
+    expect(page.locator("h1")).to_have_text(
+        open_page(encoder_site.folder / "404.html").locator("h1").inner_text()
+    )
+
+
+def test_the_listeners_of_a_page_end_with_it(encoder_site: Site, open_page: Open) -> None:
+    """A page that is come back to answers once, as at first."""
+    page = open_page(encoder_site.folder / "index.html")
+    switch = page.get_by_role("button", name="Theme")
+    for _ in range(3):
+        go(page, "methods.html")
+        go(page, "index.html")
+    expect(switch).to_have_text("Theme: system")
+    switch.click()
+    expect(switch).to_have_text("Theme: light")
+    metrics = page.get_by_label("Metric").first
+    metrics.select_option(index=1)
+    expect(page.locator("[data-caption]").first).to_contain_text("all keys")
+
+
+@pytest.mark.parametrize("path", SOME)
+def test_pages_fit_and_axe_finds_nothing(encoder_site: Site, open_page: Open, path: str) -> None:
+    """All pages show what they show in the folder, where axe looks at each kind."""
+    page = open_page(encoder_site.folder / path, color_scheme="light")
+    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
+    assert violations(page) == []
+
+
+def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
+    assert "the others need scripts" in page.locator("noscript, .warnings").first.inner_text()
+    for part in (".model", ".tiles table", "table.heads", "figure.curve svg"):
+        assert page.locator(part).first.is_visible()
+    assert sideways(page, 360) == 0
+
+
+def test_what_is_compressed_opens(chromium: Browser) -> None:
+    """Nothing, what repeats, and what never does."""
+    noise = np.random.default_rng(0).bytes(70_000)
+    page = chromium.new_page()
+    page.add_script_tag(content=html_of(folder("templates") / "assets/gunzip.js"))
+    for content in (b"", b"a", noise, b"a" * 90_000 + noise[:300] * 9):
+        opened = page.evaluate("async (text) => [...await unpack(text)]", gzipped(content))
+        assert bytes(opened) == content
+    page.close()
+
+
+def test_a_browser_that_opens_no_gzip_says_which_do(
+    encoder_site: Site, one_file: Callable[[Site], Path], chromium: Browser
+) -> None:
+    """In the folder a page without its data stays; the one file shows the overview in it."""
+    for file in (encoder_site.folder / "heads.html", one_file(encoder_site)):
+        page = chromium.new_page()
+        page.add_init_script("delete window.DecompressionStream")
+        page.goto(file.as_uri())
+        expect(page.locator("main > [role=alert]")).to_contain_text("Safari 16.4, Firefox 113")
+        expect(page.locator("h1")).to_be_visible()
+        page.close()

@@ -1,0 +1,449 @@
+"""Films: what a frame keeps is what its study says, steps are found, and unlike studies refused."""
+
+import gc
+import math
+import re
+import shutil
+import tracemalloc
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pandas as pd
+import pytest
+
+import tiny
+import training
+import treebank
+from films import OPTIONS, REVISIONS, command
+from headbook.charts.film import FIRST, sparkline, step_areas, step_axis
+from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
+from headbook.comparison.film_steps import INDUCTION
+from headbook.config import Config
+from headbook.errors import ConfigError, ModelError, StudyError
+from headbook.model import checkpoint
+from headbook.pages.film import film as film_lead
+from headbook.pages.film import filmmeasure
+from headbook.pages.film.film import FilmPage, film_page
+from headbook.pages.film.parts import DrawnFilm
+from headbook.progress import NoProgress
+from headbook.run import models
+from headbook.run.arguments import list_checkpoints
+from headbook.run.models import study_of_checkpoint
+from headbook.site.sites import render_film
+from headbook.study.manifest import Check
+from headbook.study.study import Study
+from sites import Site
+
+pytestmark = pytest.mark.slow  # checkpoints are collected and drawn
+
+SEEDS = {"step-0": 0, "step-20": 1, "step-100": 2}
+TITLE = "Three"
+KEYS = ["layer", "head", "metric", "view", "label"]
+
+
+def shots(folder: Path) -> list[FilmedCheckpoint]:
+    """The studies inside a folder."""
+    places = sorted(file.parent for file in folder.glob("*/manifest.json"))
+    return [FilmedCheckpoint(place.name, partial(Study.load, place)) for place in places]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three models of one shape as checkpoints, and the site of their film."""
+    place = tmp_path_factory.mktemp("film")
+    for name, seed in SEEDS.items():
+        tiny.write("gpt2", place / "run" / name, seed, head=True)
+    treebank.write_trees(place / "trees.conllu", treebank.MANY)
+    assert filmed_by(place, "--out", place / "site") == 0
+    return place
+
+
+def filmed_by(place: Path, *more: object) -> int:
+    """Film the three, studies kept."""
+    given = "film", place / "run", place / "trees.conllu", "--keep-studies", place / "studies"
+    return command(*given, *OPTIONS, "--title", TITLE, *more)
+
+
+@pytest.fixture(scope="module")
+def of_three(place: Path) -> Film:
+    """The film of the three."""
+    return film(shots(place / "studies"))
+
+
+def test_frames_are_in_the_order_of_steps_and_say_what_their_studies_say(
+    place: Path, of_three: Film
+) -> None:
+    assert of_three.steps.tolist() == [0, 20, 100]  # not in the order of letters
+    assert of_three.named
+    table = of_three.film
+    for name, rows in table.groupby("checkpoint"):
+        heads = Study.load(place / "studies" / str(name)).heads
+        found = rows[KEYS].merge(heads, on=KEYS, validate="one_to_one")
+        assert len(found) == len(rows)
+        for end in ("value", "low", "high"):
+            np.testing.assert_allclose(rows[end], found[end], rtol=1e-12)
+    stacks = tiny.LAYERS * tiny.HEADS
+    assert len(table) == len(SEEDS) * stacks * len(of_three.columns("self"))
+    written = pd.read_parquet(place / "site" / "data" / "film.parquet")
+    pd.testing.assert_frame_equal(written, table)
+
+
+def test_losses_are_those_of_the_studies(place: Path, of_three: Film) -> None:
+    for each in of_three.frames:
+        ablation = Study.load(place / "studies" / each.name).corpus_sums.ablation
+        assert ablation is not None
+        assert each.loss.value == pytest.approx(ablation.loss("loss"))
+        assert math.isnan(each.loss.low)  # of ten sentences
+
+
+def test_changes_and_half_rise_steps_are_the_naive_ones(place: Path, of_three: Film) -> None:
+    values = of_three.film.pivot(index=KEYS, columns="step", values="value").to_dict("index")
+    table = of_three.half_rise.set_index(KEYS)
+    assert table["step"].notna().sum() > 10
+    for key, row in table.to_dict("index").items():
+        series = values[key]
+        assert row["first"] == pytest.approx(series[0], rel=1e-5)
+        assert row["last"] == pytest.approx(series[100], rel=1e-5)
+        changed = row["low"] > 0 or row["high"] < 0
+        assert math.isnan(row["step"]) == (not changed)
+        if changed:
+            middle, up = (series[0] + series[100]) / 2, series[100] > series[0]
+            past = [
+                s
+                for s in of_three.steps.tolist()
+                if (series[s] > middle) == up and series[s] != middle
+            ]
+            assert row["step"] == past[0]
+            assert row["step_low"] <= row["step"] <= row["step_high"]
+
+
+def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Film) -> None:
+    column = next(c for c in of_three.columns("self") if c.label == "previous")
+    for numbers, leader in zip(
+        of_three.numbers("self", column), of_three.best_heads("self", column), strict=True
+    ):
+        assert leader.place is not None
+        assert numbers.choice[leader.place] == np.nanmax(numbers.choice)
+        assert leader.value.value == numbers.report.value[leader.place]
+        assert leader.uniform == numbers.uniform[leader.place[0]]
+
+
+def test_a_film_is_continued(place: Path, tmp_path: Path) -> None:
+    """What is there is not collected again, and a checkpoint that is new is."""
+    mine = tmp_path / "mine"
+    shutil.copytree(place, mine)
+    before = {f: f.stat().st_mtime_ns for f in (mine / "studies").rglob("arrays.safetensors")}
+    tiny.write("gpt2", mine / "run" / "step-500", 3, head=True)
+    assert filmed_by(mine, "--out", mine / "site", "--force") == 0
+    assert {f: f.stat().st_mtime_ns for f in before} == before
+    rows = pd.read_csv(mine / "site" / "data" / "film.csv")
+    assert sorted({*rows["step"]}) == [0, 20, 100, 500]
+    text = (mine / "site" / "index.html").read_text(encoding="utf-8")
+    assert "step 500" in text
+
+
+def test_kept_studies_of_other_weights_are_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(place, mine)
+    tiny.write("gpt2", mine / "run" / "step-20", 7, head=True)
+    assert filmed_by(mine, "--out", mine / "other") == 2
+    assert "step-20: of other weights than" in capsys.readouterr().err
+    assert not (mine / "other").exists()
+
+
+def test_stored_studies_give_the_same_bytes_as_collected_ones(place: Path, tmp_path: Path) -> None:
+    given = "film", "--studies", place / "studies", "--title", TITLE, "--quiet"
+    assert command(*given, "--out", tmp_path / "site") == 0
+    files = sorted(
+        file.relative_to(place) for file in (place / "site").rglob("*") if file.is_file()
+    )
+    assert files
+    for file in files:
+        assert (place / file).read_bytes() == (tmp_path / file).read_bytes(), file
+
+
+def test_pages_say_what_is_missing(place: Path, tmp_path: Path) -> None:
+    """Without importance there is no loss."""
+    study = Study.load(place / "studies" / "step-0")
+    without = replace(study, corpus_sums=replace(study.corpus_sums, ablation=None))
+    found = film([FilmedCheckpoint("a", lambda: without), FilmedCheckpoint("b", lambda: without)])
+    assert not found.named
+    assert found.steps.tolist() == [0, 1]
+    render_film(found, tmp_path / "site")
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Not available: loss" in text
+    assert "counted in the order given" in text
+
+
+def test_charts_of_many_heads_have_those_that_changed_most(
+    of_three: Film, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filmmeasure, "MOST_LINES", 3)
+    page = next(p for p in filmmeasure.measure_pages(DrawnFilm(of_three)) if "previous" in p.path)
+    (section,) = page.sections
+    rows = section.figure.rows
+    assert rows is not None
+    column = next(c for c in of_three.columns("self") if c.label == "previous")
+    values = of_three.values("self", column)
+    change = np.abs(values[-1] - values[0])
+    largest = np.argwhere(change >= np.sort(change, axis=None)[-3]).tolist()
+    assert sorted({*rows["head"]}) == [f"L{layer}·H{head}" for layer, head in largest]
+    assert "The 3 heads that changed most, of 8." in section.figure.caption
+
+
+def test_other_sentences_are_refused_with_names(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    treebank.write_trees(tmp_path / "fewer.conllu", treebank.MANY[:-1])
+    model, study = place / "run" / "step-20", tmp_path / "fewer-20"
+    given = "collect", tmp_path / "fewer.conllu", "--model", model, "--out", study, *OPTIONS
+    assert command(*given) == 0
+    studies = place / "studies" / "step-0", study
+    assert command("film", "--studies", *studies, "--out", tmp_path / "site") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "step-0 and fewer-20: got two studies of different sentences" in line
+    assert not (tmp_path / "site").exists()
+
+
+def test_another_shape_is_refused(place: Path) -> None:
+    study = Study.load(place / "studies" / "step-20")
+    (stack,) = study.manifest.stacks
+    wider = replace(study.manifest, stacks=(replace(stack, causal=False),))
+    other = FilmedCheckpoint("b", lambda: replace(study, manifest=wider))
+    with pytest.raises(StudyError, match=r"^a has 2 × 4 heads .* of one model"):
+        film([FilmedCheckpoint("a", lambda: study), other])
+
+
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        (["step-0", "step-10"], [0, 10]),
+        (["stage1-step1000", "stage1-step143000"], [1000, 143000]),
+        (["main", "step-1"], None),
+        (["a1", "b1"], None),
+    ],
+)
+def test_steps_come_from_names(names: list[str], steps: list[int] | None) -> None:
+    assert steps_of(names) == steps
+
+
+def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
+    for name in ("step-1", "step-2"):
+        tiny.write("gpt2", tmp_path / name)
+    (tmp_path / "other").mkdir()
+    assert [each.name for each in list_checkpoints(str(tmp_path), [])] == ["step-1", "step-2"]
+    with pytest.raises(ModelError, match="no checkpoint step-3; expected folders"):
+        list_checkpoints(str(tmp_path), ["step-3"])
+    (hub,) = list_checkpoints("some/model", ["step1"])
+    assert (hub.model, hub.revision) == ("some/model", "step1")
+    with pytest.raises(ConfigError, match="expected revisions of the hub model"):
+        list_checkpoints("some/model", [])
+    with pytest.raises(ConfigError, match="differ in signs alone"):
+        list_checkpoints("some/model", ["a/b", "a b"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("film", "run", "--out", "x"), "got no sentences"),
+        (
+            ("film", "--studies", "a", "--delete-weights", "--out", "x"),
+            "--delete-weights: has no effect with --studies",
+        ),
+        (("film", "--studies", "nowhere", "--out", "x"), "nowhere: no study is there"),
+        (("film", "run", "x.txt", "--keep-studies", "x/k", "--out", "x"), "which lies in --out"),
+        (("film", "demo", "x.txt", "--revisions", "a,a", "--out", "x"), "got a twice"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    given: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*given) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_what_was_downloaded_alone_is_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cache as the hub's library lays it out; files that commits share stay."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert checkpoint.cached_commits("some/model") == frozenset()
+    repo = tmp_path / "hub" / "models--some--model"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "blobs").mkdir()
+    commits = ["a" * 40, "b" * 40]
+    for commit in commits:
+        (repo / "snapshots" / commit).mkdir(parents=True)
+        for name, blob in (("model.safetensors", commit[:8]), ("tokenizer.json", "shared")):
+            (repo / "blobs" / blob).write_text(blob)
+            (repo / "snapshots" / commit / name).symlink_to(f"../../blobs/{blob}")
+    monkeypatch.setattr(
+        huggingface_hub,
+        "scan_cache_dir",
+        partial(huggingface_hub.scan_cache_dir, tmp_path / "hub"),
+    )
+    assert checkpoint.cached_commits("some/model") == {*commits}
+    assert checkpoint.cached_commits("other/model") == frozenset()
+    checkpoint.delete_cached("some/model", frozenset(commits[1:]))
+    assert checkpoint.cached_commits("some/model") == {commits[0]}
+    assert sorted(file.name for file in (repo / "blobs").iterdir()) == ["a" * 8, "shared"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_hub_model_is_discarded_after_each_checkpoint(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Also after one that cannot be read. A download stands in for the hub."""
+    there, gone = {"old"}, list[frozenset[str]]()
+
+    def downloading(inputs: object, config: Config, progress: object) -> Study:
+        assert (config.model, config.revision) == ("some/model", "step20")
+        there.add("new")
+        if fails:
+            raise ModelError("it cannot be read")
+        return Study.load(place / "studies" / "step-20")
+
+    monkeypatch.setattr(models, "collect", downloading)
+    monkeypatch.setattr(checkpoint, "cached_commits", lambda name: frozenset(there))
+    monkeypatch.setattr(checkpoint, "delete_cached", lambda name, commits: gone.append(commits))
+    (at,) = list_checkpoints("some/model", ["step20"])
+    given = at, ["some.txt"], Config()
+    if fails:
+        with pytest.raises(ModelError):
+            study_of_checkpoint(*given, delete_weights=True, progress=NoProgress())
+    else:
+        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
+        assert (tmp_path / "step20" / "manifest.json").is_file()
+        monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
+        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
+    assert gone == [frozenset({"new"})]
+
+
+def test_self_checks_that_failed_are_named_with_their_checkpoint(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study.load(place / "studies" / "step-20")
+    wrong = Check("attention is the model's own", "self", error=1.0, tolerance=1e-6)
+    replace(study, manifest=replace(study.manifest, checks=(wrong,))).save(tmp_path / "step-20")
+    studies = place / "studies" / "step-0", tmp_path / "step-20"
+    given = "film", "--studies", *studies, "--quiet", "--out", tmp_path / "site"
+    assert command(*given) == 3
+    assert "1 self-check failed: step-20: attention is" in capsys.readouterr().err
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Do not trust these numbers" in text
+
+
+def test_step_0_stands_apart_on_a_logarithmic_axis() -> None:
+    axis = step_axis(np.array([0, 1, 10, 100]), named=True)
+    assert axis.apart
+    assert axis.places == pytest.approx([0, FIRST, (1 + FIRST) / 2, 1])
+    assert [text for _, text in axis.labels] == ["0", "1", "10", "100"]
+    counted = step_axis(np.array([0, 1, 2]), named=False)
+    assert not counted.apart
+    assert counted.places == pytest.approx([0, 0.5, 1])
+
+
+def test_no_line_leads_to_step_0_nor_to_a_missing_value() -> None:
+    axis = step_axis(np.array([0, 1, 10, 100]), named=True)
+    svg = sparkline(np.array([0.5, 0.5, np.nan, 1.0]), axis, (0.0, 1.0), turn=3)
+    dot, line = re.findall(r'<path d="([^"]+)"', svg)
+    assert dot == "M0,20.0h4"
+    assert line.count("L") == 1
+    assert 'class="turn"' in svg
+
+
+def test_areas_fill_the_whole() -> None:
+    axis = step_axis(np.array([0, 1, 10]), named=True)
+    shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]])
+    drawn = step_areas(
+        "a", "A", shares, parts=[("x", "#111111"), ("y", "#222222")], texts=["1", "3"], axis=axis
+    )
+    assert drawn.svg.count("<path") == 3 + 2 + 1  # ticks, areas, rules
+    assert ">x 1<" in drawn.svg
+
+
+def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> None:
+    found = film(shots(filmed / "studies"))
+    assert [each.name for each in found.frames] == [*REVISIONS]
+    scores: dict[int, dict[tuple[int, int], float]] = {}  # by step, of each head
+    for step, each in zip(found.steps.tolist(), found.frames, strict=True):
+        heads = Study.load(filmed / "studies" / each.name).heads
+        rows = heads[heads["metric"] == "induction_score"]
+        places = zip(rows["layer"], rows["head"], strict=True)
+        scores[step] = dict(zip(places, rows["value"].tolist(), strict=True))
+    last = scores[max(scores)]
+    best = max(last, key=last.__getitem__)
+    assert best[0] == training.LAYERS - 1  # it needs a head below
+    series = {step: each[best] for step, each in scores.items()}
+    first, end = series[0], series[max(series)]
+    assert end > 10 * first
+    step = min(step for step, value in series.items() if value > (first + end) / 2)
+    table = found.half_rise.query("metric == 'induction_score'").set_index(["layer", "head"])
+    assert table["step"].to_dict()[best] == step
+    assert step >= 512
+    text = (filmed / "site" / "index.html").read_text(encoding="utf-8")
+    assert f"step {step}" in text
+
+
+@pytest.mark.parametrize("least", [INDUCTION, 0.2])
+def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(
+    filmed: Path, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once as measured, once with intervals that reach down to 0 at the last step.
+
+    The best induction score is 0.28: below the convention, above the other threshold.
+    """
+    monkeypatch.setattr(film_lead, "INDUCTION", least)
+    found = film(shots(filmed / "studies"))
+    *before, last = found.frames
+    wide = {
+        name: replace(stack, numbers={
+            column: replace(each, report=each.report._replace(low=np.zeros_like(each.report.low)))
+            for column, each in stack.numbers.items()
+        })
+        for name, stack in last.stacks.items()
+    }  # fmt: skip
+    clear = film_page(DrawnFilm(found), "clear")
+    unclear = film_page(
+        DrawnFilm(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
+    )
+    for page in (clear, unclear):
+        lead = lead_text(page)
+        rows = {(row.does.text, row.head.text): row for row in page.stacks[0].learnt}
+        named = [row for (does, head), row in rows.items() if f"{head} {does}" in lead]
+        assert all(row.learnt for row in named)
+        assert lead.count("half of the change") == len(named)
+    assert "half of the change" in lead_text(clear)
+    assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
+    assert "half of the change" not in lead_text(unclear)
+    inducing = least < INDUCTION
+    assert ("An induction head appears between steps" in lead_text(clear)) == inducing
+    assert ("is there at step 640, after no clear rise" in lead_text(unclear)) == inducing
+    assert "appears" not in lead_text(unclear)
+
+
+def lead_text(page: FilmPage) -> str:
+    """The words of a film's lead."""
+    return "".join(part if isinstance(part, str) else part.text for part in page.lead)
+
+
+def peak(number: int, study: Path) -> int:
+    """The most memory that a film of so many checkpoints takes, in bytes."""
+    gc.collect()
+    tracemalloc.start()
+    film([FilmedCheckpoint(f"step-{n}", partial(Study.load, study)) for n in range(number)])
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
+
+
+def test_memory_does_not_grow_with_checkpoints(encoder_site: Site) -> None:
+    peak(2, encoder_site.stored)  # modules are loaded
+    two, six = (peak(number, encoder_site.stored) for number in (2, 6))
+    assert six < 1.1 * two

@@ -1,0 +1,378 @@
+"""What holds for every metric: it explains itself, keeps its word and does not see batches."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latex2mathml.converter import convert
+
+import headbook.metrics
+import treebank
+from headbook.analysis.accumulators import HashSample
+from headbook.attention.head_outputs import HeadOutputs
+from headbook.attention.surface_rules import linked_cells, mass_by_cell, pairs_in_cells
+from headbook.attention.views import LayerAttention
+from headbook.metrics import (
+    all_metrics,
+    chosen_metrics,
+    head_metrics,
+    pair_metrics,
+    token_metrics,
+)
+from headbook.metrics.base import (
+    AnchorMetric,
+    AttentionMetric,
+    ContextMetric,
+    Example,
+    FinishedRatios,
+    FlowMetric,
+    HeadMetric,
+    LayerMetric,
+    LayerPairMetric,
+    Metric,
+    Need,
+    PairMetric,
+    SampledMetric,
+    TokenMetric,
+)
+from headbook.run.collect import collect
+from headbook.schema import UPOS, ModelKind, SinkView
+from headbook.study.study import Study
+from headbook.study.word_samples import PairCells
+from layers import Marks, example_layer, views_of
+
+METRICS = all_metrics()
+HEADS = {metric.id: metric for metric in head_metrics(METRICS.values())}
+TOKENS = {metric.id: metric for metric in token_metrics(METRICS.values())}
+EVERYWHERE = (TokenMetric, PairMetric, FlowMetric, LayerMetric, LayerPairMetric)
+PAIRS = {metric.id: metric for metric in pair_metrics(METRICS.values())}
+EXAMPLES = {
+    f"{name}: {description}": (metric, *example)
+    for name, metric in HEADS.items()
+    for description, example in metric.examples.items()
+}
+MORE = {  # need longer texts or more of them: test_metrics.py, test_geometry.py
+    "block_ratio", "effective_rank", "maximum_explainable_variance", "layer_cka",
+}  # fmt: skip
+Folder = Callable[[str], Path]
+T = TypeVar("T")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_explains_itself(metric: Metric) -> None:
+    assert metric.summary.endswith(".")
+    assert len(metric.prose.split()) > 30
+    assert metric.title
+    assert metric.title[0].isupper()
+    assert metric.reference
+    assert "<math" in convert(metric.formula)
+    assert not re.findall(r"\\\w+", convert(metric.formula)), "a command that is printed as it is"
+    assert metric.headline in metric.labels
+    assert len(set(metric.labels)) == len(metric.labels)
+    lowest, highest = metric.bounds(10)
+    assert lowest < highest
+    assert metric.limits[0] <= lowest
+    assert highest <= metric.limits[1]
+    # A number with a natural unit names it; shares and ratios have none.
+    assert metric.unit or highest <= 2 or "ratio" in metric.id
+
+
+@pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
+def test_a_head_metric_has_two_worked_examples(metric: HeadMetric) -> None:
+    assert len(metric.examples) >= 2
+
+
+@pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
+def test_a_head_metric_has_a_number_in_an_example(metric: HeadMetric) -> None:
+    """That nothing comes of something is an example, too, but not the only one."""
+    expected_values = [expected for _, expected in metric.examples.values()]
+    numbers = [n for a in expected_values for n in (a.values() if isinstance(a, Mapping) else [a])]
+    assert np.isfinite(numbers).any()
+
+
+@pytest.mark.parametrize("case", EXAMPLES.values(), ids=EXAMPLES)
+def test_the_worked_examples_hold(
+    case: tuple[HeadMetric, Example | tuple[Example, ...], float | dict[str, float]],
+) -> None:
+    metric, examples, expected = case
+    sentences = examples if isinstance(examples, tuple) else (examples,)
+    found = values(metric, [example_layer(example, metric.views[0]) for example in sentences])
+    for label, value in (expected if isinstance(expected, dict) else {"": expected}).items():
+        assert found[0, metric.labels.index(label)] == pytest.approx(
+            value, abs=1e-12, nan_ok=True
+        ), label
+
+
+def values(metric: HeadMetric, layers: Sequence[LayerAttention]) -> torch.Tensor:
+    """Value of each head and label, from sentences one by one; NaN where there is none."""
+    n, d, _ = parts(metric, layers)
+    n, d = (torch.where(d > 0, part, 0).sum(0) for part in (n, d))
+    return torch.where(d > 0, n / d, torch.nan)
+
+
+def parts(metric: HeadMetric, layers: Sequence[LayerAttention]) -> list[torch.Tensor]:
+    """Numerators, denominators and events; *Shape:* ``(sentence, head, label)`` each."""
+    if isinstance(metric, SampledMetric):
+        return [torch.from_numpy(np.array(part)) for part in finished(metric, layers)]
+    return [torch.cat([whole(metric, layer, place) for layer in layers]) for place in (0, 1, 2)]
+
+
+def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor:
+    """Numerators, denominators or events of one sentence, for all labels."""
+    if isinstance(metric, ContextMetric):
+        ratio = metric.measure(HeadOutputs(layer))
+    else:
+        assert isinstance(metric, AttentionMetric)
+        ratio = metric.measure(layer)
+    events = ratio.denominator if ratio.events is None else ratio.events
+    part = (ratio.numerator, ratio.denominator, events)[place]
+    part = part if part.ndim == 3 else part[..., None]
+    shape = (1, layer.attention.shape[1], len(metric.labels))
+    if ratio.labels is None or (place > 0 and part.shape[2] == 1):
+        return part.expand(shape)
+    every = part.new_zeros(shape)
+    every[..., list(ratio.labels)] = part.expand(*shape[:2], -1)
+    return every
+
+
+def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> FinishedRatios:
+    """A sampled metric of some sentences."""
+    stats = np.concatenate([metric.measure(layer).numpy() for layer in layers]).astype(float)
+    if metric.expected_at is not None:  # as if all of these sentences were of the choice half
+        every, place = np.ones(1, bool), np.arange(len(layers))
+        links = np.concatenate([linked_cells(layer.scope) for layer in layers])
+        cells = PairCells(
+            np.sum([mass_by_cell(layer, every) for layer in layers], 0)[None],
+            np.sum([pairs_in_cells(layer.scope, every) for layer in layers], 0)[None],
+            HashSample(len(place), place.astype(np.uint64), place, links[:, None]),
+        )
+        stats[..., metric.expected_at] = cells.expected(0)
+    reported = [np.zeros((1, 0)) for _ in layers]
+    if metric.sentence_statistics is not None:
+        reported = [metric.sentence_statistics(layer.scope).numpy() for layer in layers]
+    return metric.finish(stats, np.concatenate(reported))
+
+
+class Layer(NamedTuple):
+    """A random layer over one sentence, or across two."""
+
+    weights: torch.Tensor
+    queries: Marks
+    keys: Marks | None
+    causal: bool
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> Marks:
+    """A short text with words of one or more pieces, tags, heads and special tokens; values."""
+    n = draw(st.integers(1, 6))
+    some = st.lists(st.integers(0, n - 1), max_size=2)
+    vectors = st.lists(st.tuples(*[st.floats(-9, 9)] * 2), min_size=n, max_size=n)
+    special = draw(some)
+    steps = draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    numbers = np.cumsum([0, *steps[1:]])
+    word = [-1 if i in special else int(numbers[i]) for i in range(n)]
+    n_words = max(word) + 1
+
+    def each_word(values: st.SearchStrategy[T]) -> list[T]:
+        return draw(st.lists(values, min_size=n_words, max_size=n_words))
+
+    return Marks(
+        n,
+        ids=draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)),
+        special=special,
+        separator=special[:1],
+        punctuation=draw(some),
+        word=word,
+        tags=each_word(st.sampled_from(UPOS)),
+        heads=each_word(st.integers(-1, n_words - 1)),
+        rarest=draw(st.integers(-1, n_words - 1)),
+        norms=draw(st.just([]) | st.lists(st.floats(0, 9), min_size=n, max_size=n)),
+        values=draw(st.just([]) | vectors),
+        stops=draw(some),
+        sentences=draw(st.just([]) | st.just(numbers.tolist())),
+    )
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    """Attention of one head, from uniform to a single key a row."""
+    queries = draw(marks())
+    keys = draw(st.none() | marks())
+    causal = keys is None and draw(st.booleans())
+    m = (keys or queries).n
+    row = st.lists(st.floats(-1, 1), min_size=m, max_size=m)
+    scores = torch.tensor(draw(st.lists(row, min_size=queries.n, max_size=queries.n)))
+    scores = scores.double() * draw(st.sampled_from([0, 1, 10, 1000]))
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+    return Layer(scores.softmax(-1)[None], queries, keys, causal)
+
+
+@pytest.mark.slow
+@settings(max_examples=80)
+@given(layers())
+def test_no_value_leaves_its_bounds(layer: Layer) -> None:
+    views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
+    n = max(layer.queries.n, (layer.keys or layer.queries).n)
+    for metric in HEADS.values():
+        if (Need.ONE_TEXT in metric.needs and layer.keys) or (
+            Need.CAUSAL in metric.needs and not layer.causal
+        ):
+            continue
+        lowest, highest = metric.bounds(n)
+        for view in metric.views:
+            found = values(metric, [views[view]])
+            found = found[~found.isnan()]
+            where = f"{metric.id} in view {view}"
+            assert bool((found >= lowest - 1e-9).all()), where
+            assert bool((found <= highest + 1e-9).all()), where
+            _, denominators, events = parts(metric, [views[view]])
+            assert bool(denominators.isfinite().all()), where
+            assert bool((events >= 0).all()), where
+
+
+@settings(max_examples=40)
+@given(layers())
+def test_views_differ_by_the_sink_alone(layer: Layer) -> None:
+    views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
+    raw, nosink, renorm = (views[view] for view in (SinkView.RAW, SinkView.NOSINK, SinkView.RENORM))
+    torch.testing.assert_close(raw.mass, nosink.mass + raw.sink_mass)
+    for view in views.values():
+        torch.testing.assert_close(view.mass, view.weights.sum(-1))
+        torch.testing.assert_close(view.received, view.weights.sum(-2))
+    left = renorm.weights.sum(-1)
+    torch.testing.assert_close(left, (nosink.mass > 0).to(left))
+
+
+class Runs(NamedTuple):
+    """One corpus, collected in three ways."""
+
+    whole: Study
+    joined: Study
+    one_by_one: Study
+
+
+@pytest.fixture(
+    scope="module",
+    params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "t5"))],
+)
+def runs(
+    request: pytest.FixtureRequest, tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
+) -> Runs:
+    """At once; in two halves that are added; and with a batch for each sentence."""
+    folder = tmp_path_factory.mktemp("halves")
+    if request.param == "t5":
+        halves = [
+            treebank.write_pairs(folder / f"{name}.jsonl", pairs)
+            for name, pairs in (("a", treebank.PAIRS[:2]), ("b", treebank.PAIRS[2:]))
+        ]
+    else:
+        halves = [
+            treebank.write_trees(folder / f"{name}.conllu", trees)
+            for name, trees in (("a", treebank.TREES[:3]), ("b", treebank.TREES[3:]))
+        ]
+    options: dict[str, Any] = {
+        "model": str(tiny_folder(request.param)),
+        "dtype": "float64",
+        "annotator": "none",
+        "exemplars": 20,
+    }
+    return Runs(
+        collect(halves, **options),
+        collect(halves[0], **options) + collect(halves[1], **options),
+        collect(halves, **options, batch_tokens=1),
+    )
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("other", ["joined", "one_by_one"])
+def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other: str) -> None:
+    tables = ["heads", "layers", "controls"] if name in HEADS else ["layers", "tokens"]
+    if isinstance(METRICS[name], ContextMetric) and other == "joined":
+        tables = []  # what is high is decided in each part: test_context.py
+    if isinstance(METRICS[name], LayerMetric | LayerPairMetric):
+        tables = ["geometry"] if other == "one_by_one" else []  # a mean: test_geometry_page.py
+    for table in ["pairs"] if name in PAIRS else tables:
+        one, two = (
+            frame[frame["metric"] == name].reset_index(drop=True)
+            for frame in (getattr(runs.whole, table), getattr(getattr(runs, other), table))
+        )
+        assert (len(one) > 0) == anywhere(METRICS[name], runs.whole), table
+        # What is missing equals what is missing, whatever was to be computed.
+        if len(one) and table != "controls" and offered(METRICS[name], runs.whole):
+            assert one["value"].notna().any(), table
+        # Variances are differences of sums, so that ends of intervals lose half of the digits.
+        ends = [column for column in ("low", "high") if column in one]
+        same(one.drop(columns=ends), two.drop(columns=ends), 1e-9)
+        same(one[ends], two[ends], 1e-6)
+
+
+def anywhere(metric: Metric, study: Study) -> bool:
+    """Whether a metric makes sense for some stack of a model."""
+    if isinstance(metric, TokenMetric) and Need.HEAD in metric.needs:
+        return (
+            study.manifest.model.kind is ModelKind.ENCODER_DECODER
+        )  # the others come without a head
+    return isinstance(metric, EVERYWHERE) or any(
+        metric.applies(stack) for stack in study.manifest.stacks if isinstance(metric, HeadMetric)
+    )
+
+
+def offered(metric: Metric, study: Study) -> bool:
+    """Whether the few sentences of a study have what a metric cannot do without."""
+    needs: frozenset[Need] = getattr(metric, "needs", frozenset())
+    annotated = study.manifest.model.kind is not ModelKind.ENCODER_DECODER  # these have bare texts
+    return (
+        metric.id not in MORE
+        and Need.PASSAGES not in needs
+        and (annotated or not needs & {Need.TAGS, Need.TREE})
+    )
+
+
+def same(one: pd.DataFrame, two: pd.DataFrame, tolerance: float) -> None:
+    """Equal up to rounding."""
+    pd.testing.assert_frame_equal(one, two, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("other", ["joined", "one_by_one"])
+def test_splits_and_batches_change_no_exemplar_map_or_neighbour(runs: Runs, other: str) -> None:
+    one, two = runs.whole, getattr(runs, other)
+    chosen = [
+        [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in s.sentence_data.exemplars]
+        for s in (one, two)
+    ]
+    assert chosen[0] == chosen[1]
+    assert one.sentence_data.sentences == two.sentence_data.sentences
+    assert one.sentence_data.maps.keys() == two.sentence_data.maps.keys()
+    for place, cells in one.sentence_data.maps.items():
+        np.testing.assert_array_equal(cells, two.sentence_data.maps[place])
+    same(one.nearest, two.nearest, 1e-9)
+    assert one.manifest.counts == two.manifest.counts
+
+
+def test_words_that_are_each_others_head_count_once() -> None:
+    """A multiword token made one word can be its own head's head."""
+    layer = views_of(torch.tensor([[[0.25, 0.75], [1.0, 0.0]]]), Marks(2, heads=(1, 0)))
+    metric = HEADS["dependency_alignment"]
+    found = values(metric, [layer[SinkView.RAW]])
+    assert found[0].tolist() == [1.75 / 2] * 3
+
+
+def test_the_registry_knows_every_file_and_options_choose_from_it() -> None:
+    assert list(chosen_metrics("all")) == list(METRICS)
+    assert list(chosen_metrics("sink_share, attention_entropy")) == [
+        name for name in METRICS if name in {"sink_share", "attention_entropy"}
+    ]
+    others = {n for n, metric in METRICS.items() if isinstance(metric, (AnchorMetric, *EVERYWHERE))}
+    assert HEADS.keys() | TOKENS.keys() | PAIRS.keys() | others == METRICS.keys()
+    folder = Path(headbook.metrics.__file__).parent
+    files = {file.stem for file in folder.rglob("*.py") if "METRIC = " in file.read_text()}
+    assert files == METRICS.keys()

@@ -1,0 +1,393 @@
+"""Pages of comparisons: their numbers are those of the tables, and equal models are called so."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import html5lib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import stdtrit
+
+from comparisons import CHANGED, Compared
+from headbook.analysis.intervals import SKEWED
+from headbook.comparison.differences import HeadDifferences
+from headbook.comparison.drift import (
+    OUTPUT_DRIFT,
+    PATTERN_DRIFT,
+    QUERY_KEY,
+    SHUFFLED,
+    VALUE_OUTPUT,
+    WEIGHT_DRIFT,
+    drift_summary,
+    rounded,
+)
+from headbook.errors import ConfigError
+from headbook.pages.comparison.comparison import type_changes
+from headbook.pages.comparison.metricpair import layer_section
+from headbook.pages.comparison.metricpair_heads import compared_metric, head_metric_section
+from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
+from headbook.pages.parts import atlas
+from headbook.report.wording import head_name, head_page, percent
+from headbook.schema import ResidualPoint, Side, SinkView
+from headbook.site.archive import pack_site
+from headbook.site.figures import write_comparison_figures
+from headbook.site.single_file import single_file_text
+from headbook.site.sites import render_comparison
+from headbook.study.buckets import MOST
+from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
+from headbook.text.batch import text_hash
+from html_pages import broken_links, html_of
+from naive_comparison import kish, skewness, variance
+
+pytest_plugins = ["comparisons"]
+pytestmark = pytest.mark.slow  # three sites are drawn
+SITES = ("equal", "tuned", "apart")
+BUDGET = 300_000  # bytes of a page
+OVERVIEW = 200_000
+
+Make = Callable[[str], Compared]
+
+
+def pages_of(site: Compared) -> list[Path]:
+    return sorted(site.folder.rglob("*.html"))
+
+
+def text_of(page: Path) -> str:
+    """What a page says, on one line."""
+    html = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", " ", html_of(page))
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_pages_are_valid_light_and_linked(compared: Make, name: str) -> None:
+    site = compared(name)
+    assert {"index.html", "comparing.html", "matched.html"} <= {p.name for p in pages_of(site)}
+    assert {p.stem for p in (site.folder / "metrics").iterdir()} >= {"sink_share", "type_shares"}
+    for page in pages_of(site):
+        html5lib.HTMLParser(strict=True).parse(page.read_text(encoding="utf-8"))
+        limit = OVERVIEW if page.name == "index.html" else BUDGET
+        assert page.stat().st_size < limit, page
+        assert broken_links(site.folder, page) == [], page
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_no_page_says_that_a_number_is_none(compared: Make, name: str) -> None:
+    for page in pages_of(compared(name)):
+        assert not re.search(r"\b(nan|NaN|None|inf)\b", text_of(page).replace("None of", "")), page
+
+
+def test_a_model_is_called_equal_to_itself(compared: Make) -> None:
+    site = compared("equal")
+    overview = text_of(site.folder / "index.html")
+    assert "is exactly equal in all" in overview
+    assert "changed most" not in overview
+    assert "Importance of heads In thousandths" not in overview
+    for page in (site.folder / "metrics").iterdir():
+        text = text_of(page)
+        assert "Both models are exactly equal in all" in text, page
+        assert "heads that differ" not in text, page
+    found = site.found.matched["self"]
+    same = f"Of {len(found.a)} heads of"
+    assert f"{same} {site.found.sides.names[0]}, {len(found.a)} are most like the head" in overview
+
+
+def test_the_first_sentences_name_what_was_changed(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    summary = drift_summary(found)
+    assert summary is not None
+    above = summary.above
+    assert above is not None
+    overview = text_of(site.folder / "index.html")
+    total = int(summary.there.sum())
+    assert f"bfloat16 rounding in {int(above.sum())} of {total} heads" in overview
+    assert f"Layer {CHANGED} changed most" in overview
+    most = np.unravel_index(int(np.nanargmax(summary.value)), summary.value.shape)
+    assert f"Most changed heads: {head_name(HeadName('self', *map(int, most)))} (" in overview
+
+
+def test_the_way_goes_from_rounding_to_other_heads(compared: Make) -> None:
+    found = compared("tuned").found.heads["self"]
+    summary = drift_summary(found)
+    assert summary is not None
+    assert summary.floor is not None
+    assert summary.part is not None
+    ceiling = float(np.median(drifts_of(found, SHUFFLED)))
+    floor = float(np.median(drifts_of(found, "bfloat16")))
+    expected = (drifts_of(found, "") - floor) / (ceiling - floor)
+    np.testing.assert_allclose(summary.part, expected)
+    assert summary.changed() == (CHANGED,)
+
+
+def drifts_of(found: HeadDifferences, label: str) -> "np.typing.NDArray[np.float64]":
+    place = found.column(PATTERN_DRIFT, "raw", label)
+    assert place is not None
+    return found.value[..., place]
+
+
+def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
+    site = compared("tuned")
+    table = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    (both,) = both_stacks(site.found)
+    metric = compared_metric("attention_to")
+    assert metric is not None
+    section = head_metric_section(both, metric)
+    assert section is not None
+    drawn = {figure.name: figure.rows for figure in section.figures}
+    rows = drawn["attention_to-self-difference"]
+    assert rows is not None
+    own = table[(table["metric"] == "attention_to") & (table["view"] == rows["view"][0])]
+    own = own[own["label"] == metric.headline].set_index(["layer", "head"])
+    for row in rows.itertuples():
+        stored = own.loc[(row.layer, row.head)]
+        assert row.value == pytest.approx(stored["difference"])
+        assert row.p == pytest.approx(stored["p"], nan_ok=True)
+        apart = stored["low"] > stored["floor"] or stored["high"] < -stored["floor"]
+        assert apart == stored["beyond_floor"]
+        assert row.supported == bool(stored["p"] < 0.05 and apart)
+    points = drawn["attention_to-self-points"]
+    assert points is not None
+    np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
+
+
+def test_differences_of_tokens_are_the_naive_ones(compared: Make) -> None:
+    """From every token's own cosine, bucket by bucket of sentences."""
+    found = compared("tuned").found
+    parts = [cosines_by_bucket(study) for study in (found.sides.a, found.sides.b)]
+    numbers = found.layers["self"]
+    column = numbers.column("cosine_to_input", "", "out/all")
+    assert column is not None
+    for layer in range(len(parts[0])):
+        sums = [[*each] for part in parts for each in zip(*part[layer].values(), strict=True)]
+        middle = sum(sums[2]) / sum(sums[3]) - sum(sums[0]) / sum(sums[1])
+        assert numbers.value[layer, column] == pytest.approx(middle, abs=1e-6)
+        if layer < CHANGED:  # the same in both
+            assert numbers.p[layer, column] == 1
+            continue
+        reach = float(stdtrit(min(kish(sums[1]), kish(sums[3])) - 1, 0.975))
+        half = reach * math.sqrt(variance(*sums)) * (1 + SKEWED * skewness(*sums))
+        ends = numbers.low[layer, column], numbers.high[layer, column]
+        np.testing.assert_allclose(ends, (middle - half, middle + half), atol=1e-5)
+    assert numbers.supported[CHANGED:, column].all()
+
+
+def cosines_by_bucket(study: Study) -> list[dict[int, tuple[float, int]]]:
+    """Of each layer, the sum over ordinary tokens and how many they are, by bucket."""
+    rows = study.tokens
+    rows = rows[(rows["metric"] == "cosine_to_input") & (rows["state"] == "out")]
+    found: list[dict[int, tuple[float, int]]] = []
+    texts = {each.number: each.texts[Side.SOURCE] for each in study.sentence_data.listed}
+    for _, layer in rows.groupby("layer"):
+        sums: dict[int, tuple[float, int]] = {}
+        values = layer["value"].tolist()
+        places = layer[["sentence", "position"]].to_numpy(int).tolist()
+        for (sentence, position), value in zip(places, values, strict=True):
+            text = texts[sentence]
+            if not text.special[position]:
+                bucket = text_hash([text.text]) % MOST
+                n, d = sums.get(bucket, (0.0, 0))
+                sums[bucket] = n + value, d + 1
+        found.append(sums)
+    return found
+
+
+def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None:
+    site = compared("tuned")
+    (both,) = both_stacks(site.found)
+    metric = compared_metric("cosine_to_input")
+    assert metric is not None
+    section = layer_section(both, metric)
+    assert section is not None
+    curves, differences = (figure.rows for figure in section.figures)
+    assert curves is not None
+    assert differences is not None
+    for name, results in zip(both.names, (both.a, both.b), strict=True):
+        numbers = results.tokens("cosine_to_input", ResidualPoint.POST, None, "all")
+        assert numbers is not None
+        own = curves[curves["series"] == name]
+        for part in ("value", "low", "high"):
+            np.testing.assert_allclose(own[part], getattr(numbers, part))
+    table = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    table = table[(table["metric"] == "cosine_to_input") & (table["label"] == "out/all")]
+    assert table["head"].isna().all()
+    np.testing.assert_allclose(differences["value"], table["difference"])
+    np.testing.assert_allclose(differences["p"], table["p"])
+    sure = int(differences["supported"].sum())
+    text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
+    sentence = f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise, interval beyond the "
+    assert sentence + "rounding floor 0.0" in text
+    assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
+
+
+def test_weights_and_outputs_that_moved_are_named_beside_rounding(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    columns = {
+        "W_Q W_Kᵀ": (WEIGHT_DRIFT, QUERY_KEY),
+        "W_V W_O": (WEIGHT_DRIFT, VALUE_OUTPUT),
+        "outputs": (OUTPUT_DRIFT, ""),
+    }
+    overview = text_of(site.folder / "index.html")
+    for title, (metric, label) in columns.items():
+        own, floor = (
+            found.value[..., found.column(metric, "", name)] for name in (label, rounded(label))
+        )
+        place = np.unravel_index(int(np.nanargmax(own)), own.shape)
+        if title == "W_V W_O":
+            assert not own.any()  # only queries were changed
+        else:
+            assert own[CHANGED].min() > floor.max()
+            assert f"{title} in {head_name(HeadName('self', *map(int, place)))} by " in overview
+    weights = found.value[..., found.column(WEIGHT_DRIFT, "", QUERY_KEY)]
+    text = f"{100 * weights.max():.1f}"
+    assert re.search(
+        rf"W_Q W_Kᵀ in L{CHANGED}·H\d by {re.escape(text)}.% \(rounding 0\.\d.%\)", overview
+    )
+    table = layer_moves(drift_summary(found), moved(found))
+    assert table is not None
+    assert table.columns.count("rounding") == 4
+    (row,) = (row for row in table.rows if row.head == f"layer {CHANGED}")
+    assert percent(float(np.median(weights[CHANGED]))) in row.cells
+    head = HeadName("self", CHANGED, 0)
+    page = text_of(site.folder / head_page(head))
+    by = " ".join(percent(float(weights[CHANGED, 0])).split())
+    assert f"W_Q W_Kᵀ by {by} (rounding" in page
+    assert "weight_drift" not in page
+    assert "weight drift" not in page
+
+
+def test_supported_differences_are_counted(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    place = found.column("sink_share", "raw")
+    assert place is not None
+    sure = int(found.supported[..., place].sum())
+    assert sure
+    heads = int((~np.isnan(found.value[..., place])).sum())
+    text = text_of(site.folder / "metrics" / "sink_share.html")
+    sentence = (
+        f"Of {heads} heads, {sure} differ (p < 0.05 family-wise, interval beyond the rounding"
+    )
+    assert sentence in text.replace("&lt;", "<")
+    assert f"{sure} of {heads} heads differ" in text_of(site.folder / "index.html")
+
+
+def test_types_beside_chance(compared: Make) -> None:
+    """Kept heads, and what dealing types out anew would keep, by counting all deals' means."""
+    (both,) = both_stacks(compared("tuned").found)
+    changes = type_changes(both)
+    assert changes is not None
+    *rows, last = changes.table.rows
+    totals = [int(str(row.cells[-1])) for row in rows]
+    assert sum(totals) == int(str(last.cells[-1])) == both.heads
+    across = [int(str(cell)) for cell in last.cells[:-1]]
+    chance = sum(a * b for a, b in zip(totals, across, strict=True)) / both.heads
+    if chance < both.heads:
+        assert f"; {chance:.2f} would if types were dealt out" in changes.summary
+
+
+def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
+    site = compared("apart")
+    overview, matched = (text_of(site.folder / n) for n in ("index.html", "matched.html"))
+    assert f"do not correspond by number: {site.found.sides.mismatch}" in overview
+    found = site.found.matched["self"]
+    mutual = int(found.matching.mutual.sum())
+    assert f"{mutual} of {len(found.a)} heads are each other" in overview.replace("&#39;", "'")
+    assert ("on the visible half" in matched) == found.cut
+    distance = text_of(site.folder / "metrics" / "attention_distance.html")
+    assert "Relative depth is" in distance
+    assert "Cosine to the input embedding, after the layer, all tokens, over relative" in overview
+    (both,) = both_stacks(site.found)
+    values = both.a.heads("attention_distance", SinkView.RENORM)  # both models without their sinks
+    assert f"{np.nanmedian(values.value):.2f}" in distance
+
+
+def test_medians_are_those_of_the_tables(compared: Make) -> None:
+    """Of heads, and of layers for metrics of tokens; and pages have them with intervals."""
+    site = compared("apart")
+    sides = site.found.sides
+    table = pd.read_parquet(site.folder / "data" / "medians.parquet")
+    kinds = {"attention_distance": "heads", "cosine_to_input": "layers"}
+    for metric, kind in kinds.items():
+        own = table[table["metric"] == metric]
+        assert len(own)
+        for side, study in zip("ab", (sides.a, sides.b), strict=True):
+            keys = ["metric", "view", "label"]
+            numbers = getattr(study, kind).astype({"view": str}).groupby(keys)["value"]
+            expected = numbers.median().loc[pd.MultiIndex.from_frame(own[keys])]
+            np.testing.assert_allclose(own[side], expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(own["difference"], own["b"] - own["a"], atol=1e-9)
+        text = text_of(site.folder / "metrics" / f"{metric}.html")
+        assert f"Median over all {kind} of each model, with 95 % intervals" in text
+        first = own["label"].isin(("", "out/all")) & own["view"].isin(("", "renorm"))
+        ((a, low, high),) = own.loc[first, ["a", "a_low", "a_high"]].to_numpy().tolist()
+        assert low < a < high
+        assert f"{a:.2f} [{low:.2f}, {high:.2f}]" in text
+
+
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path: Path) -> None:
+    site = compared(name)
+    packed = pack_site(site.folder, tmp_path / "site.zip")
+    assert packed.files > len(pages_of(site))
+    text = "".join(single_file_text(site.folder))
+    assert site.found.sides.names[0] in text
+    assert "metrics/sink_share.html" in text
+
+
+def test_figures_alone_are_those_of_the_site(compared: Make, tmp_path: Path) -> None:
+    site = compared("tuned")
+    names = write_comparison_figures(site.found, tmp_path / "some", ["sink_share-*"])
+    assert names
+    for name in names:
+        for suffix in (".svg", ".csv"):
+            there = site.folder / "figures" / f"{name}{suffix}"
+            assert (tmp_path / "some" / f"{name}{suffix}").read_bytes() == there.read_bytes()
+    tex = (tmp_path / "some/figures.tex").read_text(encoding="utf-8")
+    assert tex.count(r"\includegraphics") == len(names)
+    assert " and ".join(site.found.sides.names) in tex.replace(r"\_", "_")
+    with pytest.raises(
+        ConfigError, match="--only: 'sink-share' is the name of no figure; expected"
+    ):
+        write_comparison_figures(site.found, tmp_path / "none", ["sink-share"])
+
+
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_figures_show_the_label_that_is_asked_for(
+    compared: Make, tmp_path: Path, name: str
+) -> None:
+    site, out = compared(name), tmp_path / "out"
+    names = write_comparison_figures(site.found, out, ["attention_to"], label="self", view="nosink")
+    stack = site.found.sides.stacks[0].name
+    kinds = ("sides", "difference", "points") if name == "tuned" else ("depth",)
+    assert names == [f"attention_to-{stack}-self-nosink-{kind}" for kind in kinds]
+    for each in names:
+        table = pd.read_csv(out / f"{each}.csv")
+        assert {*table["label"]} == {"self"}
+        assert {*table["view"]} == {"nosink"}
+    if name == "tuned":
+        table = pd.read_csv(out / f"{names[1]}.csv").set_index(["layer", "head"])
+        wanted = site.found.differences.query(
+            "metric == 'attention_to' and label == 'self' and view == 'nosink'"
+        ).set_index(["layer", "head"])
+        np.testing.assert_allclose(table["value"], wanted["difference"], rtol=1e-5)
+    with pytest.raises(ConfigError, match="got 'nearest', expected a label of attention_to: "):
+        write_comparison_figures(site.found, tmp_path / "b", ["attention_to"], label="nearest")
+
+
+def test_pictures_of_many_heads_are_files(
+    compared: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of their atlases only the first has links, so that the overview stays light."""
+    monkeypatch.setattr(atlas, "MANY_HEADS", 4)
+    render_comparison(compared("tuned").found, tmp_path / "site")
+    overview = html_of(tmp_path / "site" / "index.html")
+    files = sorted(file.name for file in (tmp_path / "site" / "data").glob("atlas-*.png"))
+    assert files == [f"atlas-self-{name}.png" for name in ("a", "b", "difference")]
+    assert all(f"data/{name}" in overview for name in files)
+    assert overview.count("data-tiles") == 1
+    assert html_of(compared("tuned").folder / "index.html").count("data-tiles") == 3

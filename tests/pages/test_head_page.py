@@ -1,0 +1,186 @@
+"""The page of a head: what a study of few sentences shows there, in which order."""
+
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+
+from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
+from headbook.pages.head import KINDS, HeadPage, head_pages
+from headbook.report.results import stack_results
+from headbook.report.wording import number, number_word, ordinal
+from headbook.schema import Side
+from headbook.study.exemplars import rank_by_weight
+from headbook.study.sentence_data import HeadName, Ranking
+from html_pages import elements, html_of, text_of, written_html
+from sites import Site
+
+ORDER = ("where", "exemplars", "among", "contributes", "alike", "relations", "range", "rankings",
+         "tokens", "speech", "triptych", "numbers")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(encoder_site: Site) -> list[HeadPage]:
+    return list(head_pages(stack_results(encoder_site.study)["self"]))
+
+
+def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "heads/L00-H01.html")
+    ids = [e.attributes["id"] for e in elements(html, "h2") if "id" in e.attributes]
+    assert [name for name in ids if name in ORDER] == [name for name in ORDER if name in ids]
+    assert {"where", "exemplars", "among", "range", "tokens", "numbers"} <= {*ids}
+    after = html[html.index('id="numbers"') :]
+    assert after.index("<details") < after.index("<table")
+    assert 'open=""' not in html
+    assert "<details open" not in html
+
+
+def test_the_first_lines_say_what_the_head_does_and_its_type(encoder_site: Site) -> None:
+    text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
+    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    assert page.lead.type
+    assert page.lead.text
+    assert text.index(page.lead.type) < text.index(page.lead.text.split("\u202f")[0][:30])
+    assert text.index("Strongest exemplars") > text.index(page.lead.text[:20])
+
+
+def test_the_strongest_three_come_first_and_no_sentence_of_the_range_twice(
+    pages: list[HeadPage], encoder_site: Site
+) -> None:
+    """But for the median ones, which nobody should miss."""
+    sentence_data = encoder_site.study.sentence_data
+    for page in pages:
+        own = [e for e in sentence_data.exemplars if e.head == name_of(page)]
+        strongest = [f"strongest-{e.rank}" for e in own if e.ranking is Ranking.STRONGEST]
+        assert [e.place for e in page.exemplars.first] == strongest[:3]
+        displayed = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
+        rest = [e.sentence for e in displayed if not e.place.startswith("median")]
+        assert len({*rest}) == len(rest)
+        kinds = {e.place.partition("-")[0] for g in page.exemplars.others for e in g.exemplars}
+        assert kinds == {"mass", "variability"}
+
+
+def name_of(page: HeadPage) -> HeadName:
+    layer, head = map(int, re.findall(r"\d+", page.name))
+    return HeadName("self", layer, head)
+
+
+def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
+    """Without a script: one query, and the key of its largest weight."""
+    html = html_of(encoder_site.folder / "heads/L01-H02.html")
+    for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
+        [attentions] = re.findall(r'data-looks="(\d+)"', article)
+        [looked] = re.findall(r'data-looked="(\d+)"', article)
+        assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{attentions}"', article)) == 1
+        assert len(re.findall(rf'class="t[^"]* chosen[^"]*" data-i="{looked}"', article)) == 1
+        first = re.search(r'data-map="strongest-[123]"', article)
+        assert (article.count("<li>") > 0) == bool(first)
+
+
+def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
+    sums = encoder_site.study.corpus_sums.heads["self"]
+    scores = rank_by_weight(sums.sample, HeadName("self", 0, 1)).score
+    assert len(scores) == len(
+        {*sums.sample.content_hash[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
+    )
+    drawing = ranking_histogram("a", "caption", scores, [("strongest", float(scores[0]))])
+    counted = re.findall(r"<title>[^<]*: (\d+)</title>", drawing.svg)
+    assert sum(map(int, counted)) == len(scores)
+    assert "strongest" in drawing.svg
+
+
+def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site: Site) -> None:
+    """Those of which the head is the first of all heads come before those of which it is not.
+
+    Heads that are tied share the middle of their ranks.
+    """
+    shape = re.compile(r"(?:(\d+)\w+ )?(?:high|low)est of 8(?: \(tied with (\w+) others?\))?")
+    count = {number_word(n): n for n in range(8)}
+    for page in pages:
+        parts = [shape.fullmatch(s.place) for s in page.strips]
+        assert len(parts) == 6
+        assert all(parts)
+        ranks = [int(part[1] or 1) + count[part[2] or number_word(0)] / 2 for part in parts if part]
+        assert ranks == sorted(ranks)
+        assert len({s.title for s in page.strips}) == 6
+
+
+def test_a_strip_has_a_hairline_a_head_and_its_dot_in_place() -> None:
+    svg = RangeStrip.of(np.array([0.0, 1.0, 4.0, np.nan])).drawn(1.0)
+    assert len(re.findall('v1[m"]', svg)) == 3
+    [at] = re.findall(r'circle cx="([\d.]+)%"', svg)
+    assert float(at) == pytest.approx(MARGIN + (100 - 2 * MARGIN) / 4, abs=0.06)
+    assert RangeStrip.of(np.array([2.0, 2.0])).drawn(2.0).count("<circle") == 1
+
+
+def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
+    encoder_site: Site,
+) -> None:
+    """The page as it is written has no row of them; what brings them back has every one."""
+    file = encoder_site.folder / "heads/L00-H01.html"
+    bare, whole = written_html(file), html_of(file)
+    assert 'class="numbers all"' not in bare
+    assert 'href="../data.html">heads.csv</a>' in bare[bare.index('id="numbers"') :]
+    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
+    rows = sum(table.count('<tr><th scope="row">') for table in tables)
+    assert rows == len(page.numbers.rows) + len(page.more.rows) > 0
+    assert len(bare.encode()) < 0.9 * len(whole.encode())
+
+
+def test_tokens_are_numbered_where_their_order_does_not_tell(encoder_site: Site) -> None:
+    """As scripts count them: each follows the one before unless it has a number.
+
+    Unmarked ones stand together where blanks part them.
+    """
+    html = html_of(encoder_site.folder / "heads/L01-H02.html")
+    sentence_data = encoder_site.study.sentence_data
+    pieces = {s.number: s.texts[Side.SOURCE].pieces for s in sentence_data.sentences.values()}
+    for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
+        [sentence] = re.findall(r'data-sentence="(\d+)"', article)
+        places, at = [], 0
+        for attributes, text in re.findall(r"<i( [^>]*)?>([^<]*)</i>", article):
+            number = re.search(r'data-i="(\d+)"', attributes)
+            at = int(number[1]) if number else at
+            for token in [text] if "class=" in attributes else text.split(" "):
+                assert unescape(token).lower() == pieces[int(sentence)][at].lower().strip("#")
+                places.append(at)
+                at += 1
+        assert places == sorted({*places})
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"), (113, "113th")],
+)
+def test_ordinals(number: int, text: str) -> None:
+    assert ordinal(number) == text
+
+
+def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: Site) -> None:
+    table = encoder_site.study.top_tokens
+    for page in pages:
+        own = table[(table.layer == name_of(page).layer) & (table["head"] == name_of(page).head)]
+        assert page.top is not None
+        assert bool(page.top.nothing) != bool(page.top.tables)
+        for displayed in page.top.tables:
+            what = next(what for what, (title, _) in KINDS.items() if title in displayed.caption)
+            rows = own[(own.role == what) & (own.ratio > 1) & (own.mean_head_ratio > 1)].head(8)
+            assert [row.name for row in displayed.rows] == [
+                " → ".join(filter(None, each))
+                for each in zip(rows["query"], rows["key"], strict=True)
+            ]
+            for place, column in ((3, "count"), (4, "n_sentences")):
+                numbers = [f"{number:,}" for number in rows[column]]
+                assert [row.cells[place] for row in displayed.rows] == numbers
+            for row, ratio in zip(displayed.rows, rows["mean_head_ratio"], strict=True):
+                assert row.cells[1] == f"{number(ratio)}×"
+
+
+def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:
+    """Queries and keys apart, and no offsets between them."""
+    html = html_of(pair_site.folder / "heads/cross-L00-H01.html")
+    assert 'class="looking"' in html
+    assert 'id="where"' not in html
+    assert text_of(html).count("None: no sentence") == 0

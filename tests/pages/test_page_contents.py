@@ -1,0 +1,75 @@
+"""The contents of a page are its headings, in order, each with an address of its own."""
+
+from headbook.pages.parts.page import ANALYSES
+from headbook.site.page_writer import MAIN, MAIN_END, with_contents
+from html_pages import elements, html_of, ids, text_of
+from sites import Site
+
+
+def page(body: str) -> str:
+    return f"<body>\n<nav><h2>Menu</h2></nav>\n{MAIN}{body}{MAIN_END}</body>\n"
+
+
+def addresses(html: str) -> list[str]:
+    """What the contents lead to."""
+    displayed = html.partition('<nav class="contents"')[2].partition("</nav>")[0]
+    return [e.attributes["href"].removeprefix("#") for e in elements(displayed, "a")]
+
+
+def test_lower_headings_stand_inside_upper_ones_and_get_ids() -> None:
+    html = with_contents(
+        page(
+            '<h2 id="self">Self <small>72</small></h2><h3>All &amp; <b>more</b></h3>'
+            "<details><h3>Folded</h3></details><aside><h2>Card</h2></aside>"
+            "<h2>Cross</h2><h3>All &amp; more</h3><h3>All &amp; more</h3>"
+        )
+    )
+    assert addresses(html) == [
+        "self", "self-all-more", "cross", "cross-all-more", "cross-all-more-2",
+    ]  # fmt: skip
+    assert {*addresses(html), "main"} == {*ids(html)}
+    assert '<h3 id="self-all-more">All &amp; <b>more</b></h3>' in html
+    assert '<a href="#self-all-more">All &amp; more</a></li></ul></li>' in html
+    assert '<a href="#self">Self</a><ul>' in html
+    assert "<h3>Folded</h3>" in html
+
+
+def test_the_parts_of_a_single_stack_are_entries_themselves() -> None:
+    html = with_contents(page("<h2>Self</h2><h3>One</h3><h3>Two</h3>"))
+    assert addresses(html) == ["self-one", "self-two"]
+    assert addresses(with_contents(page("<h2>One</h2><h2>Two</h2>"))) == ["one", "two"]
+
+
+def test_a_page_with_one_heading_stays_as_it_was() -> None:
+    html = page("<h1>Page</h1><h2>One</h2>")
+    assert with_contents(html) == html
+
+
+def test_ids_that_other_elements_have_are_left_to_them() -> None:
+    html = with_contents(page('<figure id="one"></figure><h2>One</h2><h2>Two</h2>'))
+    assert addresses(html) == ["one-2", "two"]
+
+
+def test_long_pages_have_contents_and_wide_ones_none(encoder_site: Site) -> None:
+    for path in ("methods.html", "flow.html", "patterns.html", "syntax.html", "geometry.html"):
+        assert len(addresses(html_of(encoder_site.folder / path))) >= 2, path
+    for path in ("index.html", "heads/L00-H01.html", "sentences/0001.html"):
+        assert 'class="contents"' not in html_of(encoder_site.folder / path)
+
+
+def test_an_analysis_is_called_as_the_menu_calls_it(encoder_site: Site) -> None:
+    there = {path: name for path, name in ANALYSES.items() if (encoder_site.folder / path).exists()}
+    assert len(there) > 5
+    for path, name in there.items():
+        title = text_of(html_of(encoder_site.folder / path)).strip().partition(" · ")[0]
+        assert title == (name if path != "metrics/index.html" else "Metrics")
+
+
+def test_a_table_stands_once_among_the_files_with_both_of_its_formats(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "data.html")
+    parts = html.split("<section>")[1:]
+    (heads,) = [part for part in parts if "data/heads." in part]
+    linked = {link.attributes["href"] for link in elements(heads, "a")}
+    assert linked == {"data/heads.csv", "data/heads.parquet"}
+    files = {f"data/{file.name}" for file in (encoder_site.folder / "data").glob("*.parquet")}
+    assert files <= {link.attributes["href"] for link in elements(html, "a")}

@@ -1,0 +1,377 @@
+"""What a page prints is what the tables of its site hold.
+
+To cover another page, enter it in `PAGES`, and give hints where the numbers of a section are of
+something that the section does not name. `python tests/support/site_tables.py SITE PAGE`
+lists what is missing.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headbook
+from headbook.report.head_types import KINDS, OF_SHARE, PART_NAMES
+from headbook.report.wording import SMALL
+from html_pages import html_of
+from printed_numbers import (
+    Exempt,
+    Hint,
+    Node,
+    Printed,
+    Rules,
+    printed_numbers,
+    titled,
+    tree_of,
+)
+from site_tables import Tables, missing_numbers, rounds_to
+from sites import EPOCH, Once, Site
+
+SAMPLE = Path(__file__).parents[2] / "sample_inputs/sentences.conllu"
+PAGES = ("index.html", "syntax.html", "importance.html")
+HEADS = ("L02-H08", "L05-H05", "L00-H02")  # the best of a relation, the most needed, positional
+
+LAYERS = "names of layers and heads"
+DATES = "dates, versions, sizes, durations"
+SENTENCES = "numbers of sentences and tokens of the corpus"
+CONSTANTS = "thresholds and constants of the definitions"
+TICKS = "ticks of axes"
+MEASURED = "symbols and worked examples under “How it is measured”"
+# Beside these only counts of heads, which `test_counts_of_heads_are_those_of_the_tables` recounts.
+EXEMPT = (
+    Exempt(LAYERS, r"(?<=, )(?:encoder |decoder |cross )?L\d+·H\d+"),
+    Exempt(DATES, r"\d{4}-\d\d-\d\d|Headbook \d[\d.]+"),
+    Exempt(SENTENCES, r"[\d,]+ (?:sentences|observations|rows)\b"),
+    Exempt(SENTENCES, r"[\d,]+ of [\d,]+ \([\d.]+ %\)"),  # words of several subword tokens
+    Exempt(SENTENCES, r"^[\d.]+ to [\d.]+: \d+$", "title"),  # whose largest weight lies there
+    Exempt(CONSTANTS, r"95 % (?:intervals?|confidence)|p [<≤≥] 0\.05|at least (?:40|90) %"),
+    Exempt(CONSTANTS, r"\(95 %, all [a-z ]+ together\)"),
+    Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
+    Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
+    Exempt(CONSTANTS, r"at least \d+ times|weights under 10%"),
+    Exempt(CONSTANTS, r"^(?:90|75) % ", "text"),  # names of quantiles
+    Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
+)
+APART = {
+    MEASURED: {"explained"},
+    TICKS: {"scale"},
+    "weights of single tokens in the map of one sentence: no estimates": {"links", "t"},
+    "names of metrics to choose from": {"select"},
+}
+OTHERS = (
+    r"(?:best surface rule \([^»]*\)|uniform attention|random choice|random key|"
+    r"offset \([^()]*\)|offset \([−+\d]+): »"
+)
+HINTS = (
+    Hint("", OTHERS, {"role": ("baseline",)}),
+    Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
+    Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
+    Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
+    Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
+    Hint("Findings", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
+    Hint("Layer by layer", "output norm.*»", {"metric": ("sink_norm_share",)}),
+    Hint("Layer by layer", "^uniform »", {"role": ("baseline",)}),
+    Hint(r"/ L\d+·H\d+ / $", "^»", {"metric": ("sink_share", "sink_norm_share")}),  # the card
+    Hint("Layer by layer", "", {"table": ("layers", "words", "controls")}),
+    Hint(
+        "Who does what",
+        "^attends to .*(?:special tokens|first position)",
+        {"metric": ("sink_share",)},
+    ),
+    Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
+    Hint("", "(?:It|it) keeps »", {"claim": ("role: position",)}),
+    Hint("Phrase trees", "", {"metric": ("phrase_trees",)}),
+    Hint("Dependency trees", "", {"metric": ("dependency_trees",)}),
+    Hint("", "^Baselines without attention", {"claim": ("tree without attention",)}),
+    Hint("subword tokens /", "", {"metric": ("attention_to",), "label": ("rest_of_word",)}),
+    Hint("All heads by one metric", "", {"metric": ("attention_distance", "relative_entropy")}),
+    Hint("By offset", "", {"metric": ("offset_profile",)}),
+    Hint("xemplars", "", {"table": ("exemplars",)}),
+    Hint("xemplars", "^(?:strongest|⁂|median)", {"table": ("tests",), "metric": ("exemplars",)}),
+    Hint("Similar heads", "", {"table": ("pairs",)}),
+    Hint("Tokens that change most", "", {"table": ("effect_tokens",)}),
+    Hint("Top tokens", "", {"table": ("top_tokens",)}),
+    Hint("Top tokens.*ratio to uniform$", "", {"part": ("ratio",), "role": ("value",)}),
+    Hint("Top tokens.*to the mean head$", "", {"part": ("mean_head_ratio",)}),
+    Hint("Top tokens.*mean attention$", "", {"part": ("mean",)}),
+    Hint("part of speech.*ratio$", "", {"metric": ("pos_received_ratio",)}),
+    Hint("part of speech.*(share|attention)$", "", {"metric": ("pos_received",)}),
+    Hint("right class, in the relation and elsewhere$", "%, »", {"role": ("baseline",)}),
+    Hint("syntax.html.*Relations", "", {"metric": ("relation_accuracy", "relation_accuracy_far")}),
+    Hint("Syntactic relations", "", {"metric": ("relation_accuracy",)}),
+)
+RULES = Rules(EXEMPT, HINTS, frozenset({"script", "style"}.union(*APART.values())))
+
+
+@pytest.fixture(scope="module")
+def demo_site(once: Once) -> Path:
+    """Build the site of the demo model on the sample sentences."""
+
+    def fill(draft: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+            study = headbook.collect([SAMPLE], model="demo")
+        headbook.render(study, draft / "site")
+
+    return once("demo-site", fill) / "site"
+
+
+def looked_at(site: Path, heads: tuple[str, ...]) -> list[str]:
+    return [page for page in (*PAGES, *(f"heads/{head}.html" for head in heads))
+            if (site / page).exists()]  # fmt: skip
+
+
+def numbers_of(site: Path, page: str) -> list[Printed]:
+    return printed_numbers(page, html_of(site / page), RULES)
+
+
+@cache
+def tables_of(site: Path) -> Tables:
+    return Tables(site / "data")
+
+
+@pytest.mark.slow
+def test_every_number_of_the_demo_site_is_in_a_table(demo_site: Path) -> None:
+    pages = looked_at(demo_site, HEADS)
+    numbers = [number for page in pages for number in numbers_of(demo_site, page)]
+    assert len(pages) == len(PAGES) + len(HEADS)
+    assert len(numbers) > 2000
+    missing = missing_numbers(numbers, tables_of(demo_site))
+    assert not missing, f"{len(missing)} of {len(numbers)} in no table:\n" + "\n".join(missing)
+
+
+def test_every_number_of_a_small_site_is_in_a_table(any_site: Site) -> None:
+    heads = [file.stem for file in sorted((any_site.folder / "heads").glob("*.html"))]
+    numbers = [n for page in looked_at(any_site.folder, tuple(heads[:3]))
+               for n in numbers_of(any_site.folder, page)]  # fmt: skip
+    assert len(numbers) > 100
+    missing = missing_numbers(numbers, tables_of(any_site.folder))
+    assert not missing, f"{len(missing)} of {len(numbers)} in no table:\n" + "\n".join(missing)
+
+
+def altered(text: str) -> str:
+    """Return a number with another last digit."""
+    place = max(n for n, letter in enumerate(text) if letter.isdigit())
+    return f"{text[:place]}{(int(text[place]) + 3) % 10}{text[place + 1 :]}"
+
+
+@pytest.mark.slow
+def test_nine_of_ten_altered_numbers_are_missed(demo_site: Path) -> None:
+    """Bound what is found by chance: a number of the same head, metric and label."""
+    numbers = [
+        number
+        for page in looked_at(demo_site, HEADS)
+        for number in numbers_of(demo_site, page)
+        if number.value[0] not in "<>"
+    ]
+    wrong = [replace(number, value=altered(number.value)) for number in numbers]
+    missed = len(missing_numbers(wrong, tables_of(demo_site)))
+    assert missed >= 0.9 * len(wrong)
+    with_ends = [
+        replace(number, ends=(altered(number.ends[0]), number.ends[1]))
+        for number in numbers
+        if number.ends is not None and number.ends[0][0] not in "<>"
+    ]
+    assert len(with_ends) > 500
+    assert len(missing_numbers(with_ends, tables_of(demo_site))) >= 0.98 * len(with_ends)
+
+
+def test_a_number_altered_on_a_page_is_missed(encoder_site: Site) -> None:
+    """Alter the HTML: values, ends of intervals, p values, titles and labels."""
+    tables, missed = tables_of(encoder_site.folder), list[bool]()
+    thin = "\u202f"
+    printed = re.compile(rf"(?<=\[)\d+\.\d+(?=, \d)|\d\d\.\d(?={thin}%)|(?<=p = )0\.\d\d\d")
+    for page in looked_at(encoder_site.folder, ("L00-H01",)):
+        html, right = html_of(encoder_site.folder / page), numbers_of(encoder_site.folder, page)
+        found = [*printed.finditer(html)]
+        for match in found[:: max(1, len(found) // 20)]:
+            wrong = html[: match.start()] + altered(match[0]) + html[match.end() :]
+            numbers = printed_numbers(page, wrong, RULES)
+            changed = [new for new, old in zip(numbers, right, strict=True) if new != old]
+            if changed:  # else it stands where there are no estimates
+                missed.append(bool(missing_numbers(changed, tables)))
+    assert len(missed) > 50
+    assert np.mean(missed) >= 0.9
+
+
+# Counts of heads: what is counted, as printed, and as counted.
+
+Count = tuple[str, object, object]
+VERDICTS = {
+    "harmful": "harmful", "undecided": "undecided", "changes the output": "changes",
+    "change the output": "changes", "can go alone": "no_change",
+}  # fmt: skip
+
+
+def spelt(words: str) -> int:
+    return SMALL.index(words) if words in SMALL else int(words.replace(",", ""))
+
+
+def kinds_of(label: str) -> str:
+    """Return the name of a type as the legend of the atlas has it."""
+    kinds = {name.replace("-", " "): kind.name for name, kind in KINDS.items()}
+    kinds |= {PART_NAMES[part]: KINDS[kind].name for part, kind in OF_SHARE.items()}
+    parts = re.sub(r" \([^()]*\)", "", label).removeprefix("mixed: ").split(" + ")
+    parts = [re.sub(r"^offset.*", "offset", part) for part in parts]
+    return " + ".join(dict.fromkeys(kinds.get(part.replace("-", " "), part) for part in parts))
+
+
+def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
+    """Return the relations above the best rule whose head does more than prefer a class."""
+    above = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
+    preferring = tests[(tests["claim"] == "class_preference") & (tests["difference_low"] > 0)]
+    return above[above["label"].isin(preferring["label"])]
+
+
+def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield the counts of the overview."""
+    text, tests = main.text(), data["tests"]
+    types = tests[tests["claim"] == "type"]
+    legend = [
+        each
+        for ul in main.every("ul")
+        if ul.attributes.get("class") == "kinds"
+        for each in ul.every("li")
+    ]
+    printed = {
+        m[1]: int(m[2]) for li in legend if (m := re.match(r"\w+ (.*) \((\d+)\)", li.text()))
+    }
+    yield "legend of types", printed, dict(Counter(map(kinds_of, types["label"])))
+    if match := re.search(
+        r"layers? (\d+)(?:–(\d+))? attends? almost evenly \((\d+) of (\d+)", text
+    ):
+        first, last, near, of = (int(each or match[1]) for each in match.groups())
+        there = types[types["layer"].between(first, last)]
+        even = there["label"].str.endswith("near-uniform") & (there["value"] < 0.5)
+        yield "near-uniform", (near, of), (int(even.sum()), len(there))
+    relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
+    clear = claimed(tests, relations)
+    if match := re.search(r"In (\w+) of ([\d,]+) pairs of relation and direction", text):
+        yield "relations", (spelt(match[1]), spelt(match[2])), (len(clear), len(relations))
+
+
+def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield how many heads were replaced, and with which verdicts."""
+    table = data["importance"]
+    effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
+    text = main.text()
+    match = re.search(
+        r"Of ([\d,]+) heads replaced one at a time(?: \([^)]*\))?, ([^:]*):"
+        r".*?measured by (last states|sentence vectors|predictions)", text,
+    )  # fmt: skip
+    if match:
+        names = {"last states": "state", "sentence vectors": "embedding", "predictions": "kl"}
+        exact = effects[effects["target"] == names[match[3]]]
+        phrases = re.findall(rf"(\w+) (?:is |are )?({'|'.join(VERDICTS)})", match[2])
+        counts = {VERDICTS[words]: spelt(n) for n, words in phrases}
+        yield "replaced", spelt(match[1]), len(exact)
+        yield "verdicts", counts, dict(Counter(exact["verdict"]))
+    if match := re.search(r"The next ([\d,]+) ", text):
+        listed = next(node for node in main.every("table") if "Largest change" in node.text())
+        rest = sum(len([*table.every("tr")]) - 1 for table in main.every("table")
+                   if "Smaller changes" in table.text())  # fmt: skip
+        yield "next", (spelt(match[1]), rest), (rest, spelt(match[1]))
+        assert len([*listed.every("tr")]) > 1
+    audit = data["tests"].query("metric.str.startswith('audit')").set_index("metric")
+    if match := re.search(r"On (\d+) heads picked at random", text):
+        yield "audited", int(match[1]), round(audit["n_observations"].max())
+    if match := re.search(r"Of these, (\w+) exceeds? the margin", text):
+        missed = (audit["value"] * audit["n_observations"])[audit.index == "audit: missed"]
+        yield "missed", spelt(match[1]), round(missed.sum())
+
+
+def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield how many relations have a head that beats the baseline."""
+    tests = data["tests"]
+    relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
+    clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
+    match = re.search(r"In (\w+) of ([\d,]+) relations?,.*?over ([\d,]+) pairs", main.text())
+    if match:
+        names = [frame["label"].str.rpartition(":")[0].nunique() for frame in (clear, relations)]
+        heads = len(data["heads"][["layer", "head"]].drop_duplicates())
+        yield "relations", tuple(map(spelt, match.groups())), (*names, heads * len(relations))
+
+
+def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield whether ranks of a head among all heads are right."""
+    heads = data["heads"]
+    layer, head = map(int, re.findall(r"\d+", next(main.every("h1")).text()))
+    lists = (ul for ul in main.every("ul") if ul.attributes.get("class") == "strips")
+    for strip in (li for ul in lists for li in ul.every("li")):
+        place = re.search(
+            r"(?:(\d+)\w\w )?(highest|lowest) of ([\d,]+)(?: \(tied with [^)]*\))?(.*?)(?: \[| ·)",
+            strip.text(),
+        )
+        metric = next(a.attributes["href"] for a in strip.every("a")).split("/")[-1].split(".")[0]
+        assert place
+        rank, end, of, printed = place.groups()
+        found = set()
+        for _, rows in heads[heads["metric"] == metric].groupby(["view", "label"]):
+            values = rows.set_index(["layer", "head"])["value"].dropna()
+            own = values.get((layer, head), float("nan"))
+            digits, scale = printed.strip(" %"), 0.01 if "%" in printed else 1.0
+            if rounds_to(np.array([own]), digits, scale).all():
+                beyond = values > own if end == "highest" else values < own
+                beyond &= ~rounds_to(values.to_numpy(), digits, scale)  # printed alike: tied
+                found.add((int(beyond.sum()) + 1, len(values)))
+        yield strip.text(), (int(rank or 1), spelt(of)) in found, True
+
+
+def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield the percentiles of a head in the tables of all its numbers."""
+    layer, head = map(int, re.findall(r"\d+", next(main.every("h1")).text()))
+    for row in (tr for table in main.every("table") for tr in table.every("tr")):
+        cells = [cell.text() for cell in row.elements]
+        known = next(titled(cells[0]), None)
+        if known is None or not cells[-1].isdigit():
+            continue
+        of = data["heads"][(data["heads"]["metric"] == known[0])]
+        labels = [*of["label"].unique()]
+        of = of[of["label"] == (known[1] if known[1] in labels else labels[0])]
+        views = {
+            str(view): frame for view, frame in of.groupby("view") if frame["value"].notna().any()
+        }
+        measured = next(views[view] for view in ("raw", "nosink", "renorm") if view in views)
+        values = measured.set_index(["layer", "head"])["value"].dropna()
+        own = values[layer, head]
+        below = (values < own).sum() + ((values == own).sum() - 1) / 2
+        yield cells[0], int(cells[-1]), round(100 * float(below) / (len(values) - 1))
+
+
+COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
+    "index.html": (overview_counts, verdict_counts),
+    "importance.html": (verdict_counts,),
+    "syntax.html": (syntax_counts,),
+}
+
+
+def counts_of(site: Path, heads: tuple[str, ...]) -> list[Count]:
+    names = ("heads", "importance", "tests")
+    data = {name: pd.read_parquet(site / f"data/{name}.parquet") for name in names}
+    found = []
+    for page in looked_at(site, heads):
+        main = next(tree_of(html_of(site / page)).every("main"))
+        for count in COUNTS.get(page, (ranks, percentiles)):
+            found += [(f"{page}, {what}", one, other) for what, one, other in count(main, data)]
+    return found
+
+
+@pytest.mark.slow
+def test_counts_of_heads_are_those_of_the_tables(demo_site: Path) -> None:
+    counts = counts_of(demo_site, HEADS)
+    asked = {what.partition(", ")[2] for what, *_ in counts}
+    assert {"legend of types", "near-uniform", "replaced", "verdicts", "audited"} <= asked
+    assert len(counts) > 6 * len(HEADS)
+    assert [count for count in counts if count[1] != count[2]] == []
+
+
+def test_counts_of_heads_of_a_small_site(encoder_site: Site) -> None:
+    counts = counts_of(encoder_site.folder, ("L00-H01",))
+    assert counts
+    assert [count for count in counts if count[1] != count[2]] == []

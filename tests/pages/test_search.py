@@ -1,0 +1,183 @@
+"""What the search looks through is what the site holds."""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headbook.metrics import all_metrics
+from headbook.pages.heads import ASKED
+from headbook.pages.parts import page as menu
+from headbook.pages.parts.grid import grid, map_data
+from headbook.pages.patterns import DEAD
+from headbook.report.findings.patterns import QUESTIONS
+from headbook.report.results import stack_results
+from headbook.site import search
+from headbook.site.search import KEYWORDS, RELATION_WORDS, SAME, find_data
+from headbook.site.sites import across_pages
+from headbook.study.sentence_data import StoredText
+from headbook.study.study import Study
+from html_pages import data_file, html_of, ids
+from sites import Site
+
+
+def data_of(site: Site, name: str) -> Any:
+    """The value of a data file."""
+    named, value = data_file(site.folder / f"data/{name}.js")
+    assert named == name
+    return value
+
+
+def addresses(found: Any) -> list[str]:
+    """Every address of the search's data."""
+    kinds = ("questions", "metrics", "pages", "sentences")
+    return [row[1] for kind in kinds for row in found[kind]]
+
+
+def test_every_address_leads_to_a_page(any_site: Site) -> None:
+    for address in addresses(data_of(any_site, "find")):
+        path, _, fragment = address.partition("#")
+        page = any_site.folder / path
+        assert page.is_file(), address
+        assert not fragment or "=" in fragment or fragment in ids(html_of(page))
+
+
+def test_every_page_is_found_but_those_of_heads(any_site: Site) -> None:
+    """Which the list of heads has."""
+    found = {address.partition("#")[0] for address in addresses(data_of(any_site, "find"))}
+    pages = {page.relative_to(any_site.folder).as_posix() for page in any_site.pages}
+    heads = {page for page in pages if page.startswith("heads/")}
+    assert found == pages - heads - {"404.html"}
+
+
+def test_each_piece_has_its_sentences(any_site: Site) -> None:
+    """Counted by looping over the texts of sentences with a page."""
+    sentences = any_site.study.sentence_data.paged
+    times, places = Counter[str](), dict[str, list[int]]()
+    for sentence in sentences:
+        for text in sentence.texts.values():
+            for piece in text.pieces:
+                name = piece.strip()
+                times[name] += 1
+                if sentence.number not in places.setdefault(name, []):
+                    places[name].append(sentence.number)
+    rows = {name: (count, within, few) for name, count, within, few, _ in tokens(any_site)}
+    assert {name for name, (count, *_) in rows.items() if count} == {*times} - {""}
+    for name, count in times.items():
+        assert rows[name] == (count, len(places[name]), places[name][:5])
+
+
+def tokens(site: Site) -> list[Any]:
+    rows: list[Any] = data_of(site, "find")["tokens"]
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+    return rows
+
+
+def test_types_of_other_sentences_are_found_too(encoder_site: Site) -> None:
+    """Each is marked as one that the page of tokens has."""
+    names = {name.removeprefix("##") for name in encoder_site.study.types["token"]}
+    assert {row[0] for row in tokens(encoder_site) if row[4]} == names
+    assert any(not row[1] for row in tokens(encoder_site))
+
+
+def many(study: Study, amount: int) -> Study:
+    """The study with so many copies of its first listed sentence in place of all."""
+    first = next(s for s in study.sentence_data.sentences.values() if s.listed)
+    texts = {
+        side: StoredText("water", ("water",), ((0, 5),), (False,), (0,), ("",), 0, False)
+        for side in first.texts
+    }
+    copies = {i: dataclasses.replace(first, index=i, texts=texts) for i in range(amount)}
+    return dataclasses.replace(
+        study, sentence_data=dataclasses.replace(study.sentence_data, sentences=copies)
+    )
+
+
+def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) -> None:
+    found = find_data(stack_results(many(small_site.study, search.MOST_SENTENCES + 3)), ())
+    assert len(found["sentences"]) == search.MOST_SENTENCES
+    assert found["total"] == search.MOST_SENTENCES + 3
+    assert [row[1:4] for row in found["tokens"] if row[0] == "water"] == [
+        [5000, 5000, [1, 2, 3, 4, 5]]
+    ]
+
+
+def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
+    page = next(
+        p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
+    )
+    asked: Any = page
+    found = data_of(encoder_site, "find")["questions"]
+    assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
+        (q.text, f"heads.html#{q.view}") for q in asked.questions
+    ]
+
+
+def test_questions_on_patterns_lead_to_their_answers(any_site: Site) -> None:
+    """Each to the heading that asks it; with the first sentence of the answer."""
+    found = data_of(any_site, "find")["questions"]
+    about = [row for row in found if row[1].startswith("patterns.html")]
+    html = html_of(any_site.folder / "patterns.html") if about else ""
+    assert bool(about) == (any_site.folder / "patterns.html").is_file()
+    for question, address, text, _ in about:
+        after = html.partition(f'id="{address.partition("#")[2]}">{question}<')[2]
+        assert after, address
+        assert " ".join(text.split()[:3]) in after.partition("<h3")[0]
+
+
+def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Site) -> None:
+    """A page that is renamed must take its other names with it."""
+    known = {
+        address.partition("#columns")[0] for address in addresses(data_of(encoder_site, "find"))
+    }
+    metrics = {f"metrics/{name}.html" for name in all_metrics()}
+    asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
+    asked |= {*QUESTIONS, DEAD}
+    across = {*menu.FIRST, *menu.ANALYSES}
+    assert {*KEYWORDS} <= known | metrics | asked | across
+    assert {name for names in SAME.values() for name in names if ":" in name} <= {*RELATION_WORDS}
+
+
+def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:
+    """With the numbers that the overview shows first for a stack."""
+    found, each = data_of(any_site, "map"), stack_results(any_site.study)
+    assert [row[0] for row in found["stacks"]] == [*each]
+    for stack, _, layers, heads, names, hrefs in found["stacks"]:
+        displayed = grid(each[stack])
+        cells = [cell for _, row in displayed.rows for cell in row]
+        assert (names, hrefs) == ([c.name for c in cells], [c.href for c in cells])
+        assert layers == [layer for layer, _ in displayed.rows]
+        assert heads * len(layers) == len(names)
+        assert all((any_site.folder / href).is_file() for href in hrefs)
+        assert found["first"].get(stack) == data_of(any_site, "grid")[stack].get(found["chosen"])
+        if displayed.chosen == found["chosen"]:
+            assert found["first"][stack]["texts"] == [c.text for c in cells]
+            assert found["first"][stack]["steps"] == [c.step for c in cells]
+
+
+def test_the_map_offers_what_any_stack_has(pair_site: Site) -> None:
+    grids = data_of(pair_site, "grid")
+    offered = {key for _, options in data_of(pair_site, "map")["choices"] for key, _ in options}
+    assert offered == {key for each in grids.values() for key in each}
+
+
+@pytest.mark.parametrize("path", ["index.html", "heads.html"])
+def test_the_map_is_on_every_page_but_the_overview(small_site: Site, path: str) -> None:
+    """Which has the grid itself; each page carries an empty box and no more."""
+    html = html_of(small_site.folder / path)
+    assert ("data-atlas" in html) == (path != "index.html")
+    with_map = [page for page in small_site.pages if "data-atlas" in html_of(page)]
+    assert len(with_map) == len(small_site.pages) - 1
+
+
+def test_a_study_without_heads_has_an_empty_map() -> None:
+    assert map_data({}, {}) == {"stacks": [], "choices": [], "chosen": "", "first": {}}
+
+
+def test_data_are_no_part_of_the_first_load(small_site: Site) -> None:
+    html = html_of(small_site.folder / "index.html")
+    assert "data/find.js" not in html
+    assert "data/map.js" not in html
+    assert Path(small_site.folder / "data/find.js").is_file()

@@ -1,0 +1,513 @@
+"""Distances between heads, and the page that shows which heads are alike."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given as given_any
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+from scipy.spatial import distance
+
+import treebank
+from bare_model import Bare, Given, given
+from browser_views import ink_steps
+from headbook.charts import head_points, images
+from headbook.charts.theme import rgba_ramp
+from headbook.metrics import all_metrics
+from headbook.metrics.attention import head_distance
+from headbook.pages.head import head_pages
+from headbook.pages.parts.nearest_heads import nats_text
+from headbook.pages.similar import matrix_pictures, similar_page
+from headbook.passes import head_pairs
+from headbook.report.results import StackResults, stack_results
+from headbook.report.similar_heads import (
+    HeadDistanceMatrix,
+    classical_scaling,
+    head_distances,
+    procrustes_aligned,
+)
+from headbook.report.wording import VIEWS as NAMED
+from headbook.report.wording import head_name
+from headbook.run.collect import collect
+from headbook.schema import SinkView
+from headbook.study.corpus_sums import HeadDistances, PairColumn
+from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
+from headbook.study.tables import HELLINGER
+from html_pages import elements, html_of, text, text_of
+from single_head import Row, Viewed
+from sites import Site
+
+Floats = NDArray[np.float64]
+Folder = Callable[[str], Path]
+Place = tuple[int, int]  # layer and head
+VIEWS = ("raw", "renorm")
+NAMES = {NAMED[SinkView(view)]: view for view in VIEWS}
+LN2 = math.log(2)
+FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def case(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def run(folder: Path, model: Path, *, paired: bool = False, **options: Any) -> Study:
+    """Head distances of a tiny model, in float64."""
+    file = treebank.write_pairs(folder / "p.jsonl") if paired else treebank.write_trees(
+        folder / "t.conllu"
+    )  # fmt: skip
+    given_options: dict[str, Any] = {"metrics": "head_distance", "dtype": "float64"}
+    return collect(
+        file, model=str(model), annotator="none", importance="off", **given_options | options
+    )
+
+
+def texts(*, paired: bool) -> Iterator[tuple[Given, ...]]:
+    """The same sentences for the naive twin, which needs no words."""
+    if paired:
+        yield from (tuple(Given(text, []) for text in pair) for pair in treebank.PAIRS)
+    else:
+        yield from ((given(tree),) for tree in treebank.TREES)
+
+
+def divergence(one: Row, other: Row) -> float:
+    """Jensen-Shannon divergence as the mean of two Kullback-Leibler divergences."""
+    found = 0.0
+    for key in one.weights:
+        p, q = one.weights[key], other.weights[key]
+        middle = (p + q) / 2
+        found += sum(w / 2 * math.log(w / middle) for w in (p, q) if w > 0)
+    return found
+
+
+def test_every_pair_equals_the_naive_computation(
+    case: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    paired = case == "bart"
+    bare = Bare.load(tiny_folder(case), pairs=paired)
+    rows: dict[tuple[str, str], dict[Place, list[Row]]] = {}
+    for sides in texts(paired=paired):
+        for stack, layer, head, attention in bare.looks(*sides):
+            for view in VIEWS:
+                heads = rows.setdefault((stack, view), {})
+                heads.setdefault((layer, head), []).extend(Viewed(attention, view).rows)
+    table = run(tmp_path, tiny_folder(case), paired=paired).pairs
+    assert set(zip(table["stack"], table["view"], strict=True)) == set(rows)
+    for (stack, view), heads in rows.items():
+        part = table[(table["stack"] == stack) & (table["view"] == view)]
+        assert len(part) == len(heads) * (len(heads) - 1) / 2
+        for found in part.to_dict("records"):
+            one = heads[found["layer"], found["head"]]
+            other = heads[found["other_layer"], found["other_head"]]
+            both = [(p, q) for p, q in zip(one, other, strict=True) if p.trusted and q.trusted]
+            assert found["rows"] == len(both)
+            mean = sum(divergence(p, q) for p, q in both) / len(both)
+            assert found["value"] == pytest.approx(mean, rel=0, abs=FAMILIES[case])
+
+
+def distances(rows: Floats, trusted: Floats | None = None) -> Floats:
+    """The metric's own measure."""
+    counts = np.ones(rows.shape[:2]) if trusted is None else trusted
+    found: Floats = head_distance.measure(torch.tensor(rows), torch.tensor(counts)).numpy()
+    return found
+
+
+@st.composite
+def attention(draw: st.DrawFn) -> Floats:
+    """Rows of some heads, from uniform to a single key. *Shape:* ``(head, row, key)``."""
+    shape = draw(st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 6)))
+    scores = draw(hnp.arrays(np.float64, shape, elements=st.floats(-1, 1)))
+    powers = np.exp(scores * draw(st.sampled_from([0, 1, 10, 300])))
+    found: Floats = powers / powers.sum(-1, keepdims=True)
+    return found
+
+
+@given_any(attention())
+def test_distances_are_those_of_scipy(rows: Floats) -> None:
+    found = distances(rows)
+    for one in range(len(rows)):
+        for other in range(len(rows)):
+            with np.errstate(invalid="ignore"):  # it takes the root of less than nothing
+                roots = np.nan_to_num(distance.jensenshannon(rows[one], rows[other], axis=-1))
+            assert found[one, other] == pytest.approx((roots**2).sum(), abs=1e-9)
+
+
+@given_any(attention(), st.randoms(use_true_random=False))
+def test_a_head_is_at_no_distance_from_itself_and_the_order_of_heads_is_nothing(
+    rows: Floats, draw: Any
+) -> None:
+    found = distances(rows)
+    assert (found.diagonal() == 0).all()
+    np.testing.assert_array_equal(found, found.T)
+    order = draw.sample(range(len(rows)), len(rows))
+    np.testing.assert_allclose(distances(rows[order]), found[np.ix_(order, order)], atol=1e-12)
+    twice = distances(np.concatenate([rows, rows]))
+    np.testing.assert_allclose(twice[: len(rows), len(rows) :], found, atol=1e-12)
+    assert found.max() <= LN2 * rows.shape[1] + 1e-12
+
+
+def test_heads_that_share_no_key_are_ln_2_apart() -> None:
+    rows = np.array([[[1.0, 0, 0]], [[0, 0.5, 0.5]]])
+    assert distances(rows)[0, 1] == pytest.approx(LN2, abs=1e-12)
+
+
+def test_a_row_counts_where_both_heads_have_it() -> None:
+    rows = np.random.default_rng(0).dirichlet(np.ones(5), (3, 4))
+    trusted = np.array([[1.0, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 0]])
+    found = distances(rows, trusted)
+    assert found[0, 1] == pytest.approx(distances(rows[:, [0, 3]])[0, 1], abs=1e-12)
+    assert (found[2] == 0).all()
+
+
+def test_the_size_of_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).dirichlet(np.ones(6), (4, 9))
+    whole = distances(rows)
+    monkeypatch.setattr(head_distance, "BLOCK", 13)
+    np.testing.assert_allclose(distances(rows), whole, atol=1e-12)
+
+
+@given_any(attention())
+def test_affinities_are_inner_products_of_roots(rows: Floats) -> None:
+    given_rows, counts = torch.tensor(rows), torch.ones(rows.shape[:2], dtype=torch.float64)
+    found = head_distance.alike(given_rows, counts).numpy()
+    for one in range(len(rows)):
+        for other in range(len(rows)):
+            naive = np.sqrt(rows[one] * rows[other]).sum()
+            assert found[one, other] == pytest.approx(naive, abs=1e-9)
+    # The divergence lies above the squared distance, and below it over ln 2 (nats to bits).
+    apart = rows.shape[1] - found
+    assert (distances(rows) / LN2 >= apart - 1e-9).all()
+
+
+@given_any(attention(), st.randoms(use_true_random=False))
+def test_chosen_pairs_are_as_far_apart_as_among_all(rows: Floats, draw: Any) -> None:
+    trusted = np.array([[draw.random() < 0.7 for _ in row] for row in rows], float)
+    one, other = (torch.tensor([draw.randrange(len(rows)) for _ in range(7)]) for _ in range(2))
+    found = head_distance.some(torch.tensor(rows), torch.tensor(trusted), one, other)
+    np.testing.assert_allclose(found, distances(rows, trusted)[one, other], atol=1e-12)
+
+
+@pytest.fixture
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks of some heads count as those of many."""
+    monkeypatch.setattr(head_pairs, "MOST", 3)
+    monkeypatch.setattr(head_pairs, "NEAR", 2)
+
+
+@pytest.mark.usefixtures("_few")
+def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
+    tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same rows as all pairs are without the bound, in batches of any size."""
+    some = run(tmp_path, tiny_folder("bert"), batch_tokens=40)
+    with monkeypatch.context() as patch:
+        patch.setattr(head_pairs, "MOST", 144)
+        every = run(tmp_path, tiny_folder("bert"))
+    found, whole = some.corpus_sums.distances["self"], every.corpus_sums.distances["self"]
+    assert found.alike is not None
+    np.testing.assert_array_equal(found.alike.rows, whole.rows)
+    compared = found.rows > 0
+    assert found.sentences == whole.sentences
+    assert not compared[:, np.eye(compared.shape[1], dtype=bool)].any()
+    np.testing.assert_array_equal(found.rows[compared], whole.rows[compared])
+    np.testing.assert_allclose(found.total[compared], whole.total[compared], atol=1e-9)
+    apart = found.alike.apart
+    for view in range(len(found.columns)):
+        for head, row in enumerate(apart[view]):
+            others = np.delete(np.arange(len(row)), head)
+            nearest = others[np.argsort(row[others], kind="stable")[: head_pairs.NEAR]]
+            assert compared[view, head, nearest].all()
+    assert 0 < compared[0].sum() < len(apart[0]) * (len(apart[0]) - 1)
+
+
+@pytest.mark.usefixtures("_few")
+def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    study = run(tmp_path, tiny_folder("bert"))
+    study.save(tmp_path / "study")
+    study = Study.load(tmp_path / "study")
+    by_name = stack_results(study)
+    page = similar_page(by_name)
+    assert page is not None
+    (section,) = page.sections
+    assert not section.unit
+    assert "squared Hellinger distances" in section.figure.caption
+    near = head_distances(by_name["self"])[SinkView.RAW]
+    assert near.roots is not None
+    assert sorted(near.order) == [*range(len(near.heads))]
+    for head in range(len(near.heads)):
+        assert len(near.nearest(head, head_pairs.NEAR)) == head_pairs.NEAR
+    table = study.pairs
+    of_all = table[table["metric"] == HELLINGER]
+    assert len(of_all) == 2 * len(near.heads) * (len(near.heads) - 1) / 2
+    assert (table["rows"] > 0).all()
+    assert 0 < len(table) - len(of_all) < len(of_all)
+    twice = study.corpus_sums.distances["self"] + study.corpus_sums.distances["self"]
+    assert twice.alike is not None
+    once = study.corpus_sums.distances["self"].alike
+    assert once is not None
+    np.testing.assert_allclose(twice.alike.apart, once.apart)
+
+
+def test_a_study_keeps_its_distances(tiny_folder: Folder, tmp_path: Path) -> None:
+    study = run(tmp_path, tiny_folder("bert"))
+    study.save(tmp_path / "study")
+    np.testing.assert_array_equal(Study.load(tmp_path / "study").pairs, study.pairs)
+    twice = study + study
+    assert set(twice.pairs["n_sentences"]) == {2 * len(treebank.TREES)}
+    np.testing.assert_allclose(twice.pairs["value"], study.pairs["value"], atol=1e-12)
+    np.testing.assert_array_equal(twice.pairs["rows"], 2 * study.pairs["rows"])
+
+
+POINTS = hnp.arrays(
+    np.float64, st.tuples(st.integers(2, 9), st.just(2)), elements=st.integers(-50, 50)
+)
+
+
+@given_any(POINTS)
+def test_points_of_a_plane_keep_their_distances(points: Floats) -> None:
+    squared = distance.squareform(distance.pdist(points, "sqeuclidean"))
+    found, share = classical_scaling(squared)
+    np.testing.assert_allclose(distance.pdist(found), distance.pdist(points), atol=1e-4)
+    assert math.isnan(share) if not squared.any() else share == pytest.approx(1)
+    places = np.arange(len(points)) - (len(points) - 1) / 2
+    assert (places @ found >= -1e-9).all()
+
+
+@given_any(POINTS, st.floats(0, 6), st.booleans())
+def test_a_turned_map_is_turned_back(points: Floats, angle: float, mirrored: bool) -> None:
+    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    turn[1] *= -1 if mirrored else 1
+    plane = alike(np.zeros((len(points), len(points)))).plane
+    original = plane._replace(points=points)
+    found = procrustes_aligned(plane._replace(points=points @ turn), original)
+    np.testing.assert_allclose(found, points, atol=1e-6)
+
+
+def alike(value: Floats) -> HeadDistanceMatrix:
+    """Heads of one layer with distances made by hand."""
+    heads = tuple(HeadName("self", 0, head) for head in range(len(value)))
+    return HeadDistanceMatrix(heads, value, np.full(value.shape, 99.0), 1)
+
+
+def test_clusters_stand_together() -> None:
+    groups = np.array([0, 1, 0, 2, 1, 2, 0, 1])
+    value = (
+        np.where(groups[:, None] == groups, 0.1, 0.5) + np.arange(8) * np.arange(8)[:, None] / 1e4
+    )
+    order = [int(group) for group in groups[alike(value * (1 - np.eye(8))).order]]
+    assert order == sorted(order, key=order.index)
+
+
+def test_heads_without_distances_come_last_and_are_near_to_nobody() -> None:
+    value = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
+    value[2, [0, 1, 4, 5]] = value[[0, 1, 4, 5], 2] = np.nan
+    found = alike(value)
+    assert found.complete.tolist() == [0, 1, 3, 4, 5]
+    assert found.order.tolist() == [0, 1, 3, 4, 5, 2]
+    assert found.plane.heads.tolist() == [0, 1, 3, 4, 5]
+    assert found.nearest(2, 5) == [3]
+    assert found.nearest(1, 2) == [0, 3]
+    assert found.closest(3) == [(0, 1), (2, 3), (3, 4)]
+    assert len(found.closest(99)) == 11
+
+
+@pytest.fixture(scope="module")
+def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return run(tmp_path_factory.mktemp("alike"), tiny_folder("gpt2"))
+
+
+def value(study: Study, view: str, one: str, other: str) -> float:
+    """One number of the table of pairs, by names of heads."""
+    for row in study.pairs[study.pairs["view"] == view].to_dict("records"):
+        names = {f"L{row[f'{which}layer']}·H{row[f'{which}head']}" for which in ("", "other_")}
+        if names == {one, other}:
+            return float(row["value"])
+    raise LookupError(one, other)
+
+
+def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
+    page = similar_page(stack_results(study))
+    assert page is not None
+    (section,) = page.sections
+    for view, closest in zip(VIEWS, section.closest, strict=True):
+        assert closest.columns == ("Pair", *NAMES)
+        rows = closest.rows
+        table = study.pairs[study.pairs["view"] == view].sort_values("value")
+        listed = [text(row.cells[VIEWS.index(view)]) for row in rows]
+        assert listed == [nats_text(each) for each in table["value"][: len(rows)]]
+        for row in rows:
+            one, other = row.name.split(" and ")
+            for name, cell in zip(VIEWS, row.cells, strict=True):
+                assert text(cell) == nats_text(value(study, name, one, other))
+    assert section.nearest is not None
+    assert len(section.nearest.rows) == 8
+    for line in section.nearest.rows:
+        others = [other.name for other in section.nearest.rows if other.name != line.name]
+        for view, cell in zip(VIEWS, line.cells, strict=True):
+            near = sorted((value(study, view, line.name, other), other) for other in others)[:5]
+            assert text(cell) == ", ".join(f"{other} {nats_text(apart)}" for apart, other in near)
+
+
+def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
+    page = similar_page(stack_results(study))
+    assert page is not None
+    for view in VIEWS:
+        rows = study.pairs[study.pairs["view"] == view]
+        same = rows["layer"] == rows["other_layer"]
+        within, across = rows["value"][same].mean(), rows["value"][~same].mean()
+        assert (
+            f"Mean divergence, {NAMED[SinkView(view)]}: {nats_text(within)} nats within a layer, "
+            f"{nats_text(across)} between layers."
+        ) in page.sections[0].summary
+
+
+def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> StackResults:
+    """The same study with other numbers."""
+    columns = (
+        PairColumn("head_distance", SinkView.RAW),
+        PairColumn("head_distance", SinkView.RENORM),
+    )
+    counts = np.stack([np.full(rows.shape, 100.0), rows])
+    sums = HeadDistances(columns, np.stack([raw, renorm]) * counts, counts, 3)
+    corpus_sums = replace(study.corpus_sums, distances={"self": sums})
+    return stack_results(replace(study, corpus_sums=corpus_sums))["self"]
+
+
+@pytest.mark.parametrize(
+    ("without", "verdict"),
+    [
+        (0.3, "mostly due to the shared sink"),
+        (0.08, "partly due to the shared sink"),
+        (0.02, "not due to the sink"),
+    ],
+)
+def test_the_text_says_whether_the_sink_is_what_heads_share(
+    study: Study, without: float, verdict: str
+) -> None:
+    near = np.zeros((8, 8), bool)
+    near[0, 1] = near[1, 0] = True
+    raw, renorm = (np.where(near, close, 0.3) for close in (0.02, without))
+    found = with_distances(study, raw, renorm, np.full((8, 8), 100.0))
+    page = similar_page({"self": found})
+    assert page is not None
+    (sentence,) = [s for s in page.sections[0].summary if s.startswith("Most similar 1 pair of 28")]
+    assert sentence.endswith(f"{verdict}.")
+    assert f"all keys: 0.020 nats, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
+
+
+def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) -> None:
+    rows = np.full((8, 8), 100.0)
+    rows[5] = rows[:, 5] = 29
+    found = with_distances(study, np.full((8, 8), 0.2), np.full((8, 8), 0.3), rows)
+    raw, renorm = head_distances(found).values()
+    assert np.isnan(renorm.value[5]).sum() == 7
+    assert not np.isnan(raw.value).any()
+    page = similar_page({"self": found})
+    assert page is not None
+    assert page.sections[0].summary[-1].endswith("with some other head: L1·H1.")
+    (drawn,) = page.sections[0].figure.spec["datasets"].values()
+    assert len(drawn) == 8 + 7
+    assert page.sections[0].nearest is not None
+    (line,) = [line for line in page.sections[0].nearest.rows if line.name == "L1·H1"]
+    assert [text(cell).count("·H") for cell in line.cells] == [5, 0]
+
+
+def test_numbers_of_heads_that_lie_on_each_other_are_left_out() -> None:
+    places = {"L3·H0": (0.0, 0.0), "L3·H1": (0.001, 0.0), "L4·H7": (0.5, 0.5)}
+    rows = pd.DataFrame(
+        [(name, int(name[1]), "all keys", x, y) for name, (x, y) in places.items()],
+        columns=["head", "layer", "panel", "x", "y"],
+    )
+    svg = head_points("similar", "", rows, panels=["all keys"], layers=[3, 4]).svg
+    assert ">4.7</text>" in svg
+    assert ">3.0</text>" not in svg
+    assert ">3.1</text>" not in svg
+
+
+def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
+    found = stack_results(study)["self"]
+    pictures = dict(matrix_pictures(found))
+    assert [*pictures] == ["self-raw.png", "self-renorm-as-raw.png", "self-renorm.png"]
+    both = head_distances(found)
+    most = max(each.value.max() for each in both.values())
+    for name, view, order in (
+        ("self-raw", SinkView.RAW, SinkView.RAW),
+        ("self-renorm-as-raw", SinkView.RENORM, SinkView.RAW),
+        ("self-renorm", SinkView.RENORM, SinkView.RENORM),
+    ):
+        pixels = ink_steps(images.inline(pictures[f"{name}.png"]), rgba_ramp(256))
+        places = both[order].order
+        shares = both[view].value[np.ix_(places, places)] / most
+        np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)
+
+
+def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> None:
+    for page in head_pages(stack_results(study)["self"]):
+        assert [near.view for near in page.alike] == [*VIEWS]
+        for near in page.alike:
+            assert len(near.table.rows) == 5
+            displayed = [text(row.cells[VIEWS.index(near.view)]) for row in near.table.rows]
+            assert displayed == sorted(displayed)
+            for row in near.table.rows:
+                for view, cell in zip(VIEWS, row.cells, strict=True):
+                    assert text(cell) == nats_text(value(study, view, page.name, row.name))
+
+
+def test_pages_as_written_have_maps_matrices_and_links(any_site: Site) -> None:
+    html = html_of(any_site.folder / "similar.html")
+    stacks = any_site.study.manifest.stacks
+    assert len([e for e in elements(html, "figure") if "chart" in e.attributes["class"]]) == len(
+        stacks
+    )
+    assert len(elements(html, "image")) == 3 * len(stacks)
+    for stack in stacks:
+        for suffix in ("svg", "pdf"):
+            assert (any_site.folder / f"figures/similar-{stack.name}.{suffix}").is_file()
+    head = html_of(min(any_site.folder.glob("heads/*.html")))
+    assert "Similar heads" in text_of(head)
+    metric = html_of(any_site.folder / "metrics/head_distance.html")
+    assert "../similar.html" in {e.attributes.get("href") for e in elements(metric, "a")}
+    assert "Not available" not in text_of(metric)
+
+
+def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: Site) -> None:
+    assert not (small_site.folder / "similar.html").exists()
+    assert not list(small_site.folder.glob("data/pairs.*"))
+    assert not (small_site.folder / "data/similar").exists()
+    for page in small_site.pages:
+        assert "similar.html" not in page.read_text(encoding="utf-8")
+        assert "Similar heads" not in text_of(html_of(page))
+    assert similar_page(stack_results(small_site.study)) is None
+
+
+def test_a_distance_is_never_nothing_by_rounding() -> None:
+    assert [nats_text(x) for x in (0.0, 0.0004, 0.0005, math.nan)] == [
+        "0.000",
+        "<\u202f0.001",
+        "0.001",
+        "–",
+    ]
+
+
+def test_the_metric_is_bounded_by_ln_2() -> None:
+    assert all_metrics()["head_distance"].limits == (0, LN2)
+
+
+def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
+    both = head_distances(stack_results(study)["self"])
+    names = [head_name(head) for head in both[SinkView.RAW].heads]
+    for one, other in both[SinkView.RAW].closest(99):
+        apart = value(study, "raw", names[one], names[other])
+        assert both[SinkView.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)

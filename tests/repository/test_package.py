@@ -1,0 +1,95 @@
+"""The wheel and the source archive hold everything, and the wheel works where it is put."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import headbook
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+
+def files_below(folder: str, *suffixes: str) -> set[str]:
+    """Files of the checkout below a folder, by their address there."""
+    found = (file for file in (ROOT / folder).rglob("*") if file.is_file())
+    kept = (file for file in found if "__pycache__" not in file.parts)
+    return {f.relative_to(ROOT).as_posix() for f in kept if not suffixes or f.suffix in suffixes}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with both archives."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def in_wheel(built: Path) -> set[str]:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_code_templates_samples_and_annotator(built: Path) -> None:
+    names = in_wheel(built)
+    wanted = {name.removeprefix("src/") for name in files_below("src/headbook")}
+    wanted |= {f"headbook/{name}" for name in files_below("templates")}
+    wanted |= {f"headbook/{name}" for name in files_below("sample_inputs")}
+    assert wanted <= names
+    assert "headbook/templates/assets/site.js" in names
+    assert "headbook/data/en_ewt_small/meta.json" in names
+    others = {name for name in names - wanted if ".dist-info/" not in name}
+    assert others == set()
+
+
+def test_the_wheel_carries_its_licences(built: Path) -> None:
+    names = {name.rpartition("/")[2] for name in in_wheel(built) if "/licenses/" in name}
+    assert {"LICENSE", "NOTICE"} <= names
+
+
+def test_the_readme_is_the_description_of_the_package(built: Path) -> None:
+    """Links to other documents and pictures lead nowhere there; the text says what it is."""
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, body = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    assert body == (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_source_archive_holds_what_tests_need(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in ("src/headbook", "templates", "sample_inputs", "tests", "docs", "benchmarks"):
+        assert files_below(folder) <= names
+    assert {"pyproject.toml", "Makefile", "LICENSE", "NOTICE"} <= names
+    assert {file.name for file in ROOT.glob("*.md")} <= names
+
+
+def test_the_wheel_works_from_another_place(built: Path, tmp_path: Path) -> None:
+    wheel = next(built.glob("*.whl"))
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
+    subprocess.run([*command, "--target", str(tmp_path / "lib"), str(wheel)], check=True)
+    world = os.environ | {"PYTHONPATH": str(tmp_path / "lib")}
+    code = (
+        "import headbook; from headbook.resources import folder; print(headbook.__file__);"
+        "print(*(folder(n).is_dir() and folder(n) for n in ('templates', 'sample_inputs')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=world,
+        cwd=tmp_path,
+    )  # fmt: skip
+    path = tmp_path / "lib" / "headbook"
+    home, folders = done.stdout.splitlines()
+    assert Path(home).parent == path
+    assert folders.split() == [str(path / "templates"), str(path / "sample_inputs")]
+    version = subprocess.run(
+        [sys.executable, "-m", "headbook", "--version"],
+        check=True, capture_output=True, text=True, env=world, cwd=tmp_path,
+    )  # fmt: skip
+    assert version.stdout == f"headbook {headbook.__version__}\n"

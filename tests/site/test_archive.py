@@ -1,0 +1,160 @@
+"""A site as an archive: whole, checked, the same every time, and without names where asked."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headbook.errors import OutputError, StudyError
+from headbook.site.archive import LIMITS, SUMS, TOP, PackedSite, pack_site
+from html_pages import tree
+from sites import Site
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def packed(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
+    """The archive of the smallest site."""
+    return pack_site(small_site.folder, tmp_path_factory.mktemp("packed") / "supplement.zip")
+
+
+def unpacked(archive: Path, place: Path) -> Path:
+    """The one folder of an archive."""
+    with zipfile.ZipFile(archive) as file:
+        assert file.testzip() is None
+        file.extractall(place)
+    assert [path.name for path in place.iterdir()] == [TOP]
+    return place / TOP
+
+
+def test_an_archive_holds_the_site_as_it_is(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
+    path = unpacked(packed.path, tmp_path)
+    assert tree(path / "site") == tree(small_site.folder)
+    assert set(tree(path)) == {"README.txt", SUMS, *(f"site/{n}" for n in tree(small_site.folder))}
+    assert "Open site/index.html" in (path / "README.txt").read_text()
+
+
+def test_the_sums_are_those_of_all_other_files(packed: PackedSite, tmp_path: Path) -> None:
+    files = tree(unpacked(packed.path, tmp_path))
+    lines = files.pop(SUMS).decode().splitlines()
+    found = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    assert found == {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
+
+
+def test_an_archive_is_told_with_its_own_sizes(packed: PackedSite, tmp_path: Path) -> None:
+    files = tree(unpacked(packed.path, tmp_path))
+    assert packed.files == len(files)
+    assert packed.unpacked == sum(map(len, files.values()))
+    assert packed.size == packed.path.stat().st_size
+
+
+def test_packing_again_gives_the_same_bytes(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
+    """Whatever the disk says of dates and rights, and whatever the folder is called."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(small_site.folder, copy)
+    for file in copy.rglob("*"):
+        os.utime(file, (1, 1))
+        file.chmod(0o700)
+    again = pack_site(copy, tmp_path / "other.zip")
+    assert again.path.read_bytes() == packed.path.read_bytes()
+    with zipfile.ZipFile(again.path) as archive:
+        names = archive.namelist()
+    assert names == sorted(names)
+
+
+def test_a_history_of_versions_stays_out(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(small_site.folder, copy)
+    for name in (".git/config", "data/.DS_Store", ".env"):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text("private")
+    assert pack_site(copy, tmp_path / "s.zip").path.read_bytes() == packed.path.read_bytes()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_the_size_is_set_against_limits(limit: int) -> None:
+    def message(size: int) -> str:
+        return "\n".join(PackedSite(Path("s.zip"), 1, size, 1, ()).report())
+
+    displayed = f"{limit // 1_000_000} MB"
+    assert f"within {displayed}: " in message(limit)
+    assert f"larger than {displayed}: " in message(limit + 1)
+
+
+def refusal(kind: type[Exception], *arguments: Any, **options: Any) -> str:
+    with pytest.raises(kind) as error:
+        pack_site(*arguments, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_headbook_did_not_write_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/index.html").write_text("my page")
+    for name in ("mine", "nowhere"):
+        message = refusal(StudyError, tmp_path / name, tmp_path / "s.zip")
+        assert "neither a site nor a study" in message
+    assert not (tmp_path / "s.zip").exists()
+
+
+def test_an_archive_is_replaced_only_with_force(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
+    shutil.copy(packed.path, tmp_path / "s.zip")
+    before = tree(tmp_path)
+    message = refusal(OutputError, small_site.folder, tmp_path / "s.zip")
+    assert "pass --force" in message
+    assert tree(tmp_path) == before
+    pack_site(small_site.folder, tmp_path / "s.zip", force=True)
+    assert tree(tmp_path) == before
+
+
+def test_a_foreign_file_is_never_replaced(small_site: Site, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("data.csv", "years of work")
+    (tmp_path / "folder").mkdir()
+    before = tree(tmp_path)
+    for name in ("thesis.txt", "data.zip", "folder"):
+        message = refusal(OutputError, small_site.folder, tmp_path / name, force=True)
+        assert "expected a new file" in message
+    assert tree(tmp_path) == before
+
+
+def test_an_archive_does_not_land_in_what_it_packs(small_site: Site, tmp_path: Path) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(small_site.folder, copy)
+    before = tree(copy)
+    assert "lies in the folder" in refusal(OutputError, copy, copy / "data/s.zip")
+    assert tree(copy) == before
+
+
+def test_a_full_disk_leaves_the_old_archive(
+    small_site: Site, packed: PackedSite, tmp_path: Path
+) -> None:
+    """A limit on the size of files stands for the disk."""
+    shutil.copy(packed.path, tmp_path / "s.zip")
+    before = tree(tmp_path)
+    code = (
+        "import resource, sys; from headbook.site.archive import pack_site;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "pack_site(sys.argv[1], sys.argv[2], force=True)"
+    )
+    command = [sys.executable, "-c", code, str(small_site.folder), str(tmp_path / "s.zip")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "OutputError" in done.stderr.splitlines()[-1]
+    assert tree(tmp_path) == before
