@@ -23,11 +23,11 @@ from headbook.pages.index import functions
 from headbook.pages.parts.table import NumberCell
 from headbook.pages.syntax import SyntaxPage, syntax_page
 from headbook.report import relation_tests
+from headbook.report.claims.relations import relation_rows
 from headbook.report.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import points_text, relation_words
 from headbook.report.results import stack_results
-from headbook.report.tables.relations import relation_rows
 from headbook.report.wording import DIRECTIONS, count_text, number, percent, rule_phrase
 from headbook.report.wording import number_word as in_words
 from headbook.schema import SinkView

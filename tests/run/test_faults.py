@@ -19,9 +19,8 @@ from headbook.progress import NoProgress
 from headbook.run.collect import collect
 from headbook.run.prepare import Run, RunLog, prepare
 from headbook.run.retries import MAX_HALVINGS, measure_part
-from headbook.run.shards import SHARD
+from headbook.run.shards import MAX_TRIES, SHARD
 from headbook.run.store import Part
-from headbook.run.workers import MAX_TRIES
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study

@@ -8,7 +8,7 @@ import pytest
 from test_ablation_verdicts import LOSS, SENTENCES, TOKENS, ablation_results, around
 
 from chosen_results import Fake, fake_results
-from headbook.report.tables.ablation import EMPTY, ablation_tests
+from headbook.report.claims.ablation import EMPTY, ablation_tests
 from headbook.schema import AblationTarget, HeadKey, SinkView
 from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study

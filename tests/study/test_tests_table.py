@@ -11,7 +11,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
-from headbook.report.tables.tests import TESTS
+from headbook.report.claims.table import TESTS
 from headbook.study.study import Study
 from headbook.study.tables import COMPUTED
 from headbook.study.token_tables import WORDS

@@ -1,4 +1,8 @@
-"""Ablate heads of a model from Python, and measure the change of its output."""
+"""`headbook.ablate`: ablate heads of a model from Python, and measure the change of its output.
+
+`headbook.ablation.ablator` computes what replaces the output of a head, and
+`headbook.model.intervention` puts the replacement into the model's forward pass.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -55,9 +55,9 @@ from headbook.run.sentences import (
     baseline_runs,
     choose_sentences,
 )
-from headbook.run.shards import sum_shards
+from headbook.run.shards import MAX_TRIES, sum_shards
 from headbook.run.store import Part, Store, check_same_plan
-from headbook.run.workers import MAX_TRIES, WorkerJob, measure_in_workers
+from headbook.run.workers import WorkerJob, measure_in_workers
 from headbook.schema import BaselineRun
 from headbook.study.ablation import AblationResults
 from headbook.study.corpus_sums import CorpusSums, HeadTable

@@ -1,4 +1,8 @@
-"""Retries of a part that cannot be measured: smaller batches, fewer sentences, more attempts."""
+"""Retries of a part that cannot be measured: smaller batches, fewer sentences, more attempts.
+
+A worker makes one attempt at a shard (`tries=1`); the pool in `headbook.run.workers` counts the
+attempts of all workers and gives the shard to another one.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar

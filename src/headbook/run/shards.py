@@ -25,6 +25,7 @@ from headbook.study.storage import PackedArrays, from_layout, to_layout
 from headbook.text.batch import SORT_WINDOW, text_hash
 
 SHARD = SORT_WINDOW  # sentences of a shard; with fewer, batches have more padding
+MAX_TRIES = 3  # attempts per shard, after which the run continues without it
 TOGETHER = 64  # shards that are added up before their sum is added to the total
 
 

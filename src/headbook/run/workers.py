@@ -32,8 +32,8 @@ import torch
 from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError, ResourceError
 from headbook.model.devices import pick_device
+from headbook.run.shards import MAX_TRIES
 
-MAX_TRIES = 3  # attempts per shard, after which the run continues without it
 COLLECT = "headbook.run.collect"  # module that imports all that a worker needs
 READY = -1  # message of a worker that has loaded its model
 STOP = -2  # message of a worker that met an error of all shards

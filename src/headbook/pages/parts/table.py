@@ -1,4 +1,7 @@
-"""Tables as pages print them: cells with intervals, rows, tables of layers."""
+"""Tables as pages print them: cells with intervals, rows, tables of layers.
+
+Tables of numbers, which are files of a site, are defined in `headbook.study.tables`.
+"""
 
 import math
 from collections.abc import Iterable, Sequence

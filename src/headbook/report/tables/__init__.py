@@ -1,12 +1,12 @@
-"""The list of all tables of a study, `STUDY_TABLES`; importing this folder completes `Study.tests`.
+"""All tables of a study (`STUDY_TABLES`); importing this package completes `Study.tests`.
 
-A study stands below the report and cannot import the rules of claims. So the table of claims is
-entered in `headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.collect` and
-`headbook.render` import this folder.
+The package `headbook.study` is a layer below the report and cannot import its rules. So the table
+of claims is entered in `headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.collect`
+and `headbook.render` import this package.
 """
 
 from headbook.report.alignment import ALIGNMENTS
-from headbook.report.tables.tests import TESTS
+from headbook.report.claims.table import TESTS
 from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, HEAD_IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from headbook.study.tables import (

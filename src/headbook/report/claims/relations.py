@@ -8,11 +8,11 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
+from headbook.report.claims.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, SplitScores, tests_of_stack
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
-from headbook.report.tables.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
 
 RelationRow = dict[str, Any]
 

@@ -1,9 +1,9 @@
-"""The table of claims: its columns, and each claim of pages with value, baseline and p.
+"""The table `tests`, which holds the claims of pages: its columns and its builder.
 
 Numbers of all sentences are in the tables of heads and layers, too. Numbers of the held-out split,
 on which a selected head or layer is reported, are in this table alone.
 
-To add claims, write a function that yields rows (`headbook.report.tables.heads.row`) and enter it
+To add claims, write a function that yields rows (`headbook.report.claims.heads.row`) and enter it
 in `OF_STACK` or `OF_STUDY`.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from headbook.report.results import StackResults, stack_results
-from headbook.report.tables.ablation import NO_HEAD, ablation_tests, whole_model
-from headbook.report.tables.heads import (
+from headbook.report.claims.ablation import NO_HEAD, ablation_tests, whole_model
+from headbook.report.claims.heads import (
     Row,
     evidence,
     extreme_heads,
@@ -25,7 +24,8 @@ from headbook.report.tables.heads import (
     trees_of_layers,
     types,
 )
-from headbook.report.tables.relations import beside_relations, relation_rows, relations_by_layer
+from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
+from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE, MOST_USED, PLACE, Table
 
