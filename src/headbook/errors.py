@@ -1,17 +1,17 @@
 """The errors that a user can cause or mend, as one tree of exceptions.
 
 ```
-HeadbookError           any fault that the user can mend; exit code 2
-├── ConfigError         an option that does not fit
-├── InputError          a fault in an input file: file, line, what was found and expected
-├── AnnotatorError      a spaCy pipeline that cannot be used
-├── ModelError          a model or tokenizer that cannot be used
-│   └── NonFiniteStateError  sentences whose states are not finite
-├── StudyError          a stored study that cannot be read or merged
-├── CheckError          a failed self-check; all output is written, exit code 3
-├── PartialResultError  sentences that could not be measured; the rest is written, exit code 3
-├── OutputError         a folder that must not or cannot be written
-└── ResourceError       too little memory, or an output stream that cannot be written
+HeadbookError                  exit code 2, except for the two classes with exit code 3
+├── ConfigError
+├── InputError
+├── AnnotatorError
+├── ModelError
+│   └── NonFiniteStateError
+├── StudyError
+├── CheckError                 exit code 3: all output is written
+├── PartialResultError         exit code 3: all other output is written
+├── OutputError
+└── ResourceError
 ```
 
 Every message is one line and says what was found, what was expected and what to do.
@@ -20,9 +20,12 @@ Any other exception that reaches the command line is a bug; exit code 1.
 
 import errno
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-# Parts of messages with which libraries report a lack of memory other than by MemoryError.
-MEMORY = (
+# Phrases, in lower case, in messages of errors by which libraries report a lack of memory without
+# raising MemoryError: PyTorch, the memory allocator, the loader of libraries, and threads.
+OUT_OF_MEMORY_PHRASES = (
     "out of memory",
     "can't allocate memory",
     "cannot allocate memory",
@@ -46,14 +49,20 @@ class InputError(HeadbookError):
     Args:
         file: the file's name as the user gave it.
         line: line or row of the fault, counted from 1; None if the whole file is meant.
-        came: what was found there.
-        expected: what should be there instead, and what to do.
+        found: what was found in the line or file.
+        expected: what the line or file should hold instead, and what to do.
     """
 
-    def __init__(self, file: str, line: int | None, *, came: str, expected: str) -> None:
+    def __init__(self, file: str, line: int | None, *, found: str, expected: str) -> None:
         place = file if line is None else f"{file}:{line}"
-        super().__init__(f"{place}: {came}; expected {expected}")
+        super().__init__(f"{place}: {found}; expected {expected}")
         self.file, self.line = file, line
+        self.found, self.expected = found, expected
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default, unpickling calls the class with the message alone.
+        make = partial(type(self), found=self.found, expected=self.expected)
+        return make, (self.file, self.line), self.__dict__
 
 
 class AnnotatorError(HeadbookError):
@@ -74,6 +83,10 @@ class NonFiniteStateError(ModelError):
     def __init__(self, found: Mapping[int, str]) -> None:
         super().__init__(next(iter(found.values())))
         self.found = dict(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default, unpickling calls the class with the message instead of the mapping.
+        return type(self), (self.found,), self.__dict__
 
 
 class StudyError(HeadbookError):
@@ -101,9 +114,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError | ImportError) and any(each in text for each in MEMORY)
+    return isinstance(error, RuntimeError | ImportError) and any(
+        phrase in text for phrase in OUT_OF_MEMORY_PHRASES
+    )
 
 
 def is_device_lost(error: BaseException) -> bool:
     """Whether this process cannot use its GPU any more after an error."""
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error)
+    # "CUDA error: out of memory" leaves the GPU usable: smaller batches may fit.
+    return (
+        isinstance(error, RuntimeError)
+        and "CUDA error" in str(error)
+        and not is_out_of_memory(error)
+    )

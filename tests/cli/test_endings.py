@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,10 +14,34 @@ import pytest
 import torch
 
 from headbook.cli.terminal import LossyStream, is_closed_pipe, signals_as_interrupt, user_error
-from headbook.errors import ModelError, OutputError, ResourceError
+from headbook.errors import (
+    AnnotatorError,
+    CheckError,
+    ConfigError,
+    HeadbookError,
+    InputError,
+    ModelError,
+    NonFiniteStateError,
+    OutputError,
+    PartialResultError,
+    ResourceError,
+    StudyError,
+    is_device_lost,
+    is_out_of_memory,
+)
 from sites import Site
 
 COMMAND = f"{sys.executable} -m headbook"
+PLAIN = (
+    HeadbookError, ConfigError, AnnotatorError, ModelError, StudyError, CheckError,
+    PartialResultError, OutputError, ResourceError,
+)  # fmt: skip
+ERRORS: tuple[HeadbookError, ...] = (
+    *(each("what was found") for each in PLAIN),
+    InputError("a.txt", 3, found="a blank line", expected="text"),
+    InputError("a.txt", None, found="no such file", expected="a file that exists"),
+    NonFiniteStateError({2: "sentence 3: NaN", 5: "sentence 6: NaN"}),
+)
 
 
 def shell(line: str, **given: str) -> subprocess.CompletedProcess[str]:
@@ -64,6 +89,27 @@ def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
     assert user_error(RuntimeError("shapes do not fit")) is None
     assert user_error(raised((tmp_path / "no").read_text)) is None
     assert isinstance(user_error(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickling(error: HeadbookError) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - written here
+    assert type(again) is type(error)
+    assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+
+
+def test_every_class_of_errors_is_pickled() -> None:
+    known = [HeadbookError]
+    for each in known:
+        known += each.__subclasses__()
+    named = {each for each in known if each.__module__ == HeadbookError.__module__}
+    assert named == {type(error) for error in ERRORS}
+
+
+def test_a_full_gpu_is_not_a_lost_one() -> None:
+    full, lost = (RuntimeError(f"CUDA error: {x}") for x in ("out of memory", "launch failure"))
+    assert (is_out_of_memory(full), is_device_lost(full)) == (True, False)
+    assert (is_out_of_memory(lost), is_device_lost(lost)) == (False, True)
 
 
 def test_a_broken_connection_is_no_closed_pipe() -> None:

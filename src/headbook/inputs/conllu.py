@@ -60,13 +60,13 @@ def _record(block: list[tuple[int, str]], file_name: str) -> Record:
             token = _token(line, number, file_name, len(block))
             if token["id"] in tokens:
                 raise InputError(
-                    file_name, number, came=f"word id {token['id']} twice", expected="each id once"
+                    file_name, number, found=f"word id {token['id']} twice", expected="each id once"
                 )
             _add(token, tokens, units)
     first = block[0][0]
     if not tokens:
         raise InputError(
-            file_name, first, came="a block without words", expected="at least one word"
+            file_name, first, found="a block without words", expected="at least one word"
         )
     _check_ids(tokens, units, file_name)
     _check_heads(tokens, file_name)
@@ -90,23 +90,23 @@ def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
         raise InputError(
             file_name,
             number,
-            came=f"{columns} columns",
+            found=f"{columns} columns",
             expected=f"{len(FIELDS)}, separated by tabs (CoNLL-U)",
         )
     try:
         token = dict(parse_line(line, FIELDS))
     except (ParseException, ValueError) as error:
         endless = isinstance(error, ValueError)  # a number of too many digits
-        came = "a number of thousands of digits" if endless else str(error)
-        raise InputError(file_name, number, came=came, expected="a CoNLL-U word line") from None
+        found = "a number of thousands of digits" if endless else str(error)
+        raise InputError(file_name, number, found=found, expected="a CoNLL-U word line") from None
     if token["id"] is None or not token["form"]:
-        raise InputError(file_name, number, came="no id or form", expected="a CoNLL-U word line")
+        raise InputError(file_name, number, found="no id or form", expected="a CoNLL-U word line")
     match token["id"]:
         case (int(first), "-", int(last)) if not first <= last <= most:
             raise InputError(
                 file_name,
                 number,
-                came=f"the range {first}-{last}",
+                found=f"the range {first}-{last}",
                 expected=f"words of the same sentence, which has {most} lines",
             )
     return token | {"line": number}
@@ -134,13 +134,13 @@ def _check_ids(
     """Raise an error unless word ids count from 1 and each word is in one unit."""
     for index, (i, token) in enumerate(tokens.items(), start=1):
         if i != index:
-            raise InputError(file_name, token["line"], came=f"word id {i}", expected=f"id {index}")
+            raise InputError(file_name, token["line"], found=f"word id {i}", expected=f"id {index}")
     members = [(i, unit.line) for unit in units for i in unit.members]
     for index, (i, line) in enumerate(members, start=1):
         if i != index or i not in tokens:
-            came = f"word id {i}" if i in tokens else f"a range without its word {i}"
+            found = f"word id {i}" if i in tokens else f"a range without its word {i}"
             expected = f"words 1 to {len(tokens)}, each in one place"
-            raise InputError(file_name, line, came=came, expected=expected)
+            raise InputError(file_name, line, found=found, expected=expected)
 
 
 def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
@@ -151,7 +151,7 @@ def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
             raise InputError(
                 file_name,
                 token["line"],
-                came=f"head {head} of word {i}",
+                found=f"head {head} of word {i}",
                 expected=f"0 (root) or the id of another of the {len(tokens)} words",
             )
     for i, token in tokens.items():
@@ -159,7 +159,7 @@ def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
             raise InputError(
                 file_name,
                 token["line"],
-                came=f"head {token['head']} of word {i}, which leads round in a circle",
+                found=f"head {token['head']} of word {i}, which leads round in a circle",
                 expected="heads that lead to a root",
             )
 
@@ -181,7 +181,7 @@ def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[i
             raise InputError(
                 file_name,
                 unit.line,
-                came=f"the form {unit.form!r}",
+                found=f"the form {unit.form!r}",
                 expected=f"the next word of the text, {text[at : at + 20].strip()!r}",
             )
         at = start + len(unit.form)

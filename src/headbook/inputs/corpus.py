@@ -261,7 +261,7 @@ def open_corpus(
             raise InputError(
                 ", ".join(file.name for file in files) or "input",
                 None,
-                came="a header and no row" if rows else "no text at all",
+                found="a header and no row" if rows else "no text at all",
                 expected="at least one row with text"
                 if rows
                 else "at least one line that is not blank",

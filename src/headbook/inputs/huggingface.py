@@ -126,7 +126,7 @@ def _library(name: str) -> Any:
         raise InputError(
             name,
             None,
-            came="a folder" if folder else "no such file",
+            found="a folder" if folder else "no such file",
             expected=f"a file, or a dataset of Hugging Face and its library: {INSTALL}",
         ) from None
     return datasets
@@ -167,7 +167,7 @@ def _readable(name: str, row: int | None = None) -> Iterator[None]:
         raise InputError(
             name,
             row or None,
-            came=f"{where} ({message})",
+            found=f"{where} ({message})",
             expected=expected if opening else "a whole dataset that can be reached; try again",
         ) from None
     finally:
@@ -180,13 +180,13 @@ def _split(found: Any, asked: str | None, name: str) -> tuple[Any, str]:
         own = str(found.split or "")
         if asked not in {None, own}:
             there = f"'{own}'" if own else "no split"
-            raise InputError(name, None, came=there, expected=f"--split '{asked}', or do not ask")
+            raise InputError(name, None, found=there, expected=f"--split '{asked}', or do not ask")
         return found, own
     split = asked or (next(iter(found)) if len(found) == 1 else TRAIN)
     if split not in found:
         there = ", ".join(f"'{each}'" for each in found) or "none"
         wanted = f"'{split}'" if asked else "one of them by --split"
-        raise InputError(name, None, came=f"splits {there}", expected=wanted)
+        raise InputError(name, None, found=f"splits {there}", expected=wanted)
     return found[split], split
 
 

@@ -30,11 +30,11 @@ def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # ValueError: numbers beyond all limits, too
             deep = isinstance(error, RecursionError)
-            came = "JSON nested too deeply" if deep else str(error)
-            raise InputError(file_name, number, came=came, expected="a JSON object") from None
+            found = "JSON nested too deeply" if deep else str(error)
+            raise InputError(file_name, number, found=found, expected="a JSON object") from None
         if not isinstance(row, dict):
             raise InputError(
-                file_name, number, came=f"a JSON {type(row).__name__}", expected="a JSON object"
+                file_name, number, found=f"a JSON {type(row).__name__}", expected="a JSON object"
             )
         yield record_of(row, number, file_name, column)
 
@@ -53,7 +53,7 @@ def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
                 raise InputError(
                     file_name,
                     rows.line_num,
-                    came=f"{len(row)} columns",
+                    found=f"{len(row)} columns",
                     expected=f"{len(header)}, as in the header line",
                 )
             else:
@@ -61,7 +61,7 @@ def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
                 yield record_of(named, rows.line_num, file_name, column)
     except csv.Error as error:
         raise InputError(
-            file_name, rows.line_num, came=str(error), expected="columns with matching quotes"
+            file_name, rows.line_num, found=str(error), expected="columns with matching quotes"
         ) from None
 
 
@@ -77,11 +77,11 @@ def check_header(header: list[str], file_name: str, column: str | None) -> None:
     usual = TEXT in header or {SOURCE, TARGET} <= set(header)
     if not (usual if column is None else column in header):
         names = ", ".join(f"'{name}'" for name in header) or "nothing"
-        raise InputError(file_name, 1, came=f"columns {names}", expected=_wanted(column))
+        raise InputError(file_name, 1, found=f"columns {names}", expected=_wanted(column))
     double = next((name for name in header if header.count(name) > 1), None)
     if double is not None:
         raise InputError(
-            file_name, 1, came=f"column '{double}' twice", expected="each column name once"
+            file_name, 1, found=f"column '{double}' twice", expected="each column name once"
         )
 
 
@@ -106,16 +106,16 @@ def record_of(
         raise InputError(
             file_name,
             number,
-            came=f"keys {', '.join(map(repr, row)) or 'none'}",
+            found=f"keys {', '.join(map(repr, row)) or 'none'}",
             expected=_wanted(column),
         )
     text, target = row[first], None if column else row.get(TARGET)
     if not isinstance(text, str) or not text.strip():
         raise InputError(
-            file_name, number, came=f"{first} = {_short(text)}", expected="text that is not blank"
+            file_name, number, found=f"{first} = {_short(text)}", expected="text that is not blank"
         )
     if target is not None and not isinstance(target, str):
-        raise InputError(file_name, number, came=f"{TARGET} = {_short(target)}", expected="text")
+        raise InputError(file_name, number, found=f"{TARGET} = {_short(target)}", expected="text")
     for written in (text, target or "", *map(str, row), *map(str, row.values())):
         _check_unicode(written, number, file_name)
     others = {
@@ -135,7 +135,7 @@ def _check_unicode(text: str, number: int, file_name: str) -> None:
         raise InputError(
             file_name,
             number,
-            came=f"the lone surrogate {text[error.start]!a}",
+            found=f"the lone surrogate {text[error.start]!a}",
             expected="whole Unicode characters",
         ) from None
 
@@ -172,7 +172,7 @@ def read_parquet(path: Path, file_name: str, column: str | None = None) -> Recor
         raise InputError(
             file_name,
             number or None,
-            came="damage behind this row" if number else "a file that is not Parquet, or damaged",
+            found="damage behind this row" if number else "a file that is not Parquet, or damaged",
             expected="a whole Parquet table",
         ) from None
 
@@ -197,7 +197,7 @@ def _rows(batch: Any, before: int, file_name: str) -> list[dict[str, Any]]:
         raise InputError(
             file_name,
             before + position + 1,
-            came=f"{name} = {value}",
+            found=f"{name} = {value}",
             expected="a date or time from year 1 to 9999, or text",
         ) from None
     return rows

@@ -198,8 +198,8 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
                 taken += len(raw)
                 blank = blank + 1 if raw.isspace() else 0
                 if len(raw) > LONGEST:
-                    came = f"a line of more than {LONGEST >> 20} MiB"
-                    raise _too_large(file_name, number, came)
+                    found = f"a line of more than {LONGEST >> 20} MiB"
+                    raise _too_large(file_name, number, found)
                 if blank > BLANKS:
                     raise _too_large(
                         file_name, number, f"more than {BLANKS:,} blank lines in a row"
@@ -208,7 +208,7 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
                     raise InputError(
                         file_name,
                         number,
-                        came=f"an archive that inflates to more than {INFLATED} times its size",
+                        found=f"an archive that inflates to more than {INFLATED} times its size",
                         expected="text, which compresses less; if that is meant, unpack it",
                     )
                 yield _decoded(raw, number, file_name)
@@ -219,14 +219,14 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
         raise InputError(
             file_name,
             number or None,
-            came=f"an archive that is damaged ({' '.join(str(error).split())})",
+            found=f"an archive that is damaged ({' '.join(str(error).split())})",
             expected=f"a whole {kind} file; copy it again, or give the file that it was made from",
         ) from None
 
 
-def _too_large(file_name: str, number: int, came: str) -> InputError:
+def _too_large(file_name: str, number: int, found: str) -> InputError:
     """Return the error to raise for lines that would fill the memory or take minutes to read."""
-    return InputError(file_name, number, came=came, expected="one sentence or passage a line")
+    return InputError(file_name, number, found=found, expected="one sentence or passage a line")
 
 
 def _decoded(raw: bytes, number: int, file_name: str) -> str:
@@ -236,7 +236,7 @@ def _decoded(raw: bytes, number: int, file_name: str) -> str:
         raise InputError(
             file_name,
             number,
-            came=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
+            found=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
             expected="UTF-8; convert the file, for example with iconv",
         ) from None
 

@@ -148,11 +148,11 @@ def input_file(name: str) -> Path | None:
             raise InputError(
                 name,
                 None,
-                came="a device or pipe, not a file",
+                found="a device or pipe, not a file",
                 expected=f"a file, which is read more than once, or {STDIN} for standard input",
             )
     except FileNotFoundError:
-        raise InputError(name, None, came="no such file", expected="a file that exists") from None
+        raise InputError(name, None, found="no such file", expected="a file that exists") from None
     except OSError as error:
         raise unreadable_error(name, error) from error
     _check_kind(path, path.name)
@@ -167,7 +167,7 @@ def ending(name: str) -> str:
 
 def unreadable_error(name: str, error: OSError) -> InputError:
     """Return the error to raise if a file cannot be read."""
-    return InputError(name, None, came=str(error.strerror), expected="a file that can be read")
+    return InputError(name, None, found=str(error.strerror), expected="a file that can be read")
 
 
 def _check_kind(path: Path, file_name: str) -> None:
@@ -176,14 +176,14 @@ def _check_kind(path: Path, file_name: str) -> None:
         raise InputError(
             file_name,
             None,
-            came=f"a file of kind '{kind or path.name}'",
+            found=f"a file of kind '{kind or path.name}'",
             expected=f"one of {' '.join(KINDS)}; all but {PARQUET} also with {' or '.join(PACKED)}",
         )
     if kind == PARQUET and is_packed(path):
         raise InputError(
             file_name,
             None,
-            came="a compressed Parquet file",
+            found="a compressed Parquet file",
             expected=f"the {PARQUET} file itself, which is compressed inside; unpack it",
         )
 
@@ -195,7 +195,7 @@ def _check_name(file_name: str) -> None:
     except UnicodeEncodeError:
         name = ascii(file_name).strip("'")
         raise InputError(
-            name, None, came="a name that is not UTF-8", expected="one that is; rename the file"
+            name, None, found="a name that is not UTF-8", expected="one that is; rename the file"
         ) from None
 
 
@@ -231,9 +231,9 @@ def _read() -> bytes:
         raise _stdin_fault(getattr(error, "strerror", None) or str(error)) from error
 
 
-def _stdin_fault(came: str) -> InputError:
+def _stdin_fault(found: str) -> InputError:
     return InputError(
-        "standard input", None, came=came, expected="one sentence a line, from a pipe or a file"
+        "standard input", None, found=found, expected="one sentence a line, from a pipe or a file"
     )
 
 

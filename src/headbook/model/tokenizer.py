@@ -109,7 +109,7 @@ class SentenceTokenizer:
                 raise InputError(
                     file,
                     int(line),
-                    came=f"{s.text!r}, of which the tokenizer leaves no token",
+                    found=f"{s.text!r}, of which the tokenizer leaves no token",
                     expected="text that the model's vocabulary knows",
                 )
         return sources
