@@ -113,7 +113,7 @@ def measure_study(run: Run, notes: str) -> Study:
         long=run.long,
         not_measured=run.not_measured,
     )
-    items = {item.sentence.index: item for item in run.sentences.reread(chosen.every)}
+    items = {item.sentence.index: item for item in run.sentences.reread(chosen.indices)}
     embeddings = read_embeddings(run, items.values())
     lens = make_logit_lens(run.model, run.architecture)
     read_back = run.store.spill(CorpusSums, sums)

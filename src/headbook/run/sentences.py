@@ -1,6 +1,8 @@
-"""Sentences of a run as its model takes them, and the choice of sentences that are read again."""
+"""Annotated, tokenized and batched sentences of a run, and the choice of those to read again.
 
-from collections import deque
+Sentences are chosen after the corpus pass, from the sums of all sentences.
+"""
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -32,7 +34,7 @@ class ChosenSentences:
     """Indices of the sentences that are read again after the corpus pass.
 
     Attributes:
-        first: sentence of the self-checks, whether it has a page or not.
+        first_measured: first sentence that could be measured; so the self-checks have a sentence.
         exemplars: exemplars of all heads.
         listed: sentences with a page of their own, in the order of the pages.
         traced: listed sentences whose queries and keys are stored.
@@ -40,7 +42,7 @@ class ChosenSentences:
         candidates: sentences whose maps may be stored for comparisons with other models.
     """
 
-    first: int
+    first_measured: int
     exemplars: tuple[ExemplarChoice, ...]
     listed: tuple[int, ...]
     traced: tuple[int, ...]
@@ -53,9 +55,9 @@ class ChosenSentences:
         return frozenset({*self.listed, *(choice.index for choice in self.exemplars)})
 
     @property
-    def every(self) -> frozenset[int]:
-        """All chosen sentences."""
-        return self.paged | self.sampled | self.candidates | {self.first}
+    def indices(self) -> frozenset[int]:
+        """Indices of all chosen sentences."""
+        return self.paged | self.sampled | self.candidates | {self.first_measured}
 
 
 def choose_sentences(
@@ -67,7 +69,11 @@ def choose_sentences(
     long: LongTexts,
     not_measured: Collection[int],
 ) -> ChosenSentences:
-    """Choose the sentences that are read again; none of them is too long for attention maps.
+    """Choose the sentences that are read again after the corpus pass.
+
+    Exemplars, listed sentences and candidates exclude texts that are too long for attention maps.
+    Sampled sentences include such texts only if all texts are too long. The first measured sentence
+    may have any length.
 
     Args:
         sums: sums of the corpus, with the exemplars of each head.
@@ -78,20 +84,24 @@ def choose_sentences(
         not_measured: indices of the sentences that could not be measured.
     """
     exemplars = tuple(c for c in choose_exemplars(sums) if c.index not in long.texts)
-    few = max(1, config.query_key_sentences)
-    cited = most_cited(exemplars, few, n_sentences, config.n_sentence_pages)
+    cited = most_cited(
+        exemplars,
+        first=max(1, config.query_key_sentences),
+        total=n_sentences,
+        most=config.n_sentence_pages,
+    )
     listed = tuple(index for index in cited if index not in long.texts.union(not_measured))
     averaged = any(metric.sampled for metric in token_metrics(metrics))
     candidates = frozenset[int]()
     if sums.texts is not None and not long.every:
         candidates = frozenset(long.within(sums.texts.smallest.index.tolist())[:SENTENCES])
     return ChosenSentences(
-        next(index for index in count() if index not in not_measured),
-        exemplars,
-        listed,
-        listed[: config.query_key_sentences],
-        long.smallest(sums, config.vocabulary_sentences) if averaged else frozenset(),
-        candidates,
+        first_measured=next(index for index in count() if index not in not_measured),
+        exemplars=exemplars,
+        listed=listed,
+        traced=listed[: config.query_key_sentences],
+        sampled=long.smallest(sums, config.vocabulary_sentences) if averaged else frozenset(),
+        candidates=candidates,
     )
 
 
@@ -136,15 +146,20 @@ class RunSentences:
     def reread(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
         """Return some sentences by index, in ascending order; kept ones are not parsed again."""
         missing = set(wanted) - self._kept.keys()
-        if self._keeps_all:
-            # Parse whole shards, as the first pass does: a parser's output depends on its batch.
-            for number in range(len(self.shards) if missing else 0):
-                if not missing.isdisjoint(self.shards.places(number).tolist()):
-                    deque(self.of_shard(number), maxlen=0)
-        else:
+        if missing and self._keeps_all:
+            self._keep_shards_with(missing)
+        elif missing:
             unknown = map(self.shards.sentences.__getitem__, sorted(missing))
             self._kept.update((item.sentence.index, item) for item in self._tokenize(unknown))
         return (self._kept[index] for index in sorted(wanted))
+
+    def _keep_shards_with(self, indices: Collection[int]) -> None:
+        """Read and keep all sentences of the shards that hold some sentences."""
+        # Parse whole shards, as the first pass does: a parser's output depends on its batch.
+        for number in range(len(self.shards)):
+            if not set(indices).isdisjoint(self.shards.places(number).tolist()):
+                for item in self.of_shard(number):
+                    self._kept[item.sentence.index] = item
 
     @property
     def _keeps_all(self) -> bool:
@@ -170,27 +185,28 @@ class RunSentences:
         """Return sentences as one batch on the device of the model."""
         return Batch.of(group, self.encoder.model.device, self.dtype, self.scheme)
 
-    def check_batch(self, every: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
+    def check_batch(self, candidates: Sequence[TokenizedSentence], long: Collection[int]) -> Batch:
         """Return a batch of the first sentences for the self-checks.
 
         The batch is small, since self-checks hold the attention weights of all layers at once.
 
         Args:
-            every: sentences to take from.
-            long: indices of texts that are too long. If all are, the batch is the beginning of the
-                first one.
+            candidates: sentences to take from.
+            long: indices of texts that are too long. If all candidates are too long, the batch is
+                the beginning of the first one.
         """
-        items = [item for item in every if item.sentence.index not in long]
+        items = [item for item in candidates if item.sentence.index not in long]
         if not items:
-            short = replace(self.encoder, limit=CHECKED_TOKENS)
-            items = [*short.tokenize([every[0].sentence])]
-        few = [items[0]]
+            truncating = replace(self.encoder, limit=CHECKED_TOKENS)
+            items = [*truncating.tokenize([candidates[0].sentence])]
+        group = [items[0]]
         for item in items[1:]:
-            if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
+            longest = max(item.length, *(other.length for other in group))
+            if longest * (len(group) + 1) > CHECKED_TOKENS:
                 break
-            if self.padded or item.lengths == few[0].lengths:
-                few.append(item)
-        return self.batch(few)
+            if self.padded or item.lengths == group[0].lengths:
+                group.append(item)
+        return self.batch(group)
 
 
 def count_tokens(items: Iterable[TokenizedSentence]) -> int:
