@@ -251,11 +251,15 @@ def test_the_fast_level_keeps_to_its_budget(
     exact = [h for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
     assert few.passes <= module.FAST_PASSES + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
-    assert {*ablation.chosen} == {AblationReason.NOT, AblationReason.FIRST, AblationReason.AUDIT}
+    assert {*ablation.chosen} == {
+        AblationReason.NOT_ABLATED,
+        AblationReason.SELECTED,
+        AblationReason.AUDIT,
+    }
     position = [c[:3] for c in ablation.columns].index(("attribution_estimate", "mean", "kl"))
     guess = ablation.estimates.value[:, position]
-    first = guess[ablation.chosen == AblationReason.FIRST]
-    assert first.min() > guess[ablation.chosen != AblationReason.FIRST].max()
+    first = guess[ablation.chosen == AblationReason.SELECTED]
+    assert first.min() > guess[ablation.chosen != AblationReason.SELECTED].max()
     table = importance_table(ablation)
     assert {*table["method"]} == {"exact", "estimated"}
     alone = table[table["metric"] == "ablation_effect"]

@@ -45,7 +45,7 @@ def ablation_results(
     return AblationResults(
         level="full",
         heads=tuple(HeadName("self", 0, head) for head in range(heads)),
-        chosen=np.full(heads, int(AblationReason.FIRST)),
+        chosen=np.full(heads, int(AblationReason.SELECTED)),
         content_hash=key,
         counts={target: counts},
         unablated={} if target == AblationTarget.STATE else {target: counts * LOSS},

@@ -176,7 +176,7 @@ class AblationPlan:
             picked = [head for head, why in zip(self.heads, chosen, strict=True) if why]
             self._ablate(table, single_head_sets(picked, [Replacement.MEAN]))
         else:
-            chosen = np.full(len(self.heads), int(AblationReason.FIRST))
+            chosen = np.full(len(self.heads), int(AblationReason.SELECTED))
             self._ablate(table, single_head_sets(self.heads, FULL_REPLACEMENTS))
         self._ablate(table, reduce(or_, (group.sets for group in self._with_random), {}))
         if self.level == FULL:
@@ -204,7 +204,7 @@ class AblationPlan:
         first = np.argsort(-np.nan_to_num(value), kind="stable")
         found = np.zeros(len(self.heads), np.int64)
         budget = FAST_PASSES - self.costs.fixed
-        for why, share in ((AblationReason.FIRST, budget / 2), (AblationReason.AUDIT, budget)):
+        for why, share in ((AblationReason.SELECTED, budget / 2), (AblationReason.AUDIT, budget)):
             rest = [place for place in first if not found[place]]
             if why is AblationReason.AUDIT:
                 rest = [rest[k] for k in np.random.default_rng(self.seed).permutation(len(rest))]

@@ -154,7 +154,7 @@ def _maps(results: Mapping[str, StackResults], ablation: AblationResults) -> Ite
 def _estimates(ablation: AblationResults) -> Iterator[Figure]:
     by = unit_factor(ablation)
     effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
-    why = {AblationReason.FIRST: "largest estimates", AblationReason.AUDIT: "picked at random"}
+    why = {AblationReason.SELECTED: "largest estimates", AblationReason.AUDIT: "picked at random"}
     rows = pd.DataFrame(
         {
             "head": [head_name(head) for head in ablation_tests.head_names(effects)],

@@ -144,7 +144,7 @@ def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
         return ""
     counts = Counter(reasons)
     why = {
-        AblationReason.FIRST: "with the largest estimates",
+        AblationReason.SELECTED: "with the largest estimates",
         AblationReason.AUDIT: "picked at random",
     }
     return ", ".join(f"{counts[each]:,} {text}" for each, text in why.items() if counts[each])

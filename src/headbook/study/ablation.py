@@ -4,10 +4,8 @@
 column for each set of heads. Readers use its methods: `select` finds sets, `ratios` sums changes
 over sentences, and `frame` returns the changes of one target as a tidy table.
 
-A tidy table of all targets is not stored. For 2,000 sentences, 3,133 sets and three targets, its
-17.2 million rows need 362 MB with narrow columns, and the arrays 151 MB. Summing all sets takes
-0.54 s by ``groupby`` and 0.12 s by arrays. The matrix of 144 sets, which every bootstrap needs,
-takes 172 ms from the table and 0.5 ms from the arrays.
+A tidy table of all targets is not stored. The arrays need less than half the memory and are faster
+to sum.
 """
 
 from collections.abc import Mapping
@@ -72,23 +70,24 @@ class AttributionKey(NamedTuple):
 class AblationReason(IntEnum):
     """Reasons to ablate a head alone."""
 
-    NOT = 0
+    NOT_ABLATED = 0
     """The head was not ablated alone."""
-    FIRST = 1
+    SELECTED = 1
     """The estimate of the head is among the largest, or all heads were ablated."""
     AUDIT = 2
     """The head was drawn at random from the others, to check the estimates."""
 
 
 class MissedToken(NamedTuple):
-    """A token at which ablating a head changes the first target most, or by the median.
+    """A token at which ablating one head changes the main target most, or by the median change.
 
-    The output of the head is replaced by its mean.
+    To ablate the head, its output is replaced by its mean. The tokens of a head are ranked by their
+    change, the largest increase first; the tokens of the first ranks and of the median rank remain.
 
     Attributes:
         head: index into `AblationResults.heads`.
-        rank: rank of the change at this token, 1 for the largest.
-        tokens: number of ranked tokens.
+        rank: rank of the token among the head's tokens, 1 for the largest change.
+        tokens: number of tokens that were ranked for the head.
         sentence: index of the sentence in the input, from 0.
         position: position of the token that the target is about, from 0.
         preceding, token, following: text before the token, of the token, and after the token.
@@ -264,54 +263,69 @@ class AblationResults:
         Mean outputs of heads remain those of each sample. Distances between sentences are averaged,
         weighted by the number of sentences.
         """
-        theirs = {each: index for index, each in enumerate(other.sets)}
-        same = [
-            (mine, theirs[each])
-            for mine, each in enumerate(self.sets)
-            if each in theirs and (self.members[mine] == other.members[theirs[each]]).all()
-        ]
-        places = np.array(same, dtype=np.intp).reshape(-1, 2).T
-        order = np.argsort(np.concatenate([self.content_hash, other.content_hash]), kind="stable")
+        own_sets, other_sets = self._common_sets(other)
+        hashes = np.concatenate([self.content_hash, other.content_hash])
+        order = np.argsort(hashes, kind="stable")
 
-        def joined(one: Mapping[str, Floats], another: Mapping[str, Floats]) -> dict[str, Floats]:
-            return {name: np.concatenate([one[name], another[name]])[order] for name in one}
+        def merge(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+            merged: NDArray[Any] = np.concatenate([a, b])[order]
+            return merged
 
-        def joined_or_empty(one: NDArray[Any], another: NDArray[Any]) -> NDArray[Any]:
-            known = bool(len(one) and len(another))
-            return np.concatenate([one, another])[order] if known else one[:0]
+        def merge_known(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+            return merge(a, b) if len(a) and len(b) else a[:0]
 
-        one, another = (
-            {target: table[:, kept] for target, table in ablation.changes.items()}
-            for ablation, kept in zip((self, other), places, strict=True)
-        )
-        both = np.minimum(self.chosen, other.chosen) > 0
-        tops = self.top, other.top
-        known = all(top.size for top in tops)
-        sizes = len(self.content_hash), len(other.content_hash)
-        rounded = self.rounding.keys() == other.rounding.keys()
+        def merge_targets(
+            a: Mapping[str, Floats], b: Mapping[str, Floats]
+        ) -> dict[str, NDArray[Any]]:
+            return {target: merge(a[target], b[target]) for target in a}
+
+        has_top = self.top.size and other.top.size
+        has_rounding = self.rounding.keys() == other.rounding.keys()
         return replace(
             self,
-            chosen=np.where(both, np.minimum(self.chosen, other.chosen), 0),
-            content_hash=np.concatenate([self.content_hash, other.content_hash])[order],
-            counts=joined(self.counts, other.counts),
-            unablated=joined(self.unablated, other.unablated),
-            sets=tuple(self.sets[place] for place in places[0]),
-            members=self.members[places[0]],
-            changes=joined(one, another),
-            direct=np.concatenate([self.direct, other.direct])[order],
-            estimates=self.estimates + other.estimates,
-            top=np.concatenate(tops, 1)[:, order] if known else np.zeros((3, 0, 0)),
-            text_hash=joined_or_empty(self.text_hash, other.text_hash),
-            characters=joined_or_empty(self.characters, other.characters),
-            sentence_distance={
-                target: float(
-                    np.average(
-                        [self.sentence_distance[target], other.sentence_distance[target]],
-                        weights=sizes,
-                    )
-                )
-                for target in self.sentence_distance.keys() & other.sentence_distance.keys()
+            # 0 unless the head was ablated alone in both samples; SELECTED wins over AUDIT.
+            chosen=np.minimum(self.chosen, other.chosen),
+            content_hash=hashes[order],
+            counts=merge_targets(self.counts, other.counts),
+            unablated=merge_targets(self.unablated, other.unablated),
+            sets=tuple(self.sets[index] for index in own_sets),
+            members=self.members[own_sets],
+            changes={
+                target: merge(changes[:, own_sets], other.changes[target][:, other_sets])
+                for target, changes in self.changes.items()
             },
-            rounding=joined(self.rounding, other.rounding) if rounded else {},
+            direct=merge(self.direct, other.direct),
+            estimates=self.estimates + other.estimates,
+            top=np.concatenate([self.top, other.top], 1)[:, order]
+            if has_top
+            else np.zeros((3, 0, 0)),
+            text_hash=merge_known(self.text_hash, other.text_hash),
+            characters=merge_known(self.characters, other.characters),
+            sentence_distance=self._mean_distance(other),
+            rounding=merge_targets(self.rounding, other.rounding) if has_rounding else {},
             missed=(),  # the ranks and the median of both samples together are unknown
         )
+
+    def _common_sets(self, other: "AblationResults") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the indices, in both results, of the sets that were ablated on both samples."""
+        indices = {each: index for index, each in enumerate(other.sets)}
+        common = [
+            (own, indices[each])
+            for own, each in enumerate(self.sets)
+            if each in indices and (self.members[own] == other.members[indices[each]]).all()
+        ]
+        own_sets, other_sets = np.array(common, dtype=np.intp).reshape(-1, 2).T
+        return own_sets, other_sets
+
+    def _mean_distance(self, other: "AblationResults") -> dict[str, float]:
+        """Return the distances between sentences, averaged over both samples by their sizes."""
+        sizes = len(self.content_hash), len(other.content_hash)
+        return {
+            target: float(
+                np.average(
+                    [self.sentence_distance[target], other.sentence_distance[target]],
+                    weights=sizes,
+                )
+            )
+            for target in self.sentence_distance.keys() & other.sentence_distance.keys()
+        }

@@ -294,7 +294,7 @@ def audit(ablation: AblationResults, target: str) -> EstimateAudit:
     missed = int((above & (guess <= equivalence_margin(ablation, target))).sum())
     return EstimateAudit(
         heads=n,
-        rest=int((ablation.chosen == AblationReason.NOT).sum()),
+        rest=int((ablation.chosen == AblationReason.NOT_ABLATED).sum()),
         pearson=_correlation(exact, guess),
         spearman=_correlation(*map(_ranks, (exact, guess))),
         above=int(above.sum()),
