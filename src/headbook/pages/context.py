@@ -22,7 +22,7 @@ from headbook.pages.parts.table import (
     layer_table,
     words_cell,
 )
-from headbook.report.findings.finding import head_link, metric, metric_link
+from headbook.report.findings.finding import head_link, head_metric, metric_link
 from headbook.report.findings.states import (
     ANCHOR_COLUMNS,
     CENTRED,
@@ -116,7 +116,7 @@ def curve(
     frames = [
         _rows(results, line, view)
         for line in lines
-        for view in metric(line.metric).views
+        for view in head_metric(line.metric).views
         if results.has_value(line.metric, view, line.label)
     ]
     if not frames:
@@ -129,7 +129,7 @@ def curve(
         f"{VIEWS[SinkView(view)]}, "
         f"{STACKS[results.stack.name]}{results.sample_note(sentences, ', on')}."
     )
-    share = all(is_share(metric(line.metric)) for line in lines)
+    share = all(is_share(head_metric(line.metric)) for line in lines)
     return layer_curve(name, caption, rows, title=title, show={"view": view}, share=share)
 
 
@@ -239,11 +239,13 @@ def _section(results: StackResults) -> ContextSection:
 
 def _figures(results: StackResults) -> Iterator[Figure]:
     thresholds = [
-        CurveSpec(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels
+        CurveSpec(label_name(label), DISTANCE, label) for label in head_metric(DISTANCE).labels
     ]
-    odds = [CurveSpec(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    odds = [
+        CurveSpec(label_name(label), PREFERENCE, label) for label in head_metric(PREFERENCE).labels
+    ]
     alike = [CurveSpec("head outputs", SIMILARITY, "all"), CurveSpec("attention rows", ROWS, "all")]
-    ends = [CurveSpec(label_name(label), ENDS, label) for label in metric(ENDS).labels]
+    ends = [CurveSpec(label_name(label), ENDS, label) for label in head_metric(ENDS).labels]
     asked = (
         ("drift", "distance over that of all pairs", thresholds,
          "Distance of tokens with nearly the same head output, over that of all pairs, by layer"),
@@ -271,7 +273,7 @@ def _table(columns: tuple[str, ...], rows: Iterator[Row]) -> PageTable | None:
 def _tables(results: StackResults) -> Iterator[tuple[str, PageTable]]:
     for view in (SinkView.RAW, SinkView.NOSINK):
         columns = [
-            (metric_link(name, title), results.layers(name, view, label), metric(name))
+            (metric_link(name, title), results.layers(name, view, label), head_metric(name))
             for title, (name, label) in COLUMNS.items()
             if results.has_value(name, view, label)
         ]
@@ -287,14 +289,14 @@ def _repeating(results: StackResults) -> Iterator[Row]:
     for layer, head in heads_by_value(chosen.trusted)[:REPEATING]:
         name = HeadName(results.stack.name, layer, head)
         lift = results.split(HELD_OUT, REPETITION, SinkView.RAW, TOP).at(layer, head)
-        cells = NumberCell.of(lift, metric(REPETITION)), _distance(results, layer, head)
+        cells = NumberCell.of(lift, head_metric(REPETITION)), _distance(results, layer, head)
         yield Row(head_link(name), cells)
 
 
 def _distance(results: StackResults, layer: int, head: int) -> NumberCell:
     there = DISTANCE in results.by_id
     estimate = results.heads(DISTANCE, SinkView.RAW, TOP).at(layer, head) if there else NO_ESTIMATE
-    return NumberCell.of(estimate, metric(DISTANCE))
+    return NumberCell.of(estimate, head_metric(DISTANCE))
 
 
 def _segments(results: StackResults) -> Iterator[Row]:
@@ -310,7 +312,7 @@ def _segments(results: StackResults) -> Iterator[Row]:
                 tuple(
                     NumberCell.of(
                         results.layers(SEGMENTS, SinkView.RAW, f"{measure}:{rule}").at(layer),
-                        metric(SEGMENTS),
+                        head_metric(SEGMENTS),
                     )
                     for measure in MEASURES
                 ),

@@ -17,12 +17,12 @@ from headbook.report.findings.finding import (
     estimate_with_unit,
     finding,
     head_link,
+    head_metric,
     heads_above,
     heads_of_kind,
     held_out_run_mean,
     layer_runs,
     list_heads,
-    metric,
     metric_link,
     run_mean,
     run_text,
@@ -158,7 +158,7 @@ def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
     """Yield a sentence on the distances of these layers with random weights."""
-    known, view = metric(ids.ATTENTION_DISTANCE), results.stack.default_view
+    known, view = head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
     near, far = (untrained_mean(results, run, known, view) for run in (low, high))
     if near is None or far is None:
         return
@@ -217,7 +217,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
     name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
     heads: list[tuple[ChosenHead, str]] = []
     chance = 0.0
-    for offset in metric(name).labels:
+    for offset in head_metric(name).labels:
         for best in heads_above(results, name, view, offset, POSITIONAL):
             heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
             chance = max(
@@ -281,7 +281,7 @@ def variability(results: StackResults) -> Iterator[Finding]:
             f"{least.tied}, {estimate_with_unit(least.value, name)}, and highest in ",
             head_link(most.head),
             f"{most.tied}, {estimate_with_unit(most.value, name)}; uniform attention: "
-            f"{number(chance.value, share=is_share(metric(name)))}.",
+            f"{number(chance.value, share=is_share(head_metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
     )

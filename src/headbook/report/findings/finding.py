@@ -49,7 +49,7 @@ class Finding:
         parts: words and links in order.
         sentences: number of sentences behind the finding.
         source: where these sentences come from: all sentences, a sample, or random sequences.
-        size: number of sentences in the sample, if the source is a sample.
+        size: number of sentences in the sample, if these sentences come from a sample.
     """
 
     parts: Parts
@@ -67,7 +67,7 @@ class Finding:
         """The number of sentences behind the finding, in words."""
         if self.source is Source.RANDOM:
             return count_text(self.sentences, "random sequence")
-        if self.source is Source.SAMPLE:
+        if self.source in {Source.SAMPLE, Source.CONTEXT}:
             return f"{count_text(self.sentences, 'sentence')} of a sample of {self.size:,}"
         return count_text(self.sentences, "sentence")
 
@@ -91,9 +91,9 @@ class ChosenHead(NamedTuple):
         return self.head.layer, self.head.head
 
 
-def finding(results: StackResults, metric: str, parts: Parts, sentences: int) -> Finding:
+def finding(results: StackResults, metric_id: str, parts: Parts, sentences: int) -> Finding:
     """Return a finding about a metric, with the metric's source."""
-    known = all_metrics()[metric]
+    known = all_metrics()[metric_id]
     source = known.source if isinstance(known, HeadMetric) else Source.ALL
     return Finding(parts, sentences, source, sample_size(results))
 
@@ -104,9 +104,9 @@ def sample_size(results: StackResults) -> int:
     return min(int(manifest.options["sample_sentences"]), manifest.counts["sentences"])
 
 
-def metric(name: str) -> HeadMetric:
+def head_metric(metric_id: str) -> HeadMetric:
     """Return a head metric by id."""
-    found = all_metrics()[name]
+    found = all_metrics()[metric_id]
     assert isinstance(found, HeadMetric)
     return found
 
@@ -195,16 +195,22 @@ def uniform_estimate(
 def heads_above(
     results: StackResults, name: str, view: SinkView, label: str, least: float
 ) -> Iterator[ChosenHead]:
-    """Yield heads above ``least`` on one split whose interval on the other is above it, too."""
+    """Yield the heads that reach a value on both splits.
+
+    The value on the selection split, and the lower end of the interval on the held-out split, are
+    at least ``least``.
+    """
     if not results.has_value(name, view, label):
         return
-    first, other = (results.split(half, name, view, label) for half in (SELECTION, HELD_OUT))
-    enough = (first.effective >= MIN_EFFECTIVE) & (other.effective >= MIN_EFFECTIVE)
+    selection, held_out = (
+        results.split(split, name, view, label) for split in (SELECTION, HELD_OUT)
+    )
+    enough = (selection.effective >= MIN_EFFECTIVE) & (held_out.effective >= MIN_EFFECTIVE)
     with np.errstate(invalid="ignore"):
-        found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
+        found = np.argwhere(enough & (selection.value >= least) & (held_out.low >= least))
     for layer, head in found:
         cell = int(layer), int(head)
-        yield ChosenHead(HeadName(results.stack.name, *cell), other.at(*cell))
+        yield ChosenHead(HeadName(results.stack.name, *cell), held_out.at(*cell))
 
 
 def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
@@ -217,7 +223,7 @@ def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
     return (parts[0], *parts[2:], *([f", {number_word(more)} more"] if more > 0 else []))
 
 
-PARTS = 4  # a run has one of this many parts of all layers
+RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention
 
 
 class Runs(NamedTuple):
@@ -230,11 +236,11 @@ class Runs(NamedTuple):
 def layer_runs(results: StackResults, name: str, view: SinkView, label: str = "") -> Runs | None:
     """Return the lowest and the highest run of layers on the selection split; None if they overlap.
 
-    A run has a quarter of the layers that have attention, at least one layer.
+    A run has one layer in `RUN_DIVISOR` of those with attention, at least one.
     """
     numbers = results.split(SELECTION, name, view, label, of="layers")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.value[n])]
-    width = max(1, len(results.stack.attention_layers) // PARTS)
+    width = max(1, len(results.stack.attention_layers) // RUN_DIVISOR)
     windows = [tuple(layers[at : at + width]) for at in range(len(layers) - width + 1)]
     if not windows:
         return None
@@ -249,7 +255,9 @@ def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     The interval of the mean is the mean of the layers' intervals, which is wide enough however
     layers are correlated, since no mean varies more than its parts do on average.
     """
-    value, low, high = (float(number[[*run]].mean()) for number in numbers[:3])
+    value, low, high = (
+        float(each[[*run]].mean()) for each in (numbers.value, numbers.low, numbers.high)
+    )
     sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
     return Estimate(value, low, high, int(sentences), float(events))
 

@@ -9,7 +9,7 @@ from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import ids
 from headbook.report.findings.finding import (
     Finding,
-    metric,
+    head_metric,
     metric_link,
     sentence_start,
     sentence_start_with_link,
@@ -198,7 +198,7 @@ def summary(results: StackResults) -> Iterator[str]:
 
 
 def _text(value: Estimate, name: str) -> str:
-    return number(value.value, share=is_share(metric(name)))
+    return number(value.value, share=is_share(head_metric(name)))
 
 
 def _drift(results: StackResults) -> Iterator[str]:
