@@ -9,14 +9,15 @@ first map that takes the head outputs holds W_O.
 Drift of a head is ||B - A|| / ||A|| (Frobenius) of two products: W_Q W_K^T, which determines its
 attention, and W_V W_O, which determines its output. Each of the four matrices alone is arbitrary up
 to a transformation that its partner undoes. Drift is 0 if nothing changed; two unrelated models of
-equal scale have about the root of 2. No data is needed.
+equal scale have a drift of about sqrt(2). No data is needed.
 
 Drift ignores biases, positions (rotary ones rotate queries and keys between both maps), and the
 scales of norms before and between the maps.
 
-Products are never formed: they have the rank of a head's width k, and with U V^T = A the change is
-[U_B - U_A, U_A] [V_B, V_B - V_A]^T, whose norm is that of the triangular factors of both, 2k wide.
-No large numbers are subtracted: equal weights give exactly 0.
+The products are never formed: their rank is at most the head dimension k. For A = U_A V_A^T and
+B = U_B V_B^T, the change is B - A = [U_B - U_A, U_A] [V_B, V_B - V_A]^T. Both factors have 2k
+columns, and the norm is that of the product of the R factors of their two QR decompositions. No
+large numbers are subtracted: equal weights give exactly 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
+from headbook.analysis.arrays import Floats
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
@@ -67,12 +68,17 @@ class HeadWeights:
     value_output: tuple[WeightRows, str] | str
 
 
-class _Ran(NamedTuple):
-    """A linear map that ran, with its input and output, ``(text, token, width)``."""
+class _LinearCall(NamedTuple):
+    """A call of a linear map.
+
+    Attributes:
+        name: name of the module in the base model.
+        input, output: vectors of the tokens. *Shape:* ``(text, token, width)``.
+    """
 
     name: str
-    taken: torch.Tensor
-    given: torch.Tensor
+    input: torch.Tensor
+    output: torch.Tensor
 
 
 def weight_matrix(module: Any) -> torch.Tensor:
@@ -91,18 +97,18 @@ def find_head_weights(
     if not architecture.hooked:
         nothing = HeadWeights(architecture.unhooked, architecture.unhooked)
         return dict.fromkeys(architecture.calls, nothing)
-    watch = _WeightObserver(
+    observer = _WeightObserver(
         model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
     )
     with ExitStack() as around:
         for name, module in model.base_model.named_modules():
             if is_linear(module):
-                around.callback(module.register_forward_hook(watch.seen_by(name)).remove)
-        around.enter_context(attention_hook.observing(watch.attention))
+                around.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
+        around.enter_context(attention_hook.observing(observer.record_attention))
         around.enter_context(model_errors(model))
         around.enter_context(torch.inference_mode())
         model.base_model(**varied_texts(model))
-    return dict(zip(architecture.calls, watch.found(), strict=True))
+    return dict(zip(architecture.calls, observer.found(), strict=True))
 
 
 class _WeightObserver:
@@ -111,36 +117,38 @@ class _WeightObserver:
     def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
         self._crosses = iter(crosses)
         self._names = {module: name for name, module in model.base_model.named_modules()}
-        self._ran: list[_Ran] = []
+        self._linear_calls: list[_LinearCall] = []
         self._calls: list[tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]] = []
         self._outputs: list[str] = []
-        self._given: torch.Tensor | None = None
+        self._head_outputs: torch.Tensor | None = None
 
-    def seen_by(self, name: str) -> Any:
+    def linear_hook(self, name: str) -> Any:
         """Return a forward hook for one linear map."""
 
-        def keep(_: Any, args: tuple[Any, ...], output: Any) -> None:
-            given = hidden_states_of(output)
-            if not args or given.ndim != 3:
+        def record(_: Any, args: tuple[Any, ...], result: Any) -> None:
+            output = hidden_states_of(result)
+            if not args or output.ndim != 3:
                 return
-            taken = args[0].detach()
-            if self._given is not None and self._outputs[-1] == "":
-                same = taken.numel() == self._given.numel()
-                if same and torch.equal(taken.reshape(-1), self._given.reshape(-1)):
+            states = args[0].detach()
+            if self._head_outputs is not None and self._outputs[-1] == "":
+                same = states.numel() == self._head_outputs.numel()
+                if same and torch.equal(states.reshape(-1), self._head_outputs.reshape(-1)):
                     self._outputs[-1] = name
-            self._ran.append(_Ran(name, *(x.cpu().double() for x in (taken, given.detach()))))
+            self._linear_calls.append(
+                _LinearCall(name, states.cpu().double(), output.detach().cpu().double())
+            )
 
-        return keep
+        return record
 
-    def attention(self, call: attention_hook.AttentionCall) -> None:
+    def record_attention(self, call: attention_hook.AttentionCall) -> None:
         """Record one attention call."""
         assert call.module is not None
         assert call.output is not None
-        inside = self._names[call.module] + "."
-        inside_it = [each for each in self._ran if each.name.startswith(inside)]
-        self._calls.append(_parts(call, inside_it, crosses=next(self._crosses)))
+        prefix = self._names[call.module] + "."
+        inside = [each for each in self._linear_calls if each.name.startswith(prefix)]
+        self._calls.append(_locate_weights(call, inside, crosses=next(self._crosses)))
         self._outputs.append("")
-        self._given, self._ran = call.output.clone(), []
+        self._head_outputs, self._linear_calls = call.output.clone(), []
 
     def found(self) -> Iterator[HeadWeights]:
         """Yield the weights of each call."""
@@ -151,35 +159,36 @@ class _WeightObserver:
                 yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT)
 
 
-def _parts(
-    call: attention_hook.AttentionCall, ran: list[_Ran], *, crosses: bool
+def _locate_weights(
+    call: attention_hook.AttentionCall, linear_calls: list[_LinearCall], *, crosses: bool
 ) -> tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]:
     """Return rows of queries and keys, and of values, or reasons why they are unknown."""
     assert call.query is not None
     assert call.key is not None
     assert call.value is not None
-    sharing = call.query.shape[1], call.key.shape[1]
-    at_0 = [each._replace(given=each.given[:, :1]) for each in ran]
-    value = _matching(call.value, ran, *sharing)
-    query = _matching(call.query[:, :, :1], at_0, *sharing)
-    key = _matching(call.key[:, :, :1], at_0, *sharing)
+    n_heads = call.query.shape[1], call.key.shape[1]
+    at_0 = [each._replace(output=each.output[:, :1]) for each in linear_calls]
+    value = _matching(call.value, linear_calls, *n_heads)
+    query = _matching(call.query[:, :, :1], at_0, *n_heads)
+    key = _matching(call.key[:, :, :1], at_0, *n_heads)
     if query is None and key is None and value is not None:
-        query, key = _left_over(call, [each for each in ran if each.name != value.name])
-    taken = {each.name: each.taken for each in ran}
+        remaining = [each for each in linear_calls if each.name != value.name]
+        query, key = _query_key_by_size(call, remaining)
+    inputs = {each.name: each.input for each in linear_calls}
 
-    def same(one: WeightRows, other: WeightRows) -> bool:
-        return crosses or torch.equal(taken[one.name], taken[other.name])
+    def same_input(a: WeightRows, b: WeightRows) -> bool:
+        return crosses or torch.equal(inputs[a.name], inputs[b.name])
 
-    of_keys: tuple[WeightRows, WeightRows] | str = NO_MAP
+    query_key: tuple[WeightRows, WeightRows] | str = NO_MAP
     if query is not None and key is not None:
-        of_keys = (query, key) if same(query, key) else NOT_STATES
+        query_key = (query, key) if same_input(query, key) else NOT_STATES
     if value is None:
-        return of_keys, NO_MAP
-    return of_keys, value if query is None or same(query, value) else NOT_STATES
+        return query_key, NO_MAP
+    return query_key, value if query is None or same_input(query, value) else NOT_STATES
 
 
 def _matching(
-    target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int
+    target: torch.Tensor, linear_calls: list[_LinearCall], heads: int, key_heads: int
 ) -> WeightRows | None:
     """Return the rows of a linear map whose output equals attention's input up to length, or None.
 
@@ -189,12 +198,12 @@ def _matching(
         target: queries, keys or values. *Shape:* ``(text, head, token, width)``.
     """
     wanted = target.detach().cpu().double().transpose(1, 2)
-    aims, width = normalize(wanted, dim=-1), wanted.shape[-1]
-    for each in reversed(ran):
-        if not wanted.any() or each.given.shape[:2] != wanted.shape[:2]:
+    directions, width = normalize(wanted, dim=-1), wanted.shape[-1]
+    for each in reversed(linear_calls):
+        if not wanted.any() or each.output.shape[:2] != wanted.shape[:2]:
             continue
-        for rows in _layouts(each.given.shape[-1], wanted.shape[2], width, heads, key_heads):
-            if (normalize(each.given[..., rows], dim=-1) - aims).abs().max() <= SAME:
+        for rows in _layouts(each.output.shape[-1], wanted.shape[2], width, heads, key_heads):
+            if (normalize(each.output[..., rows], dim=-1) - directions).abs().max() <= SAME:
                 return WeightRows(each.name, rows)
     return None
 
@@ -216,17 +225,17 @@ def _layouts(
             yield (3 * torch.arange(heads)[:, None] + member) * width + within
 
 
-def _left_over(
-    call: attention_hook.AttentionCall, rest: list[_Ran]
+def _query_key_by_size(
+    call: attention_hook.AttentionCall, remaining: list[_LinearCall]
 ) -> tuple[WeightRows | None, WeightRows | None]:
     """Return rows of queries and keys by the widths of the only two remaining maps."""
     assert call.query is not None
     assert call.key is not None
     shapes = [(part.shape[1], part.shape[3]) for part in (call.query, call.key)]
     sizes = [heads * width for heads, width in shapes]
-    if sorted(each.given.shape[-1] for each in rest) != sorted(sizes):
+    if sorted(each.output.shape[-1] for each in remaining) != sorted(sizes):
         return None, None
-    ordered = rest if rest[0].given.shape[-1] == sizes[0] else rest[::-1]
+    ordered = remaining if remaining[0].output.shape[-1] == sizes[0] else remaining[::-1]
     query, key = (
         WeightRows(each.name, torch.arange(heads * width).view(heads, width))
         for each, (heads, width) in zip(ordered, shapes, strict=True)
@@ -236,8 +245,6 @@ def _left_over(
 
 QUERY_KEY, VALUE_OUTPUT = "weights of queries and keys", "weights of values and outputs"
 OTHER_SHAPE = "the two models differ in shape"
-
-Floats = NDArray[np.float64]
 
 
 class StackDrift(NamedTuple):
@@ -299,7 +306,7 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
     }
     missing: dict[tuple[str, str, str], list[int]] = {}
     for call, weights in find_head_weights(a, architecture).items():
-        both = _query_key(a, b, weights), _value_output(a, b, weights)
+        both = _query_key_drift(a, b, weights), _value_output_drift(a, b, weights)
         for what, table, each in zip(
             (QUERY_KEY, VALUE_OUTPUT), found[call.stack], both, strict=True
         ):
@@ -313,12 +320,12 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
     return WeightDrift(found, tuple(noted))
 
 
-def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
+def _query_key_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     """Return the drift of W_Q W_K^T by head, or the reason why it is unknown."""
     if isinstance(weights.query_key, str):
         return weights.query_key
     query, key = weights.query_key
-    queries, keys = _both(a, b, query.name), _both(a, b, key.name)
+    queries, keys = _weights_in_both(a, b, query.name), _weights_in_both(a, b, key.name)
     if queries is None or keys is None:
         return OTHER_SHAPE
     return product_drift(
@@ -326,12 +333,12 @@ def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     )
 
 
-def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
+def _value_output_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     """Return the drift of W_V W_O by head, or the reason why it is unknown."""
     if isinstance(weights.value_output, str):
         return weights.value_output
     value, name = weights.value_output
-    outputs, values = _both(a, b, name), _both(a, b, value.name)
+    outputs, values = _weights_in_both(a, b, name), _weights_in_both(a, b, value.name)
     if outputs is None or values is None:
         return OTHER_SHAPE
     width = value.rows.shape[1]
@@ -339,7 +346,7 @@ def _value_output(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     return product_drift(left, [weight[value.rows].mT for weight in values])
 
 
-def _both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _weights_in_both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return a module's weight in both models, or None if it is missing or shapes differ."""
     try:
         one, other = (weight_matrix(model.base_model.get_submodule(name)) for model in (a, b))
