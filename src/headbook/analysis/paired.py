@@ -1,28 +1,29 @@
 """Paired differences of ratios and of medians between two models, with intervals.
 
-A sentence that is hard for one model is hard for the other, so their values go up and down together
-from sample to sample; two independent intervals would be too wide. The input are sums of both
-models over the same *clusters*: sentences, or buckets of sentences by hash. A difference R_B - R_A
-has for each cluster the linearised residual
+Values of two models are positively correlated over samples of sentences, because a sentence that is
+hard for one model is hard for the other. Two independent intervals would be too wide. The inputs
+are sums of both models over identical *clusters*: sentences, or buckets of sentences by hash. A
+difference R_B - R_A has for each cluster the linearised residual
 
     e = (n_B - R_B d_B) / mean d_B - (n_A - R_A d_A) / mean d_A
 
-whose mean over clusters is 0, and the variance n / (n - 1) * sum e^2 / n^2 over the n clusters that
-take part in either model. Intervals are Student's t with the effective number of clusters, and as
-in `headbook.analysis.intervals` wider by a share of the skewness of the residuals. The coverage of
+with numerator n and denominator d of the cluster. Its mean over clusters is 0, and the variance of
+the difference is C / (C - 1) * sum e^2 / C^2 over the C clusters that take part in either model.
+Intervals are Student's t with the effective number of clusters. As in
+`headbook.analysis.intervals`, a share of the skewness of the residuals widens them. The coverage of
 intervals and the error rate of tests were measured (`benchmarks/comparing.py`).
 
-*Exactly equal* are two values whose numerators and denominators agree in every cluster: the
-difference is 0 and p is 1, but there is no interval, since nothing varies and other sentences may
-still distinguish the models. Pages say "exactly equal". If values differ and nothing varies beyond
-rounding, there is neither interval nor p, for lack of evidence.
+Two values are *exactly equal* if their numerators and denominators agree in every cluster. The
+difference is 0 and the p-value is 1, but there is no interval: nothing varies, and other sentences
+may still distinguish the models. Pages say "exactly equal". If values differ but nothing varies
+beyond rounding, there is neither an interval nor a p-value, for lack of evidence.
 
-Cells of one model are no sample of cells, so they stay fixed in the error of a median; sentences
-vary. Clusters are drawn with replacement, the same ones for both models, and each draw gives every
-cell another value and each model another median. The error of a median, or of the difference of
-two, is the root mean square distance of the draws from the observed value: noise moves the median
-cell, so that draws may lie to one side. Intervals are Student's t with the effective number of
-clusters.
+In the error of a median, sentences vary and the cells of a model are fixed, since cells are not a
+sample. Clusters are drawn with replacement, with equal draws for both models. Each draw gives every
+cell another value, and so each model another median. The error of a median, or of the difference of
+two medians, is the root mean square distance of the draws from the observed value. The standard
+deviation of the draws does not suffice: noise moves the median cell, so draws may lie to one side
+of the observed value. Intervals are Student's t with the effective number of clusters.
 """
 
 from collections.abc import Iterator
@@ -80,22 +81,22 @@ class PairedDifferences:
 def differences(
     a: ClusterSums,
     b: ClusterSums,
-    spread: ArrayLike = IntervalRule.USUAL,
+    rules: ArrayLike = IntervalRule.USUAL,
     limits: intervals.Limits = intervals.UNBOUNDED,
 ) -> PairedDifferences:
     """Return the differences of all cells, each with its own interval.
 
     Args:
         a, b: sums over the same clusters in the same order.
-        spread: rules for the intervals (`IntervalRule`); broadcast to the cells.
+        rules: rules for the intervals (`IntervalRule`); broadcast to the cells.
         limits: least and largest possible value of each model.
 
     Raises:
         ValueError: the arrays differ in shape.
     """
     cells = _cells(a, b)
-    kinds = np.broadcast_to(np.asarray(spread), cells).reshape(-1)
-    parts = [_fields(one, other, kinds[at]) for at, one, other in _blocks(a, b)]
+    flat_rules = np.broadcast_to(np.asarray(rules), cells).reshape(-1)
+    parts = [_fields(one, other, flat_rules[at]) for at, one, other in _blocks(a, b)]
     fields = (np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True))
     found = PairedDifferences(*fields)
     low, high = intervals.clipped(found.low, found.high, intervals.of_difference(limits))
@@ -103,7 +104,7 @@ def differences(
 
 
 def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
-    """Return the two-sided p of each difference, family-wise over cells with an interval.
+    """Return the two-sided p-value of each difference, family-wise over cells with an interval.
 
     Clusters are drawn with replacement, for all cells together
     (`headbook.analysis.multiple_testing`).
@@ -153,25 +154,31 @@ def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums
 
 
 def _fields(
-    a: ClusterSums, b: ClusterSums, spread: NDArray[np.int_]
+    a: ClusterSums, b: ClusterSums, rules: NDArray[np.int_]
 ) -> tuple[NDArray[np.generic], ...]:
     """Return the fields of `PairedDifferences` for a block of cells."""
-    one, other = _value(a), _value(b)
+    value_a, value_b = _value(a), _value(b)
     clusters = ((a.d > 0) | (b.d > 0)).sum(0)
-    behind = np.fmin(*(divide(m.d.sum(0) ** 2, (m.d**2).sum(0)) for m in (a, b)))
+    effective = np.fmin(_effective_clusters(a), _effective_clusters(b))
     residuals = _residuals(a, b)
-    spreading = (residuals**2).sum(0)
+    squares = (residuals**2).sum(0)
     # If all clusters differ by the same amount, residuals are rounding errors only.
     size = sum(divide((m.n**2).sum(0), m.d.sum(0) ** 2) for m in (a, b))
-    varies = spreading > intervals.ROUNDING * size
-    variance = divide(clusters * spreading, np.maximum(clusters - 1, 0))
-    there = varies & intervals.has_interval(behind, clusters, spread)
-    skewness = divide(np.abs((residuals**3).sum(0)), spreading**1.5)  # of their sum
+    varies = squares > intervals.ROUNDING * size
+    variance = divide(clusters * squares, np.maximum(clusters - 1, 0))
+    has_interval = varies & intervals.has_interval(effective, clusters, rules)
+    skewness = divide(np.abs((residuals**3).sum(0)), squares**1.5)  # of the residuals' sum
     error = np.sqrt(variance) * (1 + intervals.SKEWED * skewness)
-    half = np.where(there, intervals.critical_value(behind) * error, np.nan)
-    value = other - one
+    half_width = np.where(has_interval, intervals.critical_value(effective) * error, np.nan)
+    value = value_b - value_a
+    low, high = value - half_width, value + half_width
     equal = ((a.n == b.n) & (a.d == b.d)).all(0) & (clusters > 0)
-    return one, other, value, value - half, value + half, clusters, behind, equal
+    return value_a, value_b, value, low, high, clusters, effective, equal
+
+
+def _effective_clusters(sums: ClusterSums) -> Floats:
+    """Return the effective number of clusters of each cell (Kish)."""
+    return divide(sums.d.sum(0) ** 2, (sums.d**2).sum(0))
 
 
 def _value(sums: ClusterSums) -> Floats:
@@ -179,7 +186,9 @@ def _value(sums: ClusterSums) -> Floats:
 
 
 def _residuals(a: ClusterSums, b: ClusterSums) -> Floats:
-    """Return each cluster's e over the number of clusters; the squares sum to a variance.
+    """Return each cluster's residual e, divided by the number of clusters.
+
+    The sum of squares, times C / (C - 1), is the variance of the difference.
 
     *Shape:* ``(cluster, cell)``.
     """
@@ -212,7 +221,7 @@ NOTHING = MedianEstimate(np.nan, np.nan, np.nan)
 def medians(
     a: ClusterSums,
     b: ClusterSums,
-    spread: IntervalRule = IntervalRule.USUAL,
+    rule: IntervalRule = IntervalRule.USUAL,
     limits: intervals.Limits = intervals.UNBOUNDED,
 ) -> Medians:
     """Return the medians of a number over all cells that have the number.
@@ -220,51 +229,73 @@ def medians(
     Args:
         a, b: sums over the same clusters in the same order; the models may differ in their cells.
             *Shape:* ``(cluster, cell)``.
-        spread: rule for the intervals.
+        rule: rule for the intervals.
         limits: least and largest possible value.
     """
     known = [_non_empty(sums) for sums in (a, b)]
     if any(not sums.d.size for sums in known):
         return Medians(NOTHING, NOTHING, NOTHING)
     drawn = bootstrap_counts(len(a.n))[:DRAWS]
-    values = [float(np.median(divide(sums.n.sum(0), sums.d.sum(0)))) for sums in known]
-    over = [_drawn_medians(sums, drawn) for sums in known]
-    reaches = [_median_critical_value(sums, spread) for sums in known]
-    apart, reach = intervals.of_difference(limits), float(np.maximum(reaches[0], reaches[1]))
+    value_a, value_b = (float(np.median(_value(sums))) for sums in known)
+    bootstrap_a, bootstrap_b = (_bootstrap_medians(sums, drawn) for sums in known)
+    critical_a, critical_b = (_median_critical_value(sums, rule) for sums in known)
     return Medians(
-        _ends(values[0], over[0], reaches[0], limits),
-        _ends(values[1], over[1], reaches[1], limits),
-        _ends(values[1] - values[0], over[1] - over[0], reach, apart),
+        _median_estimate(value_a, bootstrap_a, critical_a, limits),
+        _median_estimate(value_b, bootstrap_b, critical_b, limits),
+        _median_estimate(
+            value_b - value_a,
+            bootstrap_b - bootstrap_a,
+            float(np.maximum(critical_a, critical_b)),  # NaN if one is NaN
+            intervals.of_difference(limits),
+        ),
     )
 
 
 def _non_empty(sums: ClusterSums) -> ClusterSums:
     """Return the cells in which a cluster takes part, in double precision."""
-    there = (sums.d > 0).any(0)
-    return ClusterSums(*(part[:, there].astype(np.float64) for part in sums))
+    non_empty = (sums.d > 0).any(0)
+    return ClusterSums(*(part[:, non_empty].astype(np.float64) for part in sums))
 
 
-def _drawn_medians(sums: ClusterSums, drawn: Floats) -> Floats:
+def _bootstrap_medians(sums: ClusterSums, drawn: Floats) -> Floats:
     """Return the median of each draw; NaN in draws without any value. *Shape:* ``(draw,)``."""
     values = divide(drawn @ sums.n, drawn @ sums.d)
-    gaps = np.isnan(values)
-    if not gaps.any():
+    missing = np.isnan(values)
+    if not missing.any():
         return np.asarray(np.median(values, 1), np.float64)
     found = np.full(len(values), np.nan)
-    has_value = ~gaps.all(1)
+    has_value = ~missing.all(1)
     found[has_value] = np.nanmedian(values[has_value], 1)
     return found
 
 
-def _median_critical_value(sums: ClusterSums, spread: IntervalRule) -> float:
-    """Return the critical value of the median cell; NaN if too few clusters take part."""
-    behind = divide(sums.d.sum(0) ** 2, (sums.d**2).sum(0))
-    enough = intervals.has_interval(behind, (sums.d > 0).sum(0), spread)
-    return float(np.median(intervals.critical_value(behind))) if enough.mean() >= 0.5 else np.nan
+def _median_critical_value(sums: ClusterSums, rule: IntervalRule) -> float:
+    """Return the median critical value over cells.
+
+    NaN if fewer than half of the cells have an interval.
+    """
+    effective = _effective_clusters(sums)
+    has_interval = intervals.has_interval(effective, (sums.d > 0).sum(0), rule)
+    if has_interval.mean() < 0.5:
+        return np.nan
+    return float(np.median(intervals.critical_value(effective)))
 
 
-def _ends(value: float, over: Floats, reach: float, limits: intervals.Limits) -> MedianEstimate:
-    error = float(np.sqrt(np.nanmean((over - value) ** 2)))
-    half = reach * error if error > intervals.ROUNDING * abs(value) else np.nan
-    low, high = intervals.clipped(np.array(value - half), np.array(value + half), limits)
+def _median_estimate(
+    value: float, bootstrap_medians: Floats, critical_value: float, limits: intervals.Limits
+) -> MedianEstimate:
+    """Return a median, or a difference of two medians, with its interval.
+
+    Args:
+        value: observed value.
+        bootstrap_medians: value of each draw. *Shape:* ``(draw,)``.
+        critical_value: critical value of Student's t; NaN for no interval.
+        limits: least and largest possible value, to which the interval is clipped.
+    """
+    error = float(np.sqrt(np.nanmean((bootstrap_medians - value) ** 2)))
+    varies = error > intervals.ROUNDING * abs(value)
+    half_width = critical_value * error if varies else np.nan
+    low, high = intervals.clipped(
+        np.array(value - half_width), np.array(value + half_width), limits
+    )
     return MedianEstimate(value, float(low), float(high))
