@@ -62,7 +62,7 @@ def test_numbers_are_those_of_plain_loops(seed: int, *, causal: bool) -> None:
         head, rule = chosen(sentences, label)
         assert (tuple(tests.head[n]), tests.rule[n]) == (head, rule)
         report = half(sentences, 1)
-        for halves, scores in ((half(sentences, 0), tests.choice), (report, tests)):
+        for halves, scores in ((half(sentences, 0), tests.selection_scores), (report, tests)):
             numbers = (scores.accuracy, scores.at_rule, scores.margin)
             words = [len([*s.cases(label)]) for s in halves]
             hits = [
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_plain_loops(seed: int, *, causal: bool) -> None:
                 numbers, (*hits, ahead), ((0, 1), (0, 1), (-1, 1)), strict=True
             ):
                 same(number, n, parts, limits)
-        same(tests.where_wrong, n, where_wrong(sentences, label, head, rule), (0, 1))
+        same(tests.accuracy_where_rule_fails, n, where_wrong(sentences, label, head, rule), (0, 1))
         first = half(sentences, 0)
         for layer in range(SHAPE[0]):
             totals = {
@@ -191,7 +191,7 @@ def test_a_head_that_follows_the_tree_is_claimed() -> None:
     for n, label in enumerate(tests.labels):
         if label in claimed:
             assert tuple(tests.head[n]) == (0, 0)
-            assert tests.accuracy.value[n] == tests.where_wrong.value[n] == 1
+            assert tests.accuracy.value[n] == tests.accuracy_where_rule_fails.value[n] == 1
             assert tests.margin.low[n] > 0
             assert tests.p[n] < 0.05
         elif label.endswith("to_head") and tests.margin.low[n] > 0 and tests.p[n] < 0.05:
@@ -264,12 +264,12 @@ def test_a_rule_of_all_heads_names_none() -> None:
 def test_the_headline_is_chosen_on_the_choice_half() -> None:
     tests = relation_tests(stored(drawn(0)), ALL)
     everywhere = np.ones(len(tests.labels), bool)
-    first = tests.first(everywhere)
-    assert first == int(tests.choice.margin.value.argmax())
+    first = tests.best_label(everywhere)
+    assert first == int(tests.selection_scores.margin.value.argmax())
     fewer = everywhere.copy()
     fewer[first] = False
-    assert tests.first(fewer) != first
-    assert tests.first(~everywhere) is None
+    assert tests.best_label(fewer) != first
+    assert tests.best_label(~everywhere) is None
 
 
 def test_under_the_null_one_family_in_twenty_has_a_p_below_five_per_cent() -> None:

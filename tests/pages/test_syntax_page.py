@@ -335,7 +335,7 @@ def test_the_map_has_the_margins_of_the_best_heads_of_layers(
         assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
         assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
         low = ranked.layer_margin.low[layer, n]
-        p = ranked.every[layer, ranked.layer_head[layer, n], n]
+        p = ranked.p_of_all_heads[layer, ranked.layer_head[layer, n], n]
         assert cell["supported"] == (p < 0.05 and low > 0)
 
 

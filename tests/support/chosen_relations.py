@@ -59,13 +59,15 @@ def chosen_tests(
         accuracy=numbers(accuracy),
         at_rule=numbers(at_rule),
         margin=numbers(margin),
-        choice=SplitScores(numbers(accuracy), numbers(at_rule), numbers(chosen or margin)),
-        where_wrong=numbers([0.5] * n)._replace(events=np.full(n, 20.0)),
+        selection_scores=SplitScores(
+            numbers(accuracy), numbers(at_rule), numbers(chosen or margin)
+        ),
+        accuracy_where_rule_fails=numbers([0.5] * n)._replace(events=np.full(n, 20.0)),
         preference=ClassPreference(
             np.array(beyond) + 0.2, np.full(n, 0.2), numbers(beyond), np.full(n, others)
         ),
         p=np.array(p, float),
-        every=every,
+        p_of_all_heads=every,
         layer_head=np.zeros((shape[0], n), np.int64),
         layer_margin=estimates(np.zeros((shape[0], n))),
         family=shape[0] * shape[1] * n,

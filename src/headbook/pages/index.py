@@ -64,7 +64,7 @@ def _relations(results: StackResults) -> Iterator[ShareWithBaseline]:
     tests = results.cached(tests_of_stack)
     if tests is None:
         return
-    order = np.argsort(-tests.choice.margin.value, kind="stable")
+    order = np.argsort(-tests.selection_scores.margin.value, kind="stable")
     for n in order[:MOST_RELATIONS]:
         p, rule = float(tests.p[n]), rule_phrase(tests.rule[n])
         value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])

@@ -239,7 +239,7 @@ def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | N
     if not tests.labels or not listed:
         return None
     clear = tests.claimed
-    number = tests.first(clear if clear.any() else np.ones_like(clear))
+    number = tests.best_label(clear if clear.any() else np.ones_like(clear))
     assert number is not None
     label, head = tests.labels[number], best_head_of_relation(tests, number, results.stack.name)
     seen = [(each, _links(each, head, label, results)) for each in listed]

@@ -235,10 +235,16 @@ def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> RatioSums:
     return RatioSums.of(n.astype(np.float64), d, d, np.full(len(n), HELD_OUT))
 
 
-def _estimates(
+def estimates_by_label(
     ratios: Sequence[RatioSums], limits: tuple[float, float], cells: tuple[int, ...] = ()
 ) -> Estimates:
-    """Return values with intervals, labels side by side in the last dimension."""
+    """Return values with intervals of several labels, side by side in the last dimension.
+
+    Args:
+        ratios: ratios of each label. *Shape:* ``cells`` each.
+        limits: least and largest possible ratio.
+        cells: shape of the result without labels, if there are none.
+    """
     sums = (
         np.stack([each.sums for each in ratios], -1) if ratios else RatioSums.zero(*cells, 0).sums
     )

@@ -1,25 +1,27 @@
-"""Tests of heads against the best surface rule for each relation, corrected over all heads.
+"""Tests of attention heads against the best surface rule for each relation, over all heads.
 
-For each relation and direction, the best head and the best surface rule are chosen on one half of
-the sentences and compared on the other, word by word on the same words. Sentences are the clusters.
-A rule knows the order of words and their parts of speech (`headbook.attention.surface_rules`).
+In this module, a *head* is an attention head, and a *governor* is the syntactic head of a word. For
+each relation and direction (a *label*), the best head and the best surface rule are chosen on the
+selection split and compared on the held-out split, on the same words. Sentences are the clusters. A
+rule knows the order of words and their parts of speech (`headbook.attention.surface_rules`).
 
-*Null hypothesis* of the test: in each sentence, or bucket of sentences, the differences between the
-hits of heads and the hits of rules, all heads and all labels together, are as likely as the
-differences with the opposite sign. So the signs of whole sentences are flipped at random, and the
-largest statistic among all heads and labels is recorded each time. A head's p is the share of flips
-whose largest statistic reaches the head's own: family-wise over all heads and labels, not only the
-chosen ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From `SENTENCES`
-sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer to
-symmetric.
+*Null hypothesis* of the test: the vector of differences of a sentence, over all heads and labels,
+is as likely as the vector with the opposite sign. A difference is the hits of a head minus the hits
+of the rule. So the signs of whole sentences are flipped at random, and each flip records the
+largest statistic over all heads and labels. The p-value of a head is the share of flips whose
+largest statistic reaches the head's own statistic. Thus it is family-wise over all heads and
+labels, not only the chosen ones (Westfall & Young 1993; Nichols & Holmes 2002,
+doi:10.1002/hbm.1058). From `SENTENCES` sentences on, signs of `BUCKETS` groups of sentences are
+flipped, because sums of groups are closer to symmetric.
 
-*A claim* needs more than the margin. A head that always attends to nouns finds the head of many
-words. So the strongest key of the relation's querying words has to be of the right answer's part of
-speech more often than that of other words of the same part of speech.
+*A claim* needs more than a margin over the rule. An attention head that always attends to nouns
+finds the governor or the dependent of many words. So the strongest key of the relation's querying
+words has to be of the right answer's part of speech more often than the strongest key of other
+words with the querying words' part of speech.
 
 *Limits.* Sentences count as independent, though sentences of one document may not be; equal
-sentences are flipped together. A small p says that a head beats the best of these rules on this
-corpus; it does not say that the model uses the head for the relation.
+sentences are flipped together. A small p-value says that a head beats the best of these rules on
+this corpus, not that the model uses the head for the relation.
 """
 
 from dataclasses import dataclass
@@ -35,11 +37,11 @@ from headbook.analysis.multiple_testing import ALPHA, sign_flip_p
 from headbook.report.relation_counts import (
     ClassPreference,
     RelationCounts,
-    _estimates,
     best_rule,
     class_preference,
     count_relation,
     effective_sentences,
+    estimates_by_label,
     ratios_of,
     words_of,
 )
@@ -51,12 +53,12 @@ BUCKETS = 256  # groups of sentences by hash; half of the groups are held out
 
 
 def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
-    """Return the mask of numbers with a family-wise p below `ALPHA` and an interval above 0.
+    """Return the mask of numbers with a family-wise p-value below `ALPHA` and interval above 0.
 
     This is the site's rule for every number that is tested family-wise.
 
     Args:
-        p: family-wise p; NaN without a test.
+        p: family-wise p-value; NaN without a test.
         margin: the tested numbers. *Shape:* that of ``p``.
     """
     with np.errstate(invalid="ignore"):
@@ -90,18 +92,19 @@ class RelationTests:
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
         rule: name of the best rule of each label.
         accuracy, at_rule, margin: numbers of the held-out split, see `SplitScores`.
-        choice: numbers of these heads and rules on the selection split.
-        where_wrong: share of words that the head finds among the held-out words that the rule
-            misses. *Shape:* ``(label,)``.
+        selection_scores: scores of these heads and rules on the selection split.
+        accuracy_where_rule_fails: share of words that the head finds among the held-out words that
+            the rule misses. *Shape:* ``(label,)``.
         preference: the head's preference for the right class of words.
-        p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
-        every: p of every head and label; NaN without a head. *Shape:*
-            ``(layer, head, label)``.
+        p: family-wise p-value of the best head; NaN with fewer than two sentences.
+            *Shape:* ``(label,)``.
+        p_of_all_heads: family-wise p-value of each head and label; NaN if the head is absent or
+            the label has fewer than two sentences. *Shape:* ``(layer, head, label)``.
         layer_head: the best head of each layer on the selection split. *Shape:*
             ``(layer, label)``.
         layer_margin: margin of ``layer_head``; NaN in layers without attention. *Shape:*
             ``(layer, label)``.
-        family: number of pairs of head and label over which p is corrected.
+        family: number of pairs of head and label over which p-values are corrected.
     """
 
     labels: tuple[str, ...]
@@ -110,11 +113,11 @@ class RelationTests:
     accuracy: Estimates
     at_rule: Estimates
     margin: Estimates
-    choice: SplitScores
-    where_wrong: Estimates
+    selection_scores: SplitScores
+    accuracy_where_rule_fails: Estimates
     preference: ClassPreference
     p: Floats
-    every: Floats
+    p_of_all_heads: Floats
     layer_head: Ints
     layer_margin: Estimates
     family: int
@@ -132,7 +135,7 @@ class RelationTests:
     @property
     def layer_supported(self) -> NDArray[np.bool_]:
         """Whether the best head of each layer beats the rule. *Shape:* ``(layer, label)``."""
-        p = np.take_along_axis(self.every, self.layer_head[:, None], 1)[:, 0]
+        p = np.take_along_axis(self.p_of_all_heads, self.layer_head[:, None], 1)[:, 0]
         return is_supported(p, self.layer_margin)
 
     def claims(self, label: str, place: tuple[int, int]) -> bool:
@@ -142,15 +145,19 @@ class RelationTests:
             for name, (layer, head), sure in zip(self.labels, self.head, self.claimed, strict=True)
         )
 
-    def first(self, among: NDArray[np.bool_]) -> int | None:
-        """Return the label with the largest margin on the selection split; None without any.
+    def best_label(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the index of the label with the largest margin, or None if none is allowed.
 
-        The reported margin does not decide, because the largest of several is inflated.
+        Margins of the selection split are compared, because the largest of several margins is
+        inflated: the held-out margin of the label stays unbiased.
+
+        Args:
+            among: mask of the allowed labels. *Shape:* ``(label,)``.
         """
-        places = np.flatnonzero(among)
-        if not len(places):
+        allowed = np.flatnonzero(among)
+        if not len(allowed):
             return None
-        return int(places[np.argmax(self.choice.margin.value[places])])
+        return int(allowed[np.argmax(self.selection_scores.margin.value[allowed])])
 
 
 def tests_of_stack(results: StackResults) -> RelationTests | None:
@@ -162,44 +169,49 @@ def tests_of_stack(results: StackResults) -> RelationTests | None:
 def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
     """Choose heads and rules on one half of the sentences, and compare them on the other.
 
-    A label is tested if its words on the held-out split stand in at least `MIN_EFFECTIVE` effective
+    A label is tested if its words on the held-out split are in at least `MIN_EFFECTIVE` effective
     sentences, and if it has any words on the selection split.
 
     Args:
+        found: strongest words of all heads.
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
     halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
     tested = []
     for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
-        choice, report = map(count_relation, halves, named, (label, label))
-        if effective_sentences(report.words) >= MIN_EFFECTIVE:
-            tested.append(_Test.of((choice, report), halves[HELD_OUT], named[HELD_OUT], present))
-    return _together(halves[HELD_OUT], len(found.index), present, tested)
+        selection_counts, held_out_counts = map(count_relation, halves, named, (label, label))
+        if effective_sentences(held_out_counts.words) >= MIN_EFFECTIVE:
+            tested.append(
+                _Test.of(
+                    (selection_counts, held_out_counts), halves[HELD_OUT], named[HELD_OUT], present
+                )
+            )
+    return _run_sign_flip_test(halves[HELD_OUT], len(found.index), present, tested)
 
 
 class _Test(NamedTuple):
-    """The choice for one label on the selection split, and its counts on both splits.
+    """Best head and best rule of one label on the selection split, and counts on both splits.
 
     Attributes:
         head, rule: indices of the best head and the best rule.
         layer_head: the best head of each layer. *Shape:* ``(layer,)``.
         counts: counts by split.
-        wrong: in each held-out sentence, the number of words that the rule misses, and how many of
-            these the head finds. *Shape:* ``(sentence,)`` each.
+        rule_misses: in each held-out sentence, the number of words that the rule misses, and the
+            number of these words that the head finds. *Shape:* ``(sentence,)`` each.
     """
 
     head: tuple[int, int]
     rule: int
     layer_head: Ints
     counts: tuple[RelationCounts, RelationCounts]
-    wrong: tuple[Ints, Ints]
+    rule_misses: tuple[Ints, Ints]
 
     @classmethod
     def of(
         cls,
         counts: tuple[RelationCounts, RelationCounts],
-        report: StrongestWords,
+        held_out_words: StrongestWords,
         named: NDArray[np.int32],
         present: NDArray[np.bool_],
     ) -> "_Test":
@@ -207,49 +219,65 @@ class _Test(NamedTuple):
         layer, head = (int(x) for x in np.unravel_index(hits.argmax(), present.shape))
         rule = best_rule(counts[SELECTION].rules.sum(0))
         cases, sentences = counts[HELD_OUT].cases, counts[HELD_OUT].sentences
-        right = report.strongest[cases.query, layer, head] == cases.right
+        right = held_out_words.strongest[cases.query, layer, head] == cases.right
         missed = named[rule, cases.query] != cases.right
-        place, size = np.searchsorted(sentences, cases.sentence), len(sentences)
-        wrong = tuple(
-            np.bincount(place[flags], minlength=size) for flags in (missed, right & missed)
+        row, size = np.searchsorted(sentences, cases.sentence), len(sentences)
+        n_missed, n_found = (
+            np.bincount(row[words], minlength=size) for words in (missed, right & missed)
         )
-        return cls((layer, head), rule, hits.argmax(1), counts, (wrong[0], wrong[1]))
+        return cls((layer, head), rule, hits.argmax(1), counts, (n_missed, n_found))
 
 
-def _together(
-    report: StrongestWords, sentences: int, present: NDArray[np.bool_], tested: list[_Test]
+def _run_sign_flip_test(
+    held_out_words: StrongestWords,
+    n_sentences: int,
+    present: NDArray[np.bool_],
+    tested: list[_Test],
 ) -> RelationTests:
-    keys, clusters = sign_clusters(report, sentences)
+    """Return the scores of the tested labels, with p-values from flipped signs of sentences.
+
+    Args:
+        held_out_words: strongest words of the held-out split.
+        n_sentences: number of sentences in both splits.
+        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
+        tested: tested labels.
+    """
+    keys, clusters = sign_clusters(held_out_words, n_sentences)
     shape, layers = present.shape, np.arange(len(present))
-    ahead = np.zeros((len(keys), *shape, len(tested)), np.float32)
+    differences = np.zeros((len(keys), *shape, len(tested)), np.float32)
     layer_margins = []
-    for place, test in enumerate(tested):
+    for column, test in enumerate(tested):
         counts = test.counts[HELD_OUT]
-        beyond = counts.heads - counts.rules[:, test.rule, None, None]
-        np.add.at(ahead[..., place], clusters[counts.sentences], beyond)
-        layer_margins.append(ratios_of(beyond[:, layers, test.layer_head], counts.words[:, None]))
-    reported, choice = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
-    every = sign_flip_p(ahead, present, keys) if tested else np.zeros((*shape, 0))
-    every = np.where(reported.margin.sentences >= 2, every, np.nan)
+        beyond_rule = counts.heads - counts.rules[:, test.rule, None, None]
+        np.add.at(differences[..., column], clusters[counts.sentences], beyond_rule)
+        best_of_layers = beyond_rule[:, layers, test.layer_head]
+        layer_margins.append(ratios_of(best_of_layers, counts.words[:, None]))
+    held_out_scores, selection_scores = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
+    p = sign_flip_p(differences, present, keys) if tested else np.zeros((*shape, 0))
+    p = np.where(held_out_scores.margin.sentences >= 2, p, np.nan)
     head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
-    wrong = [ratios_of(found, words) for words, found in (test.wrong for test in tested)]
+    where_rule_fails = [
+        ratios_of(n_found, n_missed) for n_missed, n_found in (test.rule_misses for test in tested)
+    ]
     layer_head = np.array([test.layer_head for test in tested], np.int64).reshape(-1, shape[0]).T
     return RelationTests(
-        labels=tuple(report.labels[test.counts[HELD_OUT].label] for test in tested),
+        labels=tuple(held_out_words.labels[test.counts[HELD_OUT].label] for test in tested),
         head=head,
-        rule=tuple(report.rules[test.rule] for test in tested),
-        accuracy=reported.accuracy,
-        at_rule=reported.at_rule,
-        margin=reported.margin,
-        choice=choice,
-        where_wrong=_estimates(wrong, (0.0, 1.0)),
+        rule=tuple(held_out_words.rules[test.rule] for test in tested),
+        accuracy=held_out_scores.accuracy,
+        at_rule=held_out_scores.at_rule,
+        margin=held_out_scores.margin,
+        selection_scores=selection_scores,
+        accuracy_where_rule_fails=estimates_by_label(where_rule_fails, (0.0, 1.0)),
         preference=ClassPreference.of(
-            [class_preference(report, t.counts[HELD_OUT].label, t.head) for t in tested]
+            [class_preference(held_out_words, t.counts[HELD_OUT].label, t.head) for t in tested]
         ),
-        p=every[head[:, 0], head[:, 1], np.arange(len(tested))],
-        every=every,
+        p=p[head[:, 0], head[:, 1], np.arange(len(tested))],
+        p_of_all_heads=p,
         layer_head=layer_head,
-        layer_margin=_where(present, _estimates(layer_margins, (-1.0, 1.0), shape[:1])),
+        layer_margin=_in_layers_with_heads(
+            present, estimates_by_label(layer_margins, (-1.0, 1.0), shape[:1])
+        ),
         family=int(present.sum()) * len(tested),
     )
 
@@ -259,30 +287,33 @@ def _scores(tested: list[_Test], half: int) -> SplitScores:
     parts: list[list[RatioSums]] = [[], [], []]
     for test in tested:
         counts = test.counts[half]
-        hits, at = counts.heads[:, *test.head], counts.rules[:, test.rule]
-        for part, n in zip(parts, (hits, at, hits - at), strict=True):
+        hits, rule_hits = counts.heads[:, *test.head], counts.rules[:, test.rule]
+        for part, n in zip(parts, (hits, rule_hits, hits - rule_hits), strict=True):
             part.append(ratios_of(n, counts.words))
     limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
-    return SplitScores(*map(_estimates, parts, limits))
+    return SplitScores(*map(estimates_by_label, parts, limits))
 
 
 def sign_clusters(
-    report: StrongestWords, sentences: int
+    held_out_words: StrongestWords, n_sentences: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the keys of the clusters whose signs are flipped, and the cluster of each sentence.
 
     Args:
-        sentences: number of sentences in both halves.
+        held_out_words: strongest words of the held-out split.
+        n_sentences: number of sentences in both splits.
     """
-    hashes = report.content_hash
-    if sentences < SENTENCES:
+    hashes = held_out_words.content_hash
+    if n_sentences < SENTENCES:
         return hashes, np.arange(len(hashes))
     keys, cluster = np.unique(hashes % np.uint64(BUCKETS), return_inverse=True)
     return keys, cluster
 
 
-def _where(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
+def _in_layers_with_heads(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
     """Return numbers of layers that have heads; NaN in other layers."""
-    there = np.any(present, axis=1, keepdims=True)
-    value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])
+    has_heads = np.any(present, axis=1, keepdims=True)
+    value, low, high = (
+        np.where(has_heads, part, np.nan) for part in (numbers.value, numbers.low, numbers.high)
+    )
     return numbers._replace(value=value, low=low, high=high)

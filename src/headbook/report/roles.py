@@ -345,7 +345,7 @@ def best_relation(tests: "RelationTests | None", place: Place) -> int | None:
     """Return the index of the relation that a head serves best, by the selection split, or None."""
     if tests is None or not len(tests.labels):
         return None
-    return tests.first(tests.claimed & (tests.head == place).all(1))
+    return tests.best_label(tests.claimed & (tests.head == place).all(1))
 
 
 def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
@@ -356,7 +356,7 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
     ends, label = ends_of(tests.labels[n]), tests.labels[n]
     found, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
     other, p = float(tests.at_rule.value[n]), float(tests.p[n])
-    wrong = tests.where_wrong.at(n)
+    wrong = tests.accuracy_where_rule_fails.at(n)
     cases = count_text(round(wrong.events), "case")
     beside = f" It finds {percent(wrong.value)} of the {cases} that the rule misses."
     yield Claim(
@@ -370,7 +370,7 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
         other,
         f"best surface rule ({phrase})",
         p,
-        float(tests.choice.margin.value[n]),
+        float(tests.selection_scores.margin.value[n]),
     )
 
 

@@ -100,7 +100,7 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
         number(float(tests.at_rule.value[n]), share=True),
         number(float(even), share=True),
         _margin(tests.margin.at(n)),
-        NumberCell.of(tests.where_wrong.at(n), all_metrics()[METRIC]),
+        NumberCell.of(tests.accuracy_where_rule_fails.at(n), all_metrics()[METRIC]),
         preference_words(tests, n),
         NumberCell.of(_far(results, label, head), all_metrics()[FAR]),
         p_text(float(tests.p[n])),

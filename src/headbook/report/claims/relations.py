@@ -52,7 +52,7 @@ def _of_label(results: StackResults, tests: RelationTests, n: int) -> Iterator[R
     layer, head = map(int, tests.head[n])
     where = _where(results, layer, head, METRIC, tests.labels[n])
     report = SplitScores(tests.accuracy, tests.at_rule, tests.margin)
-    for split, scores in ((CHOICE, tests.choice), (HELD_OUT_WORDS, report)):
+    for split, scores in ((CHOICE, tests.selection_scores), (HELD_OUT_WORDS, report)):
         yield _row(
             RELATION, where, split, scores.accuracy.at(n),
             baseline=tests.rule[n],
@@ -60,9 +60,13 @@ def _of_label(results: StackResults, tests: RelationTests, n: int) -> Iterator[R
             difference=scores.margin.at(n),
             p=float(tests.p[n]) if split == HELD_OUT_WORDS else math.nan,
         )  # fmt: skip
-    if tests.where_wrong.events[n]:
+    if tests.accuracy_where_rule_fails.events[n]:
         yield _row(
-            WHERE_WRONG, where, HELD_OUT_WORDS, tests.where_wrong.at(n), baseline=tests.rule[n]
+            WHERE_WRONG,
+            where,
+            HELD_OUT_WORDS,
+            tests.accuracy_where_rule_fails.at(n),
+            baseline=tests.rule[n],
         )
     found = tests.preference
     if found.comparable[n]:
@@ -125,7 +129,8 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
                 f"{RELATION}, best head of the layer", results.stack.name, (METRIC, VIEW, label),
                 layer=layer, head=head, split=HELD_OUT_SPLIT, baseline=tests.rule[n],
                 baseline_value=float(tests.at_rule.value[n]),
-                difference=tests.layer_margin.at(layer, n), p=float(tests.every[layer, head, n]),
+                difference=tests.layer_margin.at(layer, n),
+                p=float(tests.p_of_all_heads[layer, head, n]),
             )  # fmt: skip
 
 

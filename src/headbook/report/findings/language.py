@@ -252,7 +252,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
 
     One relation is named, the one with the largest margin on the selection split.
     """
-    at = tests.first(tests.claimed)
+    at = tests.best_label(tests.claimed)
     if at is None:
         return
     head = HeadName(results.stack.name, *map(int, tests.head[at]))
