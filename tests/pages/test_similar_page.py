@@ -200,8 +200,8 @@ def test_chosen_pairs_are_as_far_apart_as_among_all(rows: Floats, draw: Any) -> 
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stacks of some heads count as those of many."""
-    monkeypatch.setattr(head_pairs, "MOST", 3)
-    monkeypatch.setattr(head_pairs, "NEAR", 2)
+    monkeypatch.setattr(head_pairs, "MAX_HEADS_ALL_PAIRS", 3)
+    monkeypatch.setattr(head_pairs, "N_NEAREST_HEADS", 2)
 
 
 @pytest.mark.usefixtures("_few")
@@ -211,7 +211,7 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     """By the same rows as all pairs are without the bound, in batches of any size."""
     some = run(tmp_path, tiny_folder("bert"), batch_tokens=40)
     with monkeypatch.context() as patch:
-        patch.setattr(head_pairs, "MOST", 144)
+        patch.setattr(head_pairs, "MAX_HEADS_ALL_PAIRS", 144)
         every = run(tmp_path, tiny_folder("bert"))
     found, whole = some.corpus_sums.distances["self"], every.corpus_sums.distances["self"]
     assert found.alike is not None
@@ -225,7 +225,7 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     for view in range(len(found.columns)):
         for head, row in enumerate(apart[view]):
             others = np.delete(np.arange(len(row)), head)
-            nearest = others[np.argsort(row[others], kind="stable")[: head_pairs.NEAR]]
+            nearest = others[np.argsort(row[others], kind="stable")[: head_pairs.N_NEAREST_HEADS]]
             assert compared[view, head, nearest].all()
     assert 0 < compared[0].sum() < len(apart[0]) * (len(apart[0]) - 1)
 
@@ -247,7 +247,7 @@ def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
     assert near.roots is not None
     assert sorted(near.order) == [*range(len(near.heads))]
     for head in range(len(near.heads)):
-        assert len(near.nearest(head, head_pairs.NEAR)) == head_pairs.NEAR
+        assert len(near.nearest(head, head_pairs.N_NEAREST_HEADS)) == head_pairs.N_NEAREST_HEADS
     table = study.pairs
     of_all = table[table["metric"] == HELLINGER]
     assert len(of_all) == 2 * len(near.heads) * (len(near.heads) - 1) / 2

@@ -1,12 +1,13 @@
-"""Distances of every two heads of a stack, on the sample.
+"""Pairwise distances between the attention heads of a stack, on a sample of the sentences.
 
-The rows of all layers are needed at once, so that batches are small. The work grows with the square
-of the number of heads. With more than `MOST` heads, a matrix product compares all pairs, and only
-the most similar pairs are compared by the metric itself, in a second pass.
+The attention rows of all layers must be in memory at once, so batches are small. The work grows
+with the square of the number of heads. With more than `MAX_HEADS_ALL_PAIRS` heads, a matrix product
+compares all pairs, and only the most similar pairs are compared by the metric, in a second pass.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,13 +23,31 @@ from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadDistances, HellingerSums, PairColumn
 from headbook.text.batch import Batch
 
-CELLS = 2**24  # most weights of all heads kept at a time, in each view
-MOST = 144  # most heads of which every pair is compared
-NEAR = 6  # most similar heads with which each head is compared if there are more, in each view
-LEAST = 30  # rows that two heads must share to be chosen, or as many as any two heads share
+MAX_BATCH_WEIGHTS = 2**24  # attention weights of all heads in memory at once, for each view
+MAX_HEADS_ALL_PAIRS = 144  # heads of a stack up to which the metrics compare all pairs
+N_NEAREST_HEADS = 6  # heads of larger stacks with which each head is compared, for each view
+# Attention rows that two heads of larger stacks must share to be candidates; or the largest number
+# of rows that any two heads share, if that is smaller.
+MIN_SHARED_ROWS = 30
 
-Rows = tuple[torch.Tensor, torch.Tensor]  # weights ``(head, row, key)``; trusted ``(head, row)``
-Chosen = tuple[torch.Tensor, torch.Tensor]  # the heads of pairs, ``(pair,)`` each
+
+class HeadRows(NamedTuple):
+    """Attention rows of all heads of a stack, in one view.
+
+    Attributes:
+        weights: *Shape:* ``(head, row, key)``.
+        counted: 1 for rows that count, else 0. *Shape:* ``(head, row)``.
+    """
+
+    weights: torch.Tensor
+    counted: torch.Tensor
+
+
+class HeadIndexPairs(NamedTuple):
+    """Indices of the two heads of each pair. *Shape:* ``(pair,)`` each."""
+
+    first: torch.Tensor
+    second: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -36,31 +55,33 @@ class HeadPairDistances:
     """Observer that compares heads with the pair metrics of a run.
 
     Attributes:
-        chosen: by stack, the pairs to compare in a second pass; None in the first pass.
+        chosen: pairs to compare in a second pass, by stack; None in the first pass.
     """
 
     model: Model
     architecture: Architecture
     metrics: tuple[PairMetric, ...]
-    chosen: Mapping[str, Chosen] | None = None
+    chosen: Mapping[str, HeadIndexPairs] | None = None
 
-    def tokens(self, longest: int) -> int:
+    def max_batch_tokens(self, sentence_tokens: int) -> int:
         """Return the largest number of tokens of a batch.
 
         Args:
-            longest: most tokens of a sentence.
+            sentence_tokens: tokens of the longest sentence.
         """
-        most = max(n_heads(stack) for stack in self.architecture.stacks.values())
-        return max(1, CELLS // (most * longest))
+        most_heads = max(n_heads(stack) for stack in self.architecture.stacks.values())
+        return max(1, MAX_BATCH_WEIGHTS // (most_heads * sentence_tokens))
 
-    def nearest(self, found: Mapping[str, HeadDistances]) -> "HeadPairDistances | None":
+    def second_pass(self, distances: Mapping[str, HeadDistances]) -> "HeadPairDistances | None":
         """Return the observer of the second pass, or None if all pairs have been compared.
 
         Args:
-            found: by stack, the distances of the first pass.
+            distances: distances of the first pass, by stack.
         """
         chosen = {
-            name: _nearest(sums.alike) for name, sums in found.items() if sums.alike is not None
+            name: _nearest_pairs(sums.alike)
+            for name, sums in distances.items()
+            if sums.alike is not None
         }
         return replace(self, chosen=chosen) if chosen else None
 
@@ -68,7 +89,7 @@ class HeadPairDistances:
         """Return callbacks that compare the heads of one batch."""
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
-            name: _Collected(stack, batch, views)
+            name: _CollectedRows(stack, batch, views)
             for name, stack in self.architecture.stacks.items()
             if self.chosen is None or name in self.chosen
         }
@@ -79,31 +100,45 @@ class HeadPairDistances:
             if place.stack in stacks:
                 stacks[place.stack].add(attention, scopes)
 
-        def found() -> PassResults:
-            sums = {name: self._measured(stack) for name, stack in stacks.items()}
-            return PassResults(CorpusSums(distances=sums))
+        def results() -> PassResults:
+            distances = {name: self._distances(stack) for name, stack in stacks.items()}
+            return PassResults(CorpusSums(distances=distances))
 
-        return BatchObserver(found, attend)
+        return BatchObserver(results, attend)
 
-    def _measured(self, found: "_Collected") -> HeadDistances:
-        asked = [(metric, view) for metric in self.metrics for view in metric.views]
-        rows = {view: found.rows(view) for view in found.views}
-        columns, sentences = tuple(PairColumn(m.id, view) for m, view in asked), found.sentences
-        counts = _numbers(rows[view][1] @ rows[view][1].mT for _, view in asked)
+    def _distances(self, collected: "_CollectedRows") -> HeadDistances:
+        """Return the distances between the heads of one stack over one batch.
+
+        In the second pass, the metrics compare the chosen pairs. In the first pass, the metrics
+        compare all pairs of small stacks; a matrix product compares all pairs of large ones.
+        """
+        measures = [(metric, view) for metric in self.metrics for view in metric.views]
+        rows = {view: collected.take_rows(view) for view in collected.views}
+        columns = tuple(PairColumn(metric.id, view) for metric, view in measures)
+        shared_rows = _numbers(rows[view].counted @ rows[view].counted.mT for _, view in measures)
         if self.chosen is not None:
-            pairs = self.chosen[found.stack.name]
+            pairs = self.chosen[collected.stack.name]
             total = _numbers(
-                _spread(m.measure_pairs(*rows[v], *pairs), pairs, rows[v]) for m, v in asked
+                _symmetric(metric.measure_pairs(*rows[view], *pairs), pairs, rows[view])
+                for metric, view in measures
             )
-            compared = np.zeros(counts.shape[1:])
-            compared[pairs[0].cpu(), pairs[1].cpu()] = compared[pairs[1].cpu(), pairs[0].cpu()] = 1
-            return HeadDistances(columns, total, counts * compared, 0)
-        if n_heads(found.stack) > MOST:
-            affinities = _numbers(metric.similarity(*rows[view]) for metric, view in asked)
-            nothing, alike = np.zeros(counts.shape), HellingerSums(affinities, counts)
-            return HeadDistances(columns, nothing, nothing, sentences, alike)
-        total = _numbers(metric.measure(*rows[view]) for metric, view in asked)
-        return HeadDistances(columns, total, counts, sentences)
+            compared = np.zeros(shared_rows.shape[1:])
+            first, second = pairs.first.cpu(), pairs.second.cpu()
+            compared[first, second] = compared[second, first] = 1
+            # The first pass has counted the sentences.
+            return HeadDistances(columns, total, shared_rows * compared, sentences=0)
+        if n_heads(collected.stack) > MAX_HEADS_ALL_PAIRS:
+            affinities = _numbers(metric.similarity(*rows[view]) for metric, view in measures)
+            not_compared = np.zeros(shared_rows.shape)
+            return HeadDistances(
+                columns,
+                not_compared,
+                not_compared,
+                collected.n_sentences,
+                HellingerSums(affinities, shared_rows),
+            )
+        total = _numbers(metric.measure(*rows[view]) for metric, view in measures)
+        return HeadDistances(columns, total, shared_rows, collected.n_sentences)
 
 
 def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
@@ -112,40 +147,41 @@ def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
     return numbers
 
 
-def _spread(values: torch.Tensor, pairs: Chosen, rows: Rows) -> torch.Tensor:
+def _symmetric(values: torch.Tensor, pairs: HeadIndexPairs, rows: HeadRows) -> torch.Tensor:
     """Return a symmetric table of all heads with the values of pairs, and 0 elsewhere.
 
     *Shape:* ``(head, head)``.
     """
-    found = values.new_zeros(len(rows[0]), len(rows[0]))
-    found[pairs[0], pairs[1]] = values
-    return found + found.mT
+    table = values.new_zeros(len(rows.weights), len(rows.weights))
+    table[pairs.first, pairs.second] = values
+    return table + table.mT
 
 
-def _nearest(alike: HellingerSums) -> Chosen:
-    """Return each pair of a head and one of its most similar heads in any column, once."""
-    chosen = np.zeros(alike.total.shape[1:], bool)
-    for apart, rows in zip(alike.apart, alike.rows, strict=True):
-        others = np.where(rows >= max(1.0, min(LEAST, rows.max())), apart, np.nan)
-        np.fill_diagonal(others, np.nan)
-        order = np.argsort(others, axis=1, kind="stable")[:, :NEAR]
-        there = ~np.isnan(np.take_along_axis(others, order, 1))
-        chosen[np.nonzero(there)[0], order[there]] = True
-    one, other = np.nonzero(np.triu(chosen | chosen.T, 1))
-    return torch.from_numpy(one), torch.from_numpy(other)
+def _nearest_pairs(affinities: HellingerSums) -> HeadIndexPairs:
+    """Return each pair of a head and one of its nearest heads in any column, once."""
+    chosen = np.zeros(affinities.total.shape[1:], bool)
+    for distances, rows in zip(affinities.apart, affinities.rows, strict=True):
+        min_rows = max(1.0, min(MIN_SHARED_ROWS, rows.max()))
+        candidates = np.where(rows >= min_rows, distances, np.nan)
+        np.fill_diagonal(candidates, np.nan)
+        order = np.argsort(candidates, axis=1, kind="stable")[:, :N_NEAREST_HEADS]
+        valid = ~np.isnan(np.take_along_axis(candidates, order, 1))
+        chosen[np.nonzero(valid)[0], order[valid]] = True
+    first, second = np.nonzero(np.triu(chosen | chosen.T, 1))
+    return HeadIndexPairs(torch.from_numpy(first), torch.from_numpy(second))
 
 
 @dataclass(frozen=True, eq=False)
-class _Collected:
+class _CollectedRows:
     """The attention rows of all heads of one stack over one batch, filled by layer."""
 
     stack: AttentionStack
     batch: Batch
     views: list[SinkView]
-    _layers: list[dict[SinkView, Rows]] = field(default_factory=list)
+    _layers: list[dict[SinkView, HeadRows]] = field(default_factory=list)
 
     @property
-    def sentences(self) -> int:
+    def n_sentences(self) -> int:
         """Number of sentences in the batch."""
         return len(self.batch.items)
 
@@ -153,24 +189,26 @@ class _Collected:
         """Add the rows of the next layer."""
         layer = scopes.views(self.stack.name, attention)
         queries = self.batch.texts[self.stack.queries]
-        places = queries.ordinary  # a superset of the rows that count in any layer
+        positions = queries.ordinary  # a superset of the rows that count in any layer
         self._layers.append(
-            {view: self._rows(_whole(layer[view], view), layer[view].trusted_rows, places)
+            {view: self._rows(_whole(layer[view], view), layer[view].trusted_rows, positions)
              for view in self.views}
         )  # fmt: skip
 
-    def _rows(self, weights: torch.Tensor, trusted: torch.Tensor, places: torch.Tensor) -> Rows:
+    def _rows(
+        self, weights: torch.Tensor, counted: torch.Tensor, positions: torch.Tensor
+    ) -> HeadRows:
         """Return the rows at some positions, with empty heads if the layer has too few."""
-        trusted = trusted.expand(weights.shape[:3])
-        heads = [part.transpose(0, 1)[:, places] for part in (weights, trusted)]
+        counted = counted.expand(weights.shape[:3])
+        heads = [part.transpose(0, 1)[:, positions] for part in (weights, counted)]
         missing = self.stack.n_heads - weights.shape[1]
         padded = [torch.cat([part, part.new_zeros(missing, *part.shape[1:])]) for part in heads]
-        return padded[0], padded[1]
+        return HeadRows(padded[0], padded[1])
 
-    def rows(self, view: SinkView) -> Rows:
-        """Return the rows of all heads in the order of layers, and release them."""
-        weights, trusted = zip(*(layer.pop(view) for layer in self._layers), strict=True)
-        return torch.cat(weights), torch.cat(trusted)
+    def take_rows(self, view: SinkView) -> HeadRows:
+        """Return the rows of all heads in the order of layers, and free their memory."""
+        weights, counted = zip(*(layer.pop(view) for layer in self._layers), strict=True)
+        return HeadRows(torch.cat(weights), torch.cat(counted))
 
 
 def _whole(layer: LayerAttention, view: SinkView) -> torch.Tensor:

@@ -58,21 +58,21 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
     # Distances between heads have a budget of their own, unless memory ran out with it.
     of_pairs = budget
     if pairs:
-        of_pairs = pairs.tokens(max(item.length for item in items))
+        of_pairs = pairs.max_batch_tokens(max(item.length for item in items))
         if budget < run.config.batch_tokens:
             of_pairs = min(of_pairs, budget)
     batches = run.sentences.batches(items, of_pairs)
     sums = observe(run, batches, [each for each in observers if each is not None]).corpus_sums
     sums += geometry.sums() if geometry else CorpusSums()
-    nearest = pairs.nearest(sums.distances) if pairs else None
-    again: list[PassObserver] = [nearest] if nearest else []
+    nearest_pairs = pairs.second_pass(sums.distances) if pairs else None
+    again: list[PassObserver] = [nearest_pairs] if nearest_pairs else []
     buckets: dict[str, BucketAccumulator] = {}
     if outputs and thresholds:
         buckets = bucket_accumulators(run, outputs.metrics)
         again.append(HeadOutputSums(outputs, thresholds.thresholds(), buckets))
     if again:
         run.progress.stage("sample again", count_tokens(items))
-        batches = run.sentences.batches(items, of_pairs if nearest else budget)
+        batches = run.sentences.batches(items, of_pairs if nearest_pairs else budget)
         sums += observe(run, batches, again).corpus_sums
     return sums + bucket_sums(buckets)
 
