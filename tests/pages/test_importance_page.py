@@ -254,7 +254,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     assert page.groups is not None
     replacements = {row.cells[1] for row in page.groups.rows}
     assert replacements == {words_cell("mean"), words_cell("without sink"), words_cell("zero")}
-    page_writer(StudySite(study), tmp_path, "").page(page)
+    page_writer(StudySite(study), tmp_path, "").write_page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
     for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):
         assert wanted in text

@@ -242,7 +242,7 @@ def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
         "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
         "menu": menu((), sentence_pages=False), "preview": "",
     }  # fmt: skip
-    PageWriter(folder, "", frame).page(page)
+    PageWriter(folder, "", frame).write_page(page)
     return page, html_of(folder / "index.html")
 
 

@@ -40,6 +40,15 @@ def test_the_parts_of_a_single_stack_are_entries_themselves() -> None:
     assert addresses(with_contents(page("<h2>One</h2><h2>Two</h2>"))) == ["one", "two"]
 
 
+def test_a_lower_heading_before_the_first_upper_one_leaves_lists_closed() -> None:
+    html = with_contents(page("<h3>Before</h3><h2>Self</h2><h3>One</h3><h2>Cross</h2>"))
+    assert addresses(html) == ["before", "self", "self-one", "cross"]
+    contents = html.partition('<nav class="contents"')[2].partition("</nav>")[0]
+    assert contents.count("<ul>") == contents.count("</ul>") == 2
+    assert contents.count("<li>") == contents.count("</li>") == 4
+    assert '<a href="#before">Before</a></li>\n<li><a href="#self">' in contents
+
+
 def test_a_page_with_one_heading_stays_as_it_was() -> None:
     html = page("<h1>Page</h1><h2>One</h2>")
     assert with_contents(html) == html

@@ -1,9 +1,9 @@
-"""From a page to its file: templates, folded parts, contents, data of live charts.
+"""Renders pages to HTML files.
 
-They are read off the page itself, so that no template can forget a heading.
-
-What a template puts between two marks leaves the page; ``templates/assets/site.js`` brings it back.
-The file is compressed, so that the many numbers of a head weigh a fifth of what they would there.
+`with_contents` builds the table of contents from the headings of the rendered page, so templates
+need not list them. `take_out_folded` moves what stands between ``<!--later-->`` and
+``<!--/later-->`` into a compressed data file, about a fifth of the size, which
+``templates/assets/site.js`` inserts again.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from html import unescape
+from itertools import zip_longest
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -28,8 +29,9 @@ from headbook.resources import folder as resource_folder
 from headbook.site import markup
 from headbook.site.assets import digest, scripts_of
 
-FEWEST = 2  # entries below which a page needs none
-WITHOUT = (
+MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
+# Templates of pages that have no table of contents, because they are wide or short.
+TEMPLATES_WITHOUT_CONTENTS = (
     "index.html",
     "comparison/comparison.html",
     "film/film.html",
@@ -38,10 +40,10 @@ WITHOUT = (
     "heads.html",
     "sentence.html",
     "404.html",
-)  # wide or short
+)
 MAIN = '<main id="main" tabindex="-1">\n'
 MAIN_END = "</main>"
-# Headings, and what may hold some that are no part of a page's own order.
+# Headings, and elements whose headings the table of contents leaves out.
 PART = re.compile(
     r"<(?P<end>/?)(?:details|aside|nav)\b"
     r'|<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>(?P<text>.*?)</h(?P=level)>',
@@ -53,7 +55,14 @@ ID = re.compile(r'\bid="([^"]*)"')
 
 @dataclass(frozen=True)
 class _Heading:
-    """A heading of a page: where it stands, and what it says as HTML without elements."""
+    """A heading of a page.
+
+    Attributes:
+        start: index of its first character in the page.
+        level: 2 or 3.
+        id: id of its element, unique on the page.
+        text: its text as HTML without elements.
+    """
 
     start: int
     level: int
@@ -70,10 +79,10 @@ def with_contents(html: str) -> str:
         if len(upper) > 1
         else [heading for heading in headings if heading.level == 3] or upper
     )
-    if len(listed) < FEWEST:
+    if len(listed) < MIN_CONTENTS_ENTRIES:
         return html
-    nav = f'<nav class="contents" aria-label="On this page">\n{_list(listed)}\n</nav>\n'
-    body = _named(html, headings)
+    nav = f'<nav class="contents" aria-label="On this page">\n{_contents_list(listed)}\n</nav>\n'
+    body = _with_ids(html, headings)
     body = body.replace(MAIN, f'{MAIN}{nav}<div class="within">\n', 1)
     before, end, after = body.rpartition(MAIN_END)
     return f"{before}</div>\n{end}{after}"
@@ -88,12 +97,12 @@ def _headings(html: str) -> Iterator[_Heading]:
             depth += -1 if part["end"] else 1
         elif not depth:
             text = " ".join(MARKUP.sub("", part["text"]).split())
-            name = part["id"] or _free(text, above if part["level"] == "3" else "", taken)
+            name = part["id"] or _unique_id(text, above if part["level"] == "3" else "", taken)
             above = name if part["level"] == "2" else above
             yield _Heading(part.start(), int(part["level"]), name, text)
 
 
-def _free(text: str, above: str, taken: set[str]) -> str:
+def _unique_id(text: str, above: str, taken: set[str]) -> str:
     """Return an id that no other element has, and add it to ``taken``."""
     words = re.findall(r"\w+", unescape(text).lower())
     first = "-".join([*([above] if above else []), *words])
@@ -104,7 +113,7 @@ def _free(text: str, above: str, taken: set[str]) -> str:
     return name
 
 
-def _named(html: str, headings: list[_Heading]) -> str:
+def _with_ids(html: str, headings: list[_Heading]) -> str:
     """Return the page with an id on each of its headings."""
     for heading in reversed(headings):
         tag, at = f"<h{heading.level}", heading.start
@@ -113,32 +122,35 @@ def _named(html: str, headings: list[_Heading]) -> str:
     return html
 
 
-def _list(headings: list[_Heading]) -> str:
-    """Return links to headings, lower ones inside upper ones."""
+def _contents_list(headings: list[_Heading]) -> str:
+    """Return nested lists of links: those to lower headings inside the last higher one."""
     top = min(heading.level for heading in headings)
-    lines = []
-    for i, each in enumerate(headings):
-        lower = i + 1 < len(headings) and headings[i + 1].level
-        link = f'<a href="#{each.id}">{each.text}</a>'
-        if each.level == top:
-            lines.append(f"<li>{link}" + ("<ul>" if lower and lower > top else "</li>"))
-        else:
-            lines.append(f"<li>{link}</li>" + ("" if lower and lower > top else "</ul></li>"))
+    lines, nested = [], False
+    for heading, following in zip_longest(headings, headings[1:]):
+        link = f'<a href="#{heading.id}">{heading.text}</a>'
+        lower_follows = following is not None and following.level > top
+        if heading.level == top:
+            nested = lower_follows
+            lines.append(f"<li>{link}" + ("<ul>" if nested else "</li>"))
+        else:  # headings before the first one of the top level are entries of the outer list
+            lines.append(
+                f"<li>{link}</li>" + ("</ul></li>" if nested and not lower_follows else "")
+            )
     return "<ul>\n" + "\n".join(lines) + "\n</ul>"
 
 
-FOLDER = "data/later"
-START, FOLDED_END = "<!--later-->", "<!--/later-->"
+FOLDED_FOLDER = "data/later"  # folder of the files of folded parts, from the site's root
+FOLDED_START, FOLDED_END = "<!--later-->", "<!--/later-->"
 
 
 def take_out_folded(html: str, root: str, path: str) -> tuple[str, list[str]]:
     """Return a page without its folded parts, and these parts.
 
     Args:
-        root: the way from the page to the site's root.
-        path: of the page.
+        root: path from the page to the site's root.
+        path: path of the page from the site's root.
     """
-    kept, *marked = html.split(START)
+    kept, *marked = html.split(FOLDED_START)
     parts: list[str] = []
     for each in marked:
         part, _, rest = each.partition(FOLDED_END)
@@ -154,7 +166,7 @@ def name_of(path: str) -> str:
 
 def folded_file(path: str) -> str:
     """Return the address of the folded parts of a page, from the site's root."""
-    return f"{FOLDER}/{name_of(path).removeprefix('later-')}.js"
+    return f"{FOLDED_FOLDER}/{name_of(path).removeprefix('later-')}.js"
 
 
 MISSING = "404.html"  # the page that a server shows for a wrong address
@@ -173,26 +185,26 @@ def page_address(base: str, path: str) -> str:
 def path_to_root(base: str, page: Page) -> str:
     """Return the path from a page to the site's root.
 
-    The page for wrong addresses is shown at any depth, so its way begins at the host, where that
-    is known.
+    A server shows the page for wrong addresses at any depth, so its path begins at the host if the
+    address of the site is known.
     """
     return urlsplit(base).path if base and page.path == MISSING else page.root
 
 
-LIVE = "data-chart="  # the buttons of live charts
-SOURCES = "script-src 'self'"
+LIVE_CHART = "data-chart="  # attribute of the buttons that open live charts
+SCRIPT_SOURCES = "script-src 'self'"  # part of a page's content security policy
 # Types that hold no `Figure`; a table holds a `Drawing` at most.
 PLAIN = {str, int, float, bool, NoneType, PageTable, Token}
 
 
 @dataclass(frozen=True)
 class PageWriter:
-    """Writer of the pages of one site; other processes get a copy.
+    """Writer of the pages of one site; worker processes get a copy.
 
     Attributes:
-        folder: of the site.
-        base: its address on the web; empty where it is not known.
-        frame: what every template can use beside its page.
+        folder: folder of the site.
+        base: address of the site on the web; empty if it is unknown.
+        frame: variables of every template beside its page.
     """
 
     folder: Path
@@ -201,32 +213,38 @@ class PageWriter:
 
     @property
     def environment(self) -> jinja2.Environment:
-        """The templates."""
+        """Templates of the site's pages, with their filters."""
         return _templates(self.base)
 
-    def page(self, page: Page) -> None:
-        """Write a page, and the data of its live charts."""
+    def write_page(self, page: Page) -> None:
+        """Write a page, its folded parts, and the data of its live charts."""
         for figure in figures_of(page):
-            self.live(figure)
+            self.write_live_data(figure)
         root = path_to_root(self.base, page)
-        html = _allowing(self.drawn(page.template, page=page, root=root))
+        html = _with_script_hash(self.render(page.template, page=page, root=root))
         html, parts = take_out_folded(html, root, page.path)
         if parts:
-            self.text(folded_file(page.path), markup.script(name_of(page.path), parts))
-        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
+            self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))
+        self.write_text(
+            page.path, html if page.template in TEMPLATES_WITHOUT_CONTENTS else with_contents(html)
+        )
 
-    def live(self, figure: Figure) -> None:
-        """Write the data of a live chart, if there is one."""
+    def write_live_data(self, figure: Figure) -> None:
+        """Write the data of a figure's live chart if it has one and the file does not exist."""
         path = self.folder / "data" / "charts" / f"{figure.name}.js"
         if figure.interactive and not path.exists():
             path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
-    def drawn(self, template: str, **given: Any) -> str:
-        """Return a template as text."""
-        return self.environment.get_template(template).render(**given, **self.frame)
+    def render(self, template: str, **variables: Any) -> str:
+        """Return the text of a template with its variables filled in."""
+        return self.environment.get_template(template).render(**variables, **self.frame)
 
-    def text(self, path: str, text: str) -> None:
-        """Write a file of the site."""
+    def write_text(self, path: str, text: str) -> None:
+        """Write a text file of the site, with line feeds on every system.
+
+        Args:
+            path: path of the file from the site's root.
+        """
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="\n")
@@ -250,14 +268,14 @@ def _templates(base: str) -> jinja2.Environment:
     return environment
 
 
-def _allowing(html: str) -> str:
-    """Return a page whose policy lets the script of its live charts run, if it has any.
+def _with_script_hash(html: str) -> str:
+    """Return a page whose policy allows the inline script of its live charts, if it has any.
 
-    The script comes packed and is put into the page as a text: this one may run, and no other.
+    The script is compressed and inserted into the page as text, so the policy names its hash.
     """
-    if LIVE not in html:
+    if LIVE_CHART not in html:
         return html
-    return html.replace(SOURCES, f"{SOURCES} {digest(charts.vega_bundle())}", 1)
+    return html.replace(SCRIPT_SOURCES, f"{SCRIPT_SOURCES} {digest(charts.vega_bundle())}", 1)
 
 
 def figures_of(value: Any) -> Iterator[Figure]:

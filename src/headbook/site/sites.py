@@ -194,7 +194,7 @@ class StudySite(Site):
         data_files.write_find(self.results, self.charted, data)
         sizes = {name: size for name, size in export.sizes(data).items() if "/" not in name}
         table = json.loads(self.manifest.to_json()) | {"sizes": sizes}
-        writer.text("data/manifest.json", _manifest_text(table))
+        writer.write_text("data/manifest.json", _manifest_text(table))
         return left_out
 
     def pages(self, writer: PageWriter) -> Iterator[Page]:
@@ -204,7 +204,7 @@ class StudySite(Site):
         if self.facts.sentence_pages:
             yield sentences_page(self.study)
         yield methods_page(self.results, self.metrics)
-        yield about_page(self.manifest, writer.drawn("references.bib").partition("\n\n")[0])
+        yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 
     def many(self, share: slice = EVERY) -> Iterator[Page]:
@@ -313,7 +313,7 @@ class ComparisonSite(Site):
 
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write tables and the manifests of both studies."""
-        writer.text("data/manifest.json", comparison_manifest(self.comparison))
+        writer.write_text("data/manifest.json", comparison_manifest(self.comparison))
         return export.write_tables(COMPARISON_TABLES, self.comparison, writer.folder / "data")
 
     def pages(self, writer: PageWriter) -> Iterator[Page]:
@@ -321,7 +321,7 @@ class ComparisonSite(Site):
 
         def write_script(path: str, value: Any) -> None:
             if value:
-                writer.text(path, script(Path(path).stem, value))
+                writer.write_text(path, script(Path(path).stem, value))
 
         for page in self.charted:
             if isinstance(page, ComparisonPage):
@@ -427,7 +427,7 @@ class FilmSite(Site):
         (writer.folder / PICTURES).mkdir(parents=True)
         for address, picture in sheets(self.reel):
             (writer.folder / address).write_bytes(picture)
-        writer.text("data/film.js", script("film", film_data(self.reel)))
+        writer.write_text("data/film.js", script("film", film_data(self.reel)))
         manifests = [json.loads(each.manifest.to_json()) for each in film.frames]
         table = {
             "headbook": manifests[0]["headbook"],
@@ -435,7 +435,7 @@ class FilmSite(Site):
             "checkpoints": [each.name for each in film.frames],
             "studies": manifests,
         }
-        writer.text("data/manifest.json", _manifest_text(table))
+        writer.write_text("data/manifest.json", _manifest_text(table))
         return export.write_tables(FILM_TABLES, film, writer.folder / "data")
 
     def pages(self, _: PageWriter) -> Iterator[Page]:

@@ -224,7 +224,7 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         figures = exported(site.charted)
         for figure in figures:
             export.write_figure(figure, folder / "figures", columns=False)
-            writer.live(figure)
+            writer.write_live_data(figure)
             figure.forget()  # all charts together take hundreds of megabytes
         progress.stage("pages", site.n_pages)
         progress.advance(len(paths), 0)
@@ -232,9 +232,9 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         for path in chain(draw_pages(writer, chain(site.pages(writer), (files,))), many):
             progress.advance(1, 0)
             paths.append(path)
-    texts = {name: writer.drawn(name) for name in site.texts}
+    texts = {name: writer.render(name) for name in site.texts}
     for name, text in (*web_files(writer.base, paths), *texts.items()):
-        writer.text(name, text)
+        writer.write_text(name, text)
     (folder / ".nojekyll").touch()
     return len(paths)
 
@@ -257,7 +257,7 @@ def _many_drawn(site: Site, writer: PageWriter, processes: int) -> Iterator[Iter
 def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
     """Write pages; yield their paths."""
     for page in pages:
-        writer.page(page)
+        writer.write_page(page)
         yield page.path
 
 
