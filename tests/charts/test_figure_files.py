@@ -125,9 +125,9 @@ def test_a_pdf_of_several_fonts_and_groups_has_the_same_bytes_each_time() -> Non
         '<text y="50" font-weight="bold">bold</text><text y="70" font-style="italic">italic</text>'
         "</svg>"
     )
-    first, *others = (paper.in_order(vl_convert.svg_to_pdf(svg)) for _ in range(12))
+    first, *others = (paper.with_ordered_objects(vl_convert.svg_to_pdf(svg)) for _ in range(12))
     assert {*others} == {first}
-    assert paper.in_order(first) == first
+    assert paper.with_ordered_objects(first) == first
     assert len(fonts(first)) == 3
     assert letters(first) == sorted("inagroupEntropyofH5,Ångström,é:0.25bolditalic")
     assert type_sizes(first) == {12.0}

@@ -96,7 +96,7 @@ class Figure:
         draw = partial(svg_of, name=self.name, caption=self.caption)
         for ending in paper.WIDTHS if columns else ("",):
             inches = paper.WIDTHS[ending]
-            svg = paper.laid_out(static_spec(self.spec), inches, draw, lambda: self.svg)
+            svg = paper.draw_to_width(static_spec(self.spec), inches, draw, lambda: self.svg)
             found |= paper_files(svg, inches, ending)
         return found
 
@@ -167,8 +167,8 @@ def _coded(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
 
 def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
     """Return a picture on white paper of a width as SVG and PDF, by the ending of a file's name."""
-    whole, points = paper.on_paper(svg, inches)
-    pdf = paper.in_order(vl_convert.svg_to_pdf(points))
+    whole, points = paper.on_white_paper(svg, inches)
+    pdf = paper.with_ordered_objects(vl_convert.svg_to_pdf(points))
     return {f"{ending}.svg": whole.encode(), f"{ending}.pdf": pdf}
 
 

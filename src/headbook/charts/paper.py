@@ -1,7 +1,7 @@
-"""Figures as papers take them: as wide as a page or a column, with letters of 7 to 9 points.
+"""Figures for papers: as wide as a page or a column, with letters of 7 to 9 points.
 
-A chart is laid out anew at each width, not scaled, so that its letters keep their size. A column
-has its panels one below the other.
+A chart is drawn again at each width, not scaled, so that its letters keep their size. In a column,
+the panels of a chart stand one below the other.
 """
 
 import re
@@ -14,128 +14,150 @@ from headbook.charts.theme import INK, PRINTED_INK, PRINTED_PAPER
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
 PIXELS, POINTS = 96, 72  # of an inch, as SVG and as PDF count
-ROUNDS = 4
-SMALL = 9.5  # pixels of letters over a panel in a column: 7.1 points
-WIDEST = 1.6  # times the size on the page; few cells need no whole page
-NARROWEST = 0.05
-SLACK = 4.0  # pixels that may stay free
-BESIDE = 120.0  # pixels of names and legends, about
-LETTERS = 46  # characters of a line of a title in a column
-LEGEND = 38  # characters of a line of an axis or a legend in a column
-GRADIENT = 180  # pixels of a scale of colours in a column, at most
-SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
-RESOURCES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # entries of a PDF's dictionary
-NUMBER = re.compile(rb"\b\d+(?= 0 (?:R|obj)\b)")  # of an object of a PDF
-NEEDED_SIZE = re.compile(
-    r"room(\d+)"
-)  # the name of a layer that needs cells or a plot so wide, pixels
+# Search for the factor by which a chart's plots are widened until the picture has the target width.
+MAX_LAYOUT_ROUNDS = 4  # drawings of one chart
+MIN_FACTOR = 0.05
+MAX_FACTOR = 1.6  # a chart of few cells does not fill a page
+TOLERANCE_PIXELS = 4.0  # of the width of the picture
+NON_PLOT_PIXELS = 120.0  # first guess of the width of axis labels and legends beside the plot
+# Limits in a column.
+PANEL_TITLE_PIXELS = 9.5  # font size of the titles of panels: 7.1 points
+TITLE_CHARACTERS = 46  # in a line of the chart's title
+GUIDE_TITLE_CHARACTERS = 38  # in a line of the title of an axis or a legend
+MAX_GRADIENT_PIXELS = 180  # length of the colour bar of a legend
+SVG_SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
+# Patterns in a PDF: entries of a dictionary of resources, and the number of an object.
+RESOURCES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")
+OBJECT_NUMBER = re.compile(rb"\b\d+(?= 0 (?:R|obj)\b)")
+# Name of a layer, as "room24": plots (or cells, if the width of a plot is given by cell) narrower
+# than this number of pixels leave the layer out.
+MIN_WIDTH_NAME = re.compile(r"room(\d+)")
 
 Spec = dict[str, Any]
 
 
-def in_order(pdf: bytes) -> bytes:
+def with_ordered_objects(pdf: bytes) -> bytes:
     """Return a PDF of vl-convert with its objects and resources in a fixed order.
 
     vl-convert lists fonts, forms and their objects in another order each time it is called, which
     would give another file for the same picture.
     """
-    end = int(pdf.split()[-2])  # of the objects: the table of their places begins there
-    table, trailer = pdf[end:].split(b"trailer\n")
-    rows = table.splitlines(keepends=True)
-    places = [int(row.split()[0]) for row in rows[3:]]
-    parts = {a: pdf[a:b].partition(b"stream\n") for a, b in pairwise(sorted([*places, end]))}
-    heads = {
-        number: RESOURCES.sub(_sorted_lines, parts[place][0])
-        for number, place in enumerate(places, start=1)
+    xref_offset = int(pdf.split()[-2])  # the cross-reference table follows the last object
+    xref, trailer = pdf[xref_offset:].split(b"trailer\n")
+    rows = xref.splitlines(keepends=True)
+    offsets = [int(row.split()[0]) for row in rows[3:]]
+    boundaries = pairwise(sorted([*offsets, xref_offset]))
+    # Each object as its dictionary, the keyword of its stream, and the stream.
+    objects = {start: pdf[start:end].partition(b"stream\n") for start, end in boundaries}
+    dictionaries = {
+        number: RESOURCES.sub(_sorted_lines, objects[offset][0])
+        for number, offset in enumerate(offsets, start=1)
     }
-    numbers: dict[bytes, bytes] = {}  # new numbers of objects, in the order of references
-    waiting = NUMBER.findall(trailer)
+    new_numbers: dict[bytes, bytes] = {}  # by old number, in the order of references
+    waiting = OBJECT_NUMBER.findall(trailer)
     while waiting:
         number = waiting.pop()
-        if number not in numbers:
-            numbers[number] = b"%d" % (len(numbers) + 1)
-            waiting += reversed(NUMBER.findall(heads[int(number)]))
-    content, table = pdf[: min(places)], b"".join(rows[:3])
-    for number in numbers:
-        table += b"%010d 00000 n\r\n" % len(content)
-        head = NUMBER.sub(lambda match: numbers[match[0]], heads[int(number)])
-        content += head + b"".join(parts[places[int(number) - 1]][1:])
-    trailer = NUMBER.sub(lambda match: numbers[match[0]], trailer)
-    return content + table + b"trailer\n" + trailer.replace(b"%d" % end, b"%d" % len(content))
+        if number not in new_numbers:
+            new_numbers[number] = b"%d" % (len(new_numbers) + 1)
+            waiting += reversed(OBJECT_NUMBER.findall(dictionaries[int(number)]))
+
+    def renumbered(text: bytes) -> bytes:
+        return OBJECT_NUMBER.sub(lambda match: new_numbers[match[0]], text)
+
+    content, xref = pdf[: min(offsets)], b"".join(rows[:3])
+    for number in new_numbers:
+        xref += b"%010d 00000 n\r\n" % len(content)
+        stream = b"".join(objects[offsets[int(number) - 1]][1:])
+        content += renumbered(dictionaries[int(number)]) + stream
+    trailer = renumbered(trailer).replace(b"%d" % xref_offset, b"%d" % len(content))
+    return content + xref + b"trailer\n" + trailer
 
 
 def _sorted_lines(match: re.Match[bytes]) -> bytes:
     return b"".join(sorted(match[0].splitlines(keepends=True)))
 
 
-def laid_out(
+def draw_to_width(
     spec: Spec, inches: float, draw: Callable[[Spec], str], on_page: Callable[[], str]
 ) -> str:
-    """Draw a chart anew, about as wide as a page or a column, and never wider if that is possible.
+    """Draw a chart as wide as a page or a column, by a secant search for the width of its plots.
+
+    The picture is drawn with plots of some width, and measured. The widths of the last two pictures
+    give the next factor. The search ends within `TOLERANCE_PIXELS` of the target, at `MAX_FACTOR`,
+    or after `MAX_LAYOUT_ROUNDS` drawings; the last picture may then be wider than the target.
 
     Args:
         draw: draws a specification as an SVG element.
-        on_page: returns the chart as its page has it.
+        on_page: returns the chart as an SVG element with plots as wide as the specification says.
     """
-    target, narrow = inches * PIXELS - SLACK / 2, inches == min(WIDTHS.values())
+    target = inches * PIXELS - TOLERANCE_PIXELS / 2
+    narrow = inches == min(WIDTHS.values())
     spec = _stacked(spec) if narrow else spec
-    tried = [] if narrow and spec.keys() & {"vconcat", "facet"} else [(1.0, size(on_page())[0])]
-    factor = _next(tried, target, _plot(spec))
-    for _ in range(ROUNDS):
+    # Panels that were moved below each other are not as wide as on the page.
+    moved = narrow and spec.keys() & {"vconcat", "facet"}
+    drawn = [] if moved else [(1.0, size(on_page())[0])]  # factors and widths of pictures
+    factor = _next_factor(drawn, target, _plot_width(spec))
+    for _ in range(MAX_LAYOUT_ROUNDS):
         svg = draw(_scaled(spec, factor))
-        wide, _ = size(svg)
-        if -SLACK < wide - target <= SLACK / 2 or (wide < target and factor == WIDEST):
+        width, _ = size(svg)
+        close = -TOLERANCE_PIXELS < width - target <= TOLERANCE_PIXELS / 2
+        if close or (width < target and factor == MAX_FACTOR):
             break
-        tried.append((factor, wide))
-        factor = _next(tried, target, _plot(spec))
+        drawn.append((factor, width))
+        factor = _next_factor(drawn, target, _plot_width(spec))
     return svg
 
 
-def _next(tried: list[tuple[float, float]], target: float, plot: float) -> float:
-    """Return the next factor, given the factors that were tried and their widths.
+def _next_factor(drawn: list[tuple[float, float]], target: float, plot_width: float) -> float:
+    """Return the next factor of a secant search for the target width, within the limits.
 
     Args:
-        plot: pixels of the plots alone, which grow with the factor; 0 where it is not known.
+        drawn: factors and widths of the pictures drawn so far.
+        target: width of the picture to reach, in pixels.
+        plot_width: pixels of the plots at a factor of 1, the first slope; 0 if unknown.
     """
-    if not tried:
+    if not drawn:
         return 1.0
-    factor, wide = tried[-1]
-    slope = plot or wide - BESIDE
-    if len(tried) > 1 and factor != tried[-2][0]:
-        slope = (wide - tried[-2][1]) / (factor - tried[-2][0])
-    return min(max(factor + (target - wide) / max(slope, 1), NARROWEST), WIDEST)
+    factor, width = drawn[-1]
+    slope = plot_width or width - NON_PLOT_PIXELS
+    if len(drawn) > 1 and factor != drawn[-2][0]:
+        slope = (width - drawn[-2][1]) / (factor - drawn[-2][0])
+    return min(max(factor + (target - width) / max(slope, 1), MIN_FACTOR), MAX_FACTOR)
 
 
-def _plot(spec: Spec) -> float:
+def _plot_width(spec: Spec) -> float:
     """Return the width of the plot of a single chart; 0 if there are several, or it is unknown."""
-    wide = spec.get("width", 0)
-    if not isinstance(wide, dict):
-        return float(wide)
+    width = spec.get("width", 0)
+    if not isinstance(width, dict):
+        return float(width)
     field = spec.get("encoding", {}).get("x", {}).get("field")
-    places = {row.get(field) for rows in spec["datasets"].values() for row in rows}
-    return float(wide["step"]) * len(places) if field and "column" not in spec["encoding"] else 0.0
+    values = {row.get(field) for rows in spec["datasets"].values() for row in rows}
+    return float(width["step"]) * len(values) if field and "column" not in spec["encoding"] else 0.0
 
 
-def on_paper(svg: str, inches: float) -> tuple[str, str]:
-    """Return the picture on white paper of a width, for SVG and for PDF; shrunk if necessary."""
-    wide, high = size(svg)
-    space = max(inches * PIXELS, wide)
-    left, tall = (space - wide) / 2, high * inches * PIXELS / space
+def on_white_paper(svg: str, inches: float) -> tuple[str, str]:
+    """Return a picture on white paper of some width, as SVG and as SVG in points for the PDF.
+
+    A narrower picture stands in the middle; a wider one is shrunk.
+    """
+    width, height = size(svg)
+    paper_width = max(inches * PIXELS, width)
+    left, paper_height = (paper_width - width) / 2, height * inches * PIXELS / paper_width
     start, end, rest = svg.replace(f'="{INK}"', f'="{PRINTED_INK}"').partition(">")
-    box = f'viewBox="{-left:.1f} 0 {space:.1f} {high:.1f}"'
-    place = f'x="{-left:.1f}" width="{space:.1f}" height="{high:.1f}"'
-    paper = f'<rect {place} fill="{PRINTED_PAPER}" />'
-    sizes = (
-        f' width="{inches}in" height="{tall / PIXELS:.3f}in" {box}',
-        f' width="{inches * POINTS:.2f}" height="{tall / PIXELS * POINTS:.2f}" {box}',
+    view_box = f'viewBox="{-left:.1f} 0 {paper_width:.1f} {height:.1f}"'
+    rectangle = f'x="{-left:.1f}" width="{paper_width:.1f}" height="{height:.1f}"'
+    paper = f'<rect {rectangle} fill="{PRINTED_PAPER}" />'
+    attributes = (
+        f' width="{inches}in" height="{paper_height / PIXELS:.3f}in" {view_box}',
+        f' width="{inches * POINTS:.2f}" height="{paper_height / PIXELS * POINTS:.2f}" {view_box}',
     )
-    whole = [f"{SIZE.sub(size, start, 1)}{end}{paper}{rest}" for size in sizes]
+    whole = [f"{SVG_SIZE.sub(each, start, count=1)}{end}{paper}{rest}" for each in attributes]
     return whole[0], whole[1]
 
 
 def size(svg: str) -> tuple[float, float]:
     """Return width and height of an SVG element in pixels."""
-    match = SIZE.search(svg)
+    match = SVG_SIZE.search(svg)
     assert match is not None, "a picture has a size"
     return float(match[1]), float(match[2])
 
@@ -147,7 +169,7 @@ def _stacked(spec: Spec) -> Spec:
         spec["vconcat"] = [_stacked(each) for each in spec.pop("hconcat")]
     if "facet" in spec:
         panel = dict(spec["facet"].get("column", spec["facet"]))
-        panel["header"] = panel.get("header", {}) | {"labelFontSize": SMALL}
+        panel["header"] = panel.get("header", {}) | {"labelFontSize": PANEL_TITLE_PIXELS}
         spec |= {"facet": panel, "columns": 1}
     if "config" in spec:
         legend = spec["config"]["legend"] | {"columns": 2}
@@ -159,12 +181,13 @@ def _stacked(spec: Spec) -> Spec:
         spec["encoding"] = encoding
     spec = _narrowed(spec)
     if isinstance(spec.get("title"), dict) and isinstance(spec["title"]["text"], str):
-        spec["title"] = spec["title"] | {"text": textwrap.wrap(spec["title"]["text"], LETTERS)}
+        lines = textwrap.wrap(spec["title"]["text"], TITLE_CHARACTERS)
+        spec["title"] = spec["title"] | {"text": lines}
     return spec
 
 
 def _narrowed(spec: Spec) -> Spec:
-    """Return a specification whose axes and legends fit a column, or they would shrink the plot."""
+    """Return a specification whose axes and legends fit a column and leave the plot its width."""
     spec = dict(spec)
     if "layer" in spec:
         spec["layer"] = [_narrowed(each) for each in spec["layer"]]
@@ -173,11 +196,13 @@ def _narrowed(spec: Spec) -> Spec:
     encoding = dict(spec.get("encoding", {}))
     for name in {"x", "color"} & encoding.keys():
         title = encoding[name].get("title")
-        if isinstance(title, str) and len(title) > LEGEND:
-            encoding[name] = encoding[name] | {"title": textwrap.wrap(title, LEGEND)}
+        if isinstance(title, str) and len(title) > GUIDE_TITLE_CHARACTERS:
+            encoding[name] = encoding[name] | {
+                "title": textwrap.wrap(title, GUIDE_TITLE_CHARACTERS)
+            }
     legend = encoding.get("color", {}).get("legend") or {}
     if "gradientLength" in legend:
-        legend = legend | {"gradientLength": min(legend["gradientLength"], GRADIENT)}
+        legend = legend | {"gradientLength": min(legend["gradientLength"], MAX_GRADIENT_PIXELS)}
         encoding["color"] = encoding["color"] | {"legend": legend}
     return spec | ({"encoding": encoding} if encoding else {})
 
@@ -194,14 +219,15 @@ def _scaled(spec: Spec, factor: float) -> Spec:
         return spec
     square = spec["width"] == spec.get("height")
     for name in ("width", "height") if square else ("width",):
-        size = spec[name]
-        spec[name] = {"step": size["step"] * factor} if isinstance(size, dict) else size * factor
+        old = spec[name]
+        spec[name] = {"step": old["step"] * factor} if isinstance(old, dict) else old * factor
     if "layer" in spec:
-        size = spec["width"]["step"] if isinstance(spec["width"], dict) else spec["width"]
-        spec["layer"] = [each for each in spec["layer"] if _fits(each, size)]
+        width = spec["width"]["step"] if isinstance(spec["width"], dict) else spec["width"]
+        spec["layer"] = [each for each in spec["layer"] if _fits(each, width)]
     return spec
 
 
-def _fits(layer: Spec, size: float) -> bool:
-    needed = NEEDED_SIZE.match(layer.get("name", ""))
-    return needed is None or size >= int(needed[1])
+def _fits(layer: Spec, width: float) -> bool:
+    """Whether a plot, or its cells, are wide enough for a layer, by the layer's name."""
+    min_width = MIN_WIDTH_NAME.match(layer.get("name", ""))
+    return min_width is None or width >= int(min_width[1])
