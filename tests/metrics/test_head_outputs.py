@@ -285,7 +285,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
     case: str, tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = treebank.write_trees(tmp_path / "a.conllu")
-    monkeypatch.setattr("headbook.passes.head_outputs.PAIRS", 400)
+    monkeypatch.setattr("headbook.passes.head_outputs.MAX_TOKEN_PAIRS", 400)
     table = run(tiny_folder(case), file).heads
     table = table[table["metric"] == "high_pair_distance"]
     rows = indexed(table, ["stack", "layer", "head", "view", "label"])

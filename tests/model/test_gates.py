@@ -24,7 +24,7 @@ from headbook.model.forward import run_forward
 from headbook.model.intervention import HeadAblation, make_patchable
 from headbook.model.load import Model, load_model
 from headbook.model.output_projection import OutputProjection, is_gated, multiples, perturbed
-from headbook.passes.self_checks import PARTS
+from headbook.passes.self_checks import BLOCK_PARTS
 from headbook.run.collect import collect
 from headbook.schema import SinkView
 from headbook.text.batch import Batch
@@ -268,7 +268,7 @@ def test_a_study_lacks_nothing_but_lengths_of_single_keys(
     )
     assert all(check.passed for check in study.manifest.checks)
     checked = {check.name for check in study.manifest.checks}
-    assert {"head outputs + bias = attention block output", PARTS} <= checked
+    assert {"head outputs + bias = attention block output", BLOCK_PARTS} <= checked
     assert not any("values" in gap.what for gap in study.manifest.gaps)
     assert study.heads["value"].notna().all()
     assert set(study.tokens["metric"]) == {"mixing_ratio", "rollout_self_measured"}

@@ -275,7 +275,7 @@ def test_small_blocks_and_small_batches_change_nothing(
     name: str, study: Callable[[str], Study], folder: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headbook.model.logit_lens.BLOCK", 700)
-    monkeypatch.setattr("headbook.passes.trajectories.GATHERED", 1)
+    monkeypatch.setattr("headbook.passes.trajectories.MAX_PENDING_NUMBERS", 1)
     trees = study(name).manifest.inputs[0].name.endswith("conllu")
     path = folder(name).parent
     file = (

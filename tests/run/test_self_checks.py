@@ -29,7 +29,7 @@ def given(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> tuple[Path, str
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """No difference is small enough, not even none."""
-    monkeypatch.setattr(self_checks, "ROUNDING", dict.fromkeys(self_checks.ROUNDING, -1.0))
+    monkeypatch.setattr(self_checks, "TOLERANCES", dict.fromkeys(self_checks.TOLERANCES, -1.0))
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ class FlowTracker:
             if name in stacks:
                 stacks[name].see(layer, state, vectors)
 
-        def found() -> PassResults:
+        def results() -> PassResults:
             sums = CorpusSums(
                 flows={name: stack.table.sums() for name, stack in stacks.items()},
                 token_buckets={name: stack.table.buckets() for name, stack in stacks.items()},
@@ -81,7 +81,7 @@ class FlowTracker:
             sentence_data = SentenceData.join([stack.sentence_data() for stack in stacks.values()])
             return PassResults(sums, (sentence_data,))
 
-        return BatchObserver(found, attend, see)
+        return BatchObserver(results, attend, see)
 
 
 class _StackFlow:
@@ -152,12 +152,12 @@ class _StackFlow:
 
     def _last(self) -> "list[tuple[tuple[str, int, str], NDArray[np.uint8]]]":
         """Return the rollouts of the last layer for each listed sentence."""
-        side, found = self._stack.queries, []
+        side, rollouts = self._stack.queries, []
         for kind, shares in self._rollouts.items():
             steps = to_uint8(shares.float().cpu().numpy())
             for row in np.unique(self._kept_tokens.rows):
                 item = self._batch.items[row]
                 n = len(item.tokens[side])
                 place = (self._stack.name, item.sentence.index, str(kind))
-                found.append((place, steps[row, :n, :n].copy()))
-        return found
+                rollouts.append((place, steps[row, :n, :n].copy()))
+        return rollouts

@@ -53,10 +53,10 @@ class TokenTypeAccumulator:
 
     def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
         """Add the values of one state. *Shape:* ``(sentence, token)``."""
-        found = values[self._chosen].double().cpu().numpy()
+        flat = values[self._chosen].double().cpu().numpy()
         size, at = len(self._ids), (slice(None), layer, STATES.index(state))
-        self._total[at] = np.bincount(self._place, found, size)
-        self._squares[at] = np.bincount(self._place, found * found, size)
+        self._total[at] = np.bincount(self._place, flat, size)
+        self._squares[at] = np.bincount(self._place, flat * flat, size)
 
     def sums(self) -> TokenTypeSums:
         """Return the sums by token type of this batch."""
@@ -98,33 +98,33 @@ class BatchRatios:
         """
         numerators = [_columns(ratio.numerator, n_heads) for ratio in ratios]
         events = [r.denominator if r.events is None else r.events for r in ratios]
-        below = [[ratio.denominator for ratio in ratios], events]
-        known = {id(part): part for parts in below for part in parts}
+        denominators = [[ratio.denominator for ratio in ratios], events]
+        known = {id(part): part for parts in denominators for part in parts}
         shared = {key: part for key, part in known.items() if part.shape[1] == 1}
         own = {key: part for key, part in known.items() if key not in shared}
         tables = [[_columns(part, size) for part in parts.values()]
                   for parts, size in ((shared, 1), (own, n_heads))]  # fmt: skip
-        nothing = numerators[0].new_zeros(len(numerators[0]), 1, 1)
-        kept = _beside([*tables[0], nothing]).squeeze(1)
+        zeros = numerators[0].new_zeros(len(numerators[0]), 1, 1)
+        kept = _beside([*tables[0], zeros]).squeeze(1)
         widths = [part.shape[2] for table in tables for part in table]
         widths.insert(len(shared), 1)
-        places = dict(zip([*shared, None, *own], _spans(widths), strict=True))
+        spans = dict(zip([*shared, None, *own], _spans(widths), strict=True))
         labels = [
             np.arange(count) if ratio.labels is None else np.asarray(ratio.labels, np.int64)
             for ratio, count in zip(ratios, n_labels, strict=True)
         ]
         starts = [span.start for span in _spans(n_labels)]
-        taken = [[places[id(part)] for part in parts] for parts in below]
+        columns_of = [[spans[id(part)] for part in parts] for parts in denominators]
         return cls(
             torch.cat(numerators, -1).cpu().numpy(),
             kept,
             _beside(tables[1]) if own else np.zeros((len(kept), n_heads, 0)),
             np.concatenate([start + label for start, label in zip(starts, labels, strict=True)]),
-            *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
+            *(_label_columns(each, labels, n_labels, kept.shape[1] - 1) for each in columns_of),
         )
 
     def of_some(self, sentences: Sequence[int]) -> "BatchRatios":
-        """Return the ratios of some of the sentences."""
+        """Return the ratios of the sentences with these indices in the batch."""
         rows = [*sentences]
         return replace(self, n=self.n[rows], shared=self.shared[rows], own=self.own[rows])
 
@@ -133,19 +133,19 @@ class BatchRatios:
 
         *Shape:* ``(sentence, head, label)``.
         """
-        some, found = self.of_some(sentences), []
+        chosen, ratios = self.of_some(sentences), []
         n_shared = self.shared.shape[1]
         for label in labels:
-            place = self.d_of[label]
-            one_of_own = place >= n_shared
-            d = some.own[..., place - n_shared] if one_of_own else some.shared[:, place, None]
-            given = np.flatnonzero(self.given == label)
-            n = some.n[..., given].sum(-1, dtype=np.float64)
-            found.append(divide(n, d) if len(given) else np.full(n.shape, np.nan))
-        return np.stack(found, -1)
+            column = self.d_of[label]
+            by_head = column >= n_shared
+            d = chosen.own[..., column - n_shared] if by_head else chosen.shared[:, column, None]
+            positions = np.flatnonzero(self.given == label)
+            n = chosen.n[..., positions].sum(-1, dtype=np.float64)
+            ratios.append(divide(n, d) if len(positions) else np.full(n.shape, np.nan))
+        return np.stack(ratios, -1)
 
     def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
-        """Return the sums that `RatioSums` keeps; sentences with denominator 0 are left out.
+        """Return the sums that `RatioSums` keeps, without sentences whose denominator is 0.
 
         Args:
             half: the split, 0 or 1, of each sentence.
@@ -157,17 +157,17 @@ class BatchRatios:
         """
         n_heads, shape = self.n.shape[1], (len(FIELDS), N_SPLITS)
         ends = np.array(starts or (0, n_heads))
-        found = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
-        taken = self.d_of[self.given]
-        above = map_sums.label_sums(self.n, self.shared, self.own, taken, half, ends)
-        for array, sums in zip(found, above, strict=True):
+        tables = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
+        columns = self.d_of[self.given]
+        numerators = map_sums.label_sums(self.n, self.shared, self.own, columns, half, ends)
+        for array, sums in zip(tables, numerators, strict=True):
             for field, part in zip((0, 2, 4, 7), sums, strict=True):
                 array[field][..., self.given] = part
-        for array, sums in zip(found, self._below(half, ends), strict=True):
+        for array, sums in zip(tables, self._below(half, ends), strict=True):
             for field, part in zip((1, 3, 5), sums, strict=True):
                 array[field] = part[..., self.d_of]
             array[6] = sums[0][..., self.events_of]
-        return found[0], found[1]
+        return tables[0], tables[1]
 
     def _below(self, half: NDArray[np.int64], starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Return the sums of denominators, the sums of their squares, and the number above 0.
@@ -184,21 +184,28 @@ class BatchRatios:
         return heads, np.concatenate(both, -1)
 
 
-def _taken(
-    places: Sequence[slice],
+def _label_columns(
+    spans: Sequence[slice],
     labels: Sequence[NDArray[np.int64]],
     n_labels: Sequence[int],
-    nothing: int,
+    zero_column: int,
 ) -> NDArray[np.int64]:
-    """Return the column of each label; ``nothing`` if the label is not given."""
-    found = []
-    for place, given, count in zip(places, labels, n_labels, strict=True):
-        width = place.stop - place.start
-        own = np.full(count, place.start if width == 1 else nothing)
+    """Return the column of each label.
+
+    Args:
+        spans: columns of each metric.
+        labels: labels of each metric that have a column.
+        n_labels: number of labels of each metric.
+        zero_column: column of labels without one of their own.
+    """
+    columns = []
+    for span, positions, count in zip(spans, labels, n_labels, strict=True):
+        width = span.stop - span.start
+        label_columns = np.full(count, span.start if width == 1 else zero_column)
         if width > 1:
-            own[given] = np.arange(place.start, place.stop)
-        found.append(own)
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+            label_columns[positions] = np.arange(span.start, span.stop)
+        columns.append(label_columns)
+    return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
 def _columns(part: torch.Tensor, n_heads: int) -> torch.Tensor:
@@ -240,9 +247,9 @@ class BucketAccumulator:
     def __init__(
         self, stack: AttentionStack, metrics: Sequence[HeadMetric], *, once: bool = False
     ) -> None:
-        asked = [metric for metric in metrics if metric.applies(stack)]
-        labels = {metric.id: metric.compared for metric in asked}
-        columns = head_columns(asked)
+        applicable = [metric for metric in metrics if metric.applies(stack)]
+        labels = {metric.id: metric.compared for metric in applicable}
+        columns = head_columns(applicable)
         self._kept = np.array(
             [place for place, c in enumerate(columns) if c.label in labels[c.metric]], np.int64
         )
@@ -317,14 +324,14 @@ def bucket_sums(tables: Mapping[str, BucketAccumulator]) -> CorpusSums:
 
 
 def spaces_of(
-    metric: LayerwiseMetric, there: Sequence[EmbeddingSpace]
+    metric: LayerwiseMetric, available: Sequence[EmbeddingSpace]
 ) -> Sequence[EmbeddingSpace | None]:
     """Return the embedding spaces of a metric; only None if the metric needs no vocabulary.
 
     Args:
-        there: the spaces that the model has.
+        available: embedding spaces of the model.
     """
-    return [space for space in there if space in metric.spaces] if metric.spaces else [None]
+    return [space for space in available if space in metric.spaces] if metric.spaces else [None]
 
 
 class TokenAccumulator:

@@ -28,8 +28,8 @@ from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
-PAIRS = 100_000  # most pairs of tokens of each head from which thresholds are computed
-MAX_SIMILARITIES = 2**26  # most similarities of all heads and views kept for thresholds
+MAX_TOKEN_PAIRS = 100_000  # pairs of tokens of each head from which thresholds are computed
+MAX_SIMILARITIES = 2**26  # of all heads and views in memory to compute thresholds
 
 Place = tuple[str, int, SinkView]  # stack, layer, view
 Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
@@ -46,17 +46,17 @@ class HeadOutputMeasures:
     seed: int
 
     def step(self, items: Iterable[TokenizedSentence]) -> int:
-        """Return the sampling step: one of how many pairs of tokens is used to find thresholds."""
+        """Return the sampling step: thresholds are computed from every n-th pair of tokens."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
-        most = min(PAIRS, MAX_SIMILARITIES // (heads * len(self._views)))
+        most = min(MAX_TOKEN_PAIRS, MAX_SIMILARITIES // (heads * len(self._views)))
         pairs = sum(item.length * (item.length - 1) // 2 for item in items)
         return max(1, -(-pairs // most))
 
     @property
     def _views(self) -> list[SinkView]:
-        asked = {view for m in self.metrics for view in m.views}
-        asked |= {view for m in self.anchors for view in m.views}
-        return [view for view in SinkView if view in asked]
+        needed = {view for m in self.metrics for view in m.views}
+        needed |= {view for m in self.anchors for view in m.views}
+        return [view for view in SinkView if view in needed]
 
     def heads(
         self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Thresholds
@@ -113,7 +113,9 @@ class HeadOutputSums:
             name: _HeadOutputTable(stack, metrics, batch, self.buckets.get(name))
             for name, stack in stacks.items()
         }
-        ends = {name: _AnchorCounts(self.sampler, stack, batch) for name, stack in stacks.items()}
+        anchor_counts = {
+            name: _AnchorCounts(self.sampler, stack, batch) for name, stack in stacks.items()
+        }
 
         def attend(
             call: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
@@ -121,17 +123,19 @@ class HeadOutputSums:
             views = scopes.views(call.stack, attention)
             heads = self.sampler.heads(call, views, self.known)
             tables[call.stack].add(call.layer, heads)
-            ends[call.stack].add(call.layer, heads)
+            anchor_counts[call.stack].add(call.layer, heads)
 
-        def found() -> PassResults:
+        def results() -> PassResults:
             return PassResults(
                 CorpusSums(
-                    head_outputs={n: table.found() for n, table in tables.items() if table.columns},
-                    anchors={name: end.found() for name, end in ends.items() if end.any},
+                    head_outputs={n: table.sums() for n, table in tables.items() if table.columns},
+                    anchors={
+                        name: counts.sums() for name, counts in anchor_counts.items() if counts.any
+                    },
                 )
             )
 
-        return BatchObserver(found, attend)
+        return BatchObserver(results, attend)
 
 
 class _HeadOutputTable:
@@ -160,9 +164,9 @@ class _HeadOutputTable:
         if not self._metrics:
             return
         n_heads = heads[self._metrics[0].views[0]].layer.attention.shape[1]
-        each, together = self._sums(heads, n_heads, layer)
-        self._heads[:, :, layer, :n_heads] = each
-        self._layers[:, :, layer] = together
+        of_heads, of_layer = self._sums(heads, n_heads, layer)
+        self._heads[:, :, layer, :n_heads] = of_heads
+        self._layers[:, :, layer] = of_layer
         self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
 
     def _even(self, frame: BatchMask) -> NDArray[np.float64]:
@@ -187,22 +191,22 @@ class _HeadOutputTable:
         Args:
             layer: index of the model's layer; None for uniform attention.
         """
-        asked = [(metric, view) for metric in self._metrics for view in metric.views]
-        ratios = [metric.measure(heads[view]) for metric, view in asked]
+        measures = [(metric, view) for metric in self._metrics for view in metric.views]
+        ratios = [metric.measure(heads[view]) for metric, view in measures]
         parts = BatchRatios.of(ratios, self._n_labels, n_heads)
         if self._buckets is not None and layer is not None:
             self._buckets.add({layer: slice(0, n_heads)}, parts, self._text_hash)
-        found, layers = parts.sums(self._half)
-        together = layers[:, :, 0]
+        of_heads, of_layers = parts.sums(self._half)
+        of_layer = of_layers[:, :, 0]
         start = 0
-        for (metric, view), width in zip(asked, self._n_labels, strict=True):
+        for (metric, view), width in zip(measures, self._n_labels, strict=True):
             if metric.layer is not None:
                 part = BatchRatios.of([metric.layer(heads[view])], [width], 1)
-                together[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
+                of_layer[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
             start += width
-        return found, together
+        return of_heads, of_layer
 
-    def found(self) -> HeadTable:
+    def sums(self) -> HeadTable:
         """Return the table of head outputs of this batch."""
         sums = (RatioSums(each) for each in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
@@ -250,14 +254,14 @@ class _AnchorCounts:
 
         The order depends on the seed, the sentence, the layer and the head alone.
         """
-        found = np.repeat(self._place[:, None], n_heads, 1)
+        tokens = np.repeat(self._place[:, None], n_heads, 1)
         for row, key in enumerate(self._batch.content_hash):
             draw = np.random.default_rng([self._sampler.seed, int(key), layer])
-            mine = found[row][:, counted[row]]
-            found[row][:, counted[row]] = draw.permuted(mine, axis=1)
-        return found
+            own = tokens[row][:, counted[row]]
+            tokens[row][:, counted[row]] = draw.permuted(own, axis=1)
+        return tokens
 
-    def found(self) -> Anchors:
+    def sums(self) -> Anchors:
         """Return the counts by token of this batch."""
         names = self._sampler.model.token_strings
         known = {str(token): names[token] for token in self._ids.tolist()}

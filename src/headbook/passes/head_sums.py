@@ -42,10 +42,10 @@ class PositionAccumulator:
     def __init__(self, stack: AttentionStack, batch: Batch) -> None:
         side = kept_positions(stack)
         queries, keys = (batch.texts[each].valid[:, :side] for each in (stack.queries, stack.keys))
-        self._there = queries[:, :, None] & keys[:, None, :]
+        self._valid = queries[:, :, None] & keys[:, None, :]
         self._sums = PositionSums.zero(stack)
-        rows, columns = self._there.shape[1:]
-        self._sums.count[:rows, :columns] = self._there.sum(0).cpu().numpy()
+        rows, columns = self._valid.shape[1:]
+        self._sums.count[:rows, :columns] = self._valid.sum(0).cpu().numpy()
 
     def add(self, layer: int, weights: torch.Tensor) -> None:
         """Add one layer's weights as the model computed them.
@@ -54,19 +54,19 @@ class PositionAccumulator:
 
         Rows of padding are left out, because a model may put any number there.
         """
-        rows, columns = self._there.shape[1:]
+        rows, columns = self._valid.shape[1:]
         corner = weights[:, :, :rows, :columns].double()
-        found = torch.where(self._there.unsqueeze(1), corner, 0).sum(0)
-        self._sums.total[layer, : len(found), :rows, :columns] = found.cpu().numpy()
+        sums = torch.where(self._valid.unsqueeze(1), corner, 0).sum(0)
+        self._sums.total[layer, : len(sums), :rows, :columns] = sums.cpu().numpy()
 
     def sums(self) -> PositionSums:
         """Return the attention sums by position of this batch."""
         return self._sums
 
 
-MOST = 100_000  # words kept, of a few thousand sentences
-MAX_BYTES = 1 << 25  # bytes for the strongest words of all heads
-BYTES = 2  # bytes of a word's position in its sentence
+MAX_WORDS = 100_000  # whose strongest words are kept: those of a few thousand sentences
+MAX_WORD_BYTES = 1 << 25  # of the strongest words of all heads
+POSITION_BYTES = 2  # of a word's position in its sentence
 
 
 class RelationHitsAccumulator:
@@ -79,7 +79,9 @@ class RelationHitsAccumulator:
         self._batch, self._stack = batch, stack
         self._texts = batch.texts[stack.queries]
         cells = (stack.n_layers, stack.n_heads)
-        self._size = max(1, min(MOST, MAX_BYTES // (BYTES * int(np.prod(cells)))))
+        self._size = max(
+            1, min(MAX_WORDS, MAX_WORD_BYTES // (POSITION_BYTES * int(np.prod(cells))))
+        )
         self._strongest = np.full(
             (len(batch.items), self._texts.n_words, *cells), NOTHING, np.int16
         )
@@ -93,9 +95,9 @@ class RelationHitsAccumulator:
         """
         if self._texts.n_words > LONGEST:
             return
-        found = view.cached(strongest_words).cpu().numpy().transpose(0, 2, 1)
+        strongest = view.cached(strongest_words).cpu().numpy().transpose(0, 2, 1)
         for layer, heads in layers.items():
-            self._strongest[:, :, layer, : heads.stop - heads.start] = found[..., heads]
+            self._strongest[:, :, layer, : heads.stop - heads.start] = strongest[..., heads]
         if self._asked is None:
             # Equal in all layers; if the layers' masks differ, the first layer's mask counts.
             self._asked = asked_of_words(view.scope).cpu().numpy().astype(np.uint8)
@@ -103,11 +105,11 @@ class RelationHitsAccumulator:
     def sums(self) -> StrongestWords:
         """Return the strongest words of this batch that are kept."""
         texts, batch, scheme = self._texts, self._batch, self._texts.scheme
-        there = (texts.tagged | texts.parsed).squeeze(1).cpu().numpy()
+        annotated = (texts.tagged | texts.parsed).squeeze(1).cpu().numpy()
         if self._asked is None:
-            self._asked = np.zeros((len(there), texts.n_words), np.uint8)
-            there = np.zeros_like(there)
-        lengths = np.where(there, texts.word.amax(1).cpu().numpy() + 1, 0)
+            self._asked = np.zeros((len(annotated), texts.n_words), np.uint8)
+            annotated = np.zeros_like(annotated)
+        lengths = np.where(annotated, texts.word.amax(1).cpu().numpy() + 1, 0)
         inside = np.arange(texts.n_words) < lengths[:, None]
         tag, relation, head = (
             texts.by_word(values, fill).cpu().numpy().astype(np.int16)[inside]
@@ -133,11 +135,11 @@ class RelationHitsAccumulator:
 
 
 WORD_METRICS = (ids.RELATION_ACCURACY, ids.SURFACE_RULE)  # metrics whose tests need every word
-MOST_HEADS = 144  # heads that are measured together
-MOST_BYTES = 1 << 26  # bytes of maps that are kept until they are measured
+MAX_PENDING_HEADS = 144  # heads that are kept until they are measured together
+MAX_PENDING_BYTES = 1 << 26  # of maps that are kept until they are measured
 RANKING_SAMPLE = 2000  # sentences from which quantiles of the largest weight are computed
-MASSIVE = 2  # sentences kept per head with the most attention outside the sink
-MOST_PAIRS = 1000  # minimal pairs whose values are kept
+N_MASSIVE_SENTENCES = 2  # sentences kept per head with the most attention outside the sink
+MAX_MINIMAL_PAIRS = 1000  # minimal pairs whose values are kept
 
 
 @dataclass
@@ -167,7 +169,7 @@ class _PendingLayers:
     def full(self) -> bool:
         """Whether enough heads or bytes have been collected to measure."""
         size = sum(maps.attention.nbytes for maps in self.maps)
-        return self.n_heads >= MOST_HEADS or size > MOST_BYTES
+        return self.n_heads >= MAX_PENDING_HEADS or size > MAX_PENDING_BYTES
 
     def take(self, layer: int, maps: AttentionMaps) -> None:
         """Add a layer that is measured later."""
@@ -205,8 +207,8 @@ class _SentenceSubset:
 
     def group(self) -> GroupSums:
         """Return the sums of this group, both halves of the sentences added up."""
-        found = (self.heads, self.layers, self.uniform)
-        kept = (RatioSums(sums.sum(1, keepdims=True)) for sums in found)
+        tables = (self.heads, self.layers, self.uniform)
+        kept = (RatioSums(sums.sum(1, keepdims=True)) for sums in tables)
         return GroupSums(self.column, self.value, len(self.where or ()), *kept)
 
 
@@ -251,20 +253,20 @@ class HeadAccumulator:
     def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
         """Add one layer, and measure all pending layers with this mask if there are enough."""
         self._corners.add(layer, attention.weights)
-        found = scopes.get(self._stack.name, attention)
-        if id(found) not in self._waiting:
-            self._waiting[id(found)] = self._begun(found)
-        layers = self._waiting[id(found)]
-        kept = replace(attention, module=None, query=None, key=None, output=None)
-        layers.take(layer, AttentionMaps(found[SinkView.NOSINK], kept))
+        masks = scopes.get(self._stack.name, attention)
+        if id(masks) not in self._waiting:
+            self._waiting[id(masks)] = self._begun(masks)
+        layers = self._waiting[id(masks)]
+        weights_only = replace(attention, module=None, query=None, key=None, output=None)
+        layers.take(layer, AttentionMaps(masks[SinkView.NOSINK], weights_only))
         if layers.full:
             self._measure(layers)
 
     def _begun(self, scopes: Mapping[SinkView, ViewMask]) -> _PendingLayers:
         """Return an empty set of pending layers for a mask."""
         frame, scope = scopes[SinkView.RAW].frame, scopes[SinkView.NOSINK]
-        asked = () if self._stack.crosses else self._metrics
-        pairs = tuple(frame.cached(metric.pairs) for metric in asked if metric.pairs is not None)
+        metrics = () if self._stack.crosses else self._metrics
+        pairs = tuple(frame.cached(metric.pairs) for metric in metrics if metric.pairs is not None)
         return _PendingLayers(scopes, pairs, [AttentionMaps(scope, uniform_attention(scopes))])
 
     def _measure(self, waiting: _PendingLayers) -> None:
@@ -313,8 +315,8 @@ class HeadAccumulator:
 
     def _chances(self, scopes: Mapping[SinkView, ViewMask]) -> BatchRatios | None:
         """Return the ratios under uniform attention of metrics that define them, or None."""
-        asked = [(m.chance, view) for m in self._metrics for view in m.views]
-        ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
+        chances = [(m.chance, view) for m in self._metrics for view in m.views]
+        ratios = [chance(scopes[view]) for chance, view in chances if chance is not None]
         if not ratios:
             return None
         return BatchRatios.of(ratios, np.array(self._n_labels)[self._own].tolist(), 1)
@@ -329,8 +331,8 @@ class HeadAccumulator:
     ) -> Floats:
         """Replace sums under uniform attention by those of metrics that define them."""
         if own is not None:
-            _, found = selection.sums(own, self._batch.half)
-            sums[..., np.repeat(self._own, self._n_labels)] = found[:, :, 0]
+            _, of_layers = selection.sums(own, self._batch.half)
+            sums[..., np.repeat(self._own, self._n_labels)] = of_layers[:, :, 0]
         return sums
 
     def sums(self, exemplars: int) -> HeadSums:
@@ -356,14 +358,16 @@ class HeadAccumulator:
             groups=merge_groups(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),
-            mass_off_sink=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
+            mass_off_sink=TopK.of(
+                N_MASSIVE_SENTENCES, self._massive, batch.index, batch.content_hash
+            ),
         )
 
     def _kept(self) -> PairMembers:
         """Return the values of the members of minimal pairs in this batch."""
         pairs, names = self._of(PAIR), self._facets.members
         return PairMembers(
-            MOST_PAIRS,
+            MAX_MINIMAL_PAIRS,
             self._places,
             np.array([pair_key(pairs[member]) for member in self._members], np.uint64),
             self._batch.index[self._members],

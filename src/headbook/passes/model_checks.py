@@ -30,7 +30,7 @@ PROCESSOR = torch.device("cpu")
 # Largest difference of last states that rounding explains, relative to their norm. Each device adds
 # up in another order, and rounding errors grow from layer to layer.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
-COARSE_TOLERANCE = 0.1  # the tolerance in half precision
+HALF_PRECISION_TOLERANCE = 0.1  # of last states, relative to their norm
 
 
 def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
@@ -47,7 +47,7 @@ def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
     if model.device == PROCESSOR or any(weight.is_meta for weight in model.network.parameters()):
         return
     dtype = next(model.network.parameters()).dtype
-    tolerance = TOLERANCES.get(dtype, COARSE_TOLERANCE)
+    tolerance = TOLERANCES.get(dtype, HALF_PRECISION_TOLERANCE)
     pairs = zip(_states(model, items), _states(on_processor(model), items), strict=True)
     for own, known in pairs:
         error = float((own - known).norm() / known.norm())
@@ -80,8 +80,10 @@ def _states(model: Model, items: Sequence[TokenizedSentence]) -> Iterator[torch.
             yield row[: len(item.tokens[side])]
 
 
-CLOSE = 1e-4  # tolerance of weights in float32 and float64; many softmaxes run in float32
-COARSE = 0.05  # tolerance of weights in half precision
+# Largest difference of attention weights that rounding explains. Models in float64 have the
+# tolerance of float32, because many of their softmaxes run in float32.
+WEIGHT_TOLERANCE = 1e-4
+HALF_PRECISION_WEIGHT_TOLERANCE = 0.05
 
 Weights = dict[AttentionPlace, torch.Tensor]
 Seen = dict[AttentionPlace, attention_hook.AttentionCall]
@@ -128,7 +130,7 @@ def verify_attention(
 def tolerance(model: Model) -> float:
     """Return the largest difference of attention weights that rounding explains."""
     wide = next(model.network.parameters()).dtype in {torch.float32, torch.float64}
-    return CLOSE if wide else COARSE
+    return WEIGHT_TOLERANCE if wide else HALF_PRECISION_WEIGHT_TOLERANCE
 
 
 def differences_when_alone(
@@ -179,13 +181,13 @@ def eager_attention(model: Model, architecture: Architecture, batch: Batch) -> W
     """Return the model's own eager attention, for the layers where the model returns it."""
     with eager(model, architecture), torch.inference_mode():
         output = model.base_model(**model_inputs(batch), output_attentions=True)
-    found: Weights = {}
+    weights: Weights = {}
     for name in architecture.stacks:
         calls = [call for call in architecture.calls if call.stack == name]
-        given = returned_attentions(output, name)
-        if len(given) == len(calls):
-            found |= dict(zip(calls, given, strict=True))
-    return found
+        returned = returned_attentions(output, name)
+        if len(returned) == len(calls):
+            weights |= dict(zip(calls, returned, strict=True))
+    return weights
 
 
 def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
@@ -222,7 +224,7 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
     Raises:
         ModelError: rows do not sum to 1, or the model does not apply the weights to its values.
     """
-    found, close = set(), tolerance(model)
+    stacks, close = set(), tolerance(model)
     for call, attention in (pair for seen in alone for pair in seen.items()):
         if not attention.weights.isfinite().all():
             raise ModelError(
@@ -231,18 +233,18 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
             )
         sums = attention.weights.double().sum(-1)
         worst = float(sums.flatten()[(sums - 1).abs().argmax()])
-        mixed, given = applied(attention), attention.output
+        product, output = applied(attention), attention.output
         far = False
-        if mixed is not None and given is not None:
-            far = not difference(mixed, given) <= close * float(given.abs().max().clamp(1))
+        if product is not None and output is not None:
+            far = not difference(product, output) <= close * float(output.abs().max().clamp(1))
         if far or not float(attention.weights.min()) >= -close:
             raise ModelError(_message(model, call, "are not what it applies to its values"))
         if abs(worst - 1) <= close:
             continue
-        if not (worst < 1 and mixed is not None):  # the missing mass must contribute nothing
+        if not (worst < 1 and product is not None):  # the missing mass must contribute nothing
             raise ModelError(_message(model, call, f"add up to {worst:.3g} in a row, not 1"))
-        found.add(call.stack)
-    return found
+        stacks.add(call.stack)
+    return stacks
 
 
 def applied(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
@@ -294,5 +296,5 @@ def _place(call: AttentionPlace) -> str:
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """Return the largest difference; infinite if a number is missing on one side."""
-    found = (a.double() - b.double()).abs().nan_to_num(torch.inf)
-    return float(found.max()) if found.numel() else 0.0
+    differences = (a.double() - b.double()).abs().nan_to_num(torch.inf)
+    return float(differences.max()) if differences.numel() else 0.0

@@ -22,7 +22,12 @@ Attend = Callable[[AttentionPlace, attention_hook.AttentionCall, ViewMasks], Non
 
 
 class PassResults(NamedTuple):
-    """Results of one or more batches: sums, and data of single sentences for pages."""
+    """Results of one or more batches.
+
+    Attributes:
+        corpus_sums: sums over the sentences.
+        sentence_data_parts: data of single sentences for pages.
+    """
 
     corpus_sums: CorpusSums = CorpusSums()
     sentence_data_parts: tuple[SentenceData, ...] = ()
@@ -31,12 +36,12 @@ class PassResults(NamedTuple):
     def merge(cls, parts: "Iterable[PassResults]") -> "PassResults":
         """Merge results in their order; each part is freed as soon as it is added."""
         sums = CorpusSums()
-        found: list[SentenceData] = []
+        data_parts: list[SentenceData] = []
         for part in parts:
             sums += part.corpus_sums
-            found += part.sentence_data_parts
+            data_parts += part.sentence_data_parts
             del part  # with many heads, the tables of a part take hundreds of megabytes
-        return cls(sums, tuple(found))
+        return cls(sums, tuple(data_parts))
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,12 @@ class BatchObserver:
     """The callbacks by which one measure observes the model's pass over a batch.
 
     Attributes:
-        found: returns the results after the pass.
+        results: returns the results after the pass.
         attend, see: called with each attention call and each state; None if not needed.
         within: a context manager around the pass, if any.
     """
 
-    found: Callable[[], PassResults]
+    results: Callable[[], PassResults]
     attend: Attend | None = None
     see: OnState | None = None
     within: AbstractContextManager[object] | None = None
@@ -63,28 +68,30 @@ class PassObserver(Protocol):
 
 
 def run_pass(
-    model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[PassObserver]
+    model: Model, architecture: Architecture, batch: Batch, observers: Sequence[PassObserver]
 ) -> PassResults:
-    """Run the model over a batch once for all observers, and return their merged results."""
-    watches = [watch for watcher in watchers if (watch := watcher.observe(batch)) is not None]
-    attending = [watch.attend for watch in watches if watch.attend is not None]
-    seeing = [watch.see for watch in watches if watch.see is not None]
+    """Run the model over a batch once for all observers, and return the merged results."""
+    batch_observers = [
+        each for observer in observers if (each := observer.observe(batch)) is not None
+    ]
+    attention_callbacks = [each.attend for each in batch_observers if each.attend is not None]
+    state_callbacks = [each.see for each in batch_observers if each.see is not None]
     scopes = ViewMasks(batch, architecture.stacks)
 
     def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
-        for attend in attending:
+        for attend in attention_callbacks:
             attend(place, attention, scopes)
 
     def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
-        for see in seeing:
+        for see in state_callbacks:
             see(stack, layer, state, vectors)
 
-    if watches:
+    if batch_observers:
         with ExitStack() as stack:
-            for watch in watches:
-                if watch.within is not None:
-                    stack.enter_context(watch.within)
-            if seeing:
+            for each in batch_observers:
+                if each.within is not None:
+                    stack.enter_context(each.within)
+            if state_callbacks:
                 stack.enter_context(observe_states(model, architecture, on_state))
-            run_forward(model, architecture, batch, on_attention if attending else None)
-    return PassResults.merge(watch.found() for watch in watches)
+            run_forward(model, architecture, batch, on_attention if attention_callbacks else None)
+    return PassResults.merge(observer.results() for observer in batch_observers)

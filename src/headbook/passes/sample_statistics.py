@@ -37,11 +37,11 @@ from headbook.study.word_samples import PairCells
 from headbook.text.batch import Batch, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
-MOST_PAIRS = 4_000_000  # most pairs of positions that are searched for tokens
-MOST_BYTES = 8_000_000  # most bytes of the sums of a stack
-CELL = 3 * np.dtype(np.float64).itemsize  # bytes of the sums of a head and an item
-TEXTS = DISTINCT * np.dtype(np.uint64).itemsize  # bytes of the hashes of a layer and an item
-KEYS = 1 << 31  # larger than every vocabulary
+MAX_PAIRS = 4_000_000  # pairs of positions that are searched for tokens
+MAX_STACK_BYTES = 8_000_000  # of the sums of a stack
+BYTES_PER_HEAD = 3 * np.dtype(np.float64).itemsize  # sums, for each item
+BYTES_PER_LAYER = DISTINCT * np.dtype(np.uint64).itemsize  # hashes, for each item
+MAX_VOCABULARY = 1 << 31  # more tokens than any vocabulary has; a code holds two tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,12 @@ class TrackedTokens:
 
     def place(self, codes: Ints) -> Ints:
         """Return the position of each item, -1 if it is left out. *Shape:* that of ``codes``."""
-        own = _code(self.query, self.key)
-        found = np.searchsorted(own, codes).clip(0, max(len(own) - 1, 0))
-        there = own[found] == codes if len(own) else np.zeros(codes.shape, bool)
-        return np.where(there, found, -1)
+        known_codes = _code(self.query, self.key)
+        positions = np.searchsorted(known_codes, codes).clip(0, max(len(known_codes) - 1, 0))
+        tracked = (
+            known_codes[positions] == codes if len(known_codes) else np.zeros(codes.shape, bool)
+        )
+        return np.where(tracked, positions, -1)
 
 
 def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -> TrackedTokens:
@@ -78,32 +80,35 @@ def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -
     for item in sorted(sample, key=lambda each: (token_hash(each), each.sentence.index)):
         queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
         pairs += len(queries) * len(keys)
-        if pairs > MOST_PAIRS and chosen:
+        if pairs > MAX_PAIRS and chosen:
             break
         chosen.add(item.sentence.index)
         codes.append(_occurring(stack, queries, keys))
-    found, number = np.unique(np.concatenate(codes), return_counts=True)
-    most, floor = MOST_BYTES // (stack.n_layers * (stack.n_heads * CELL + TEXTS)), 1
-    while (number >= floor).sum() > most:
+    distinct, counts = np.unique(np.concatenate(codes), return_counts=True)
+    bytes_per_item = stack.n_layers * (stack.n_heads * BYTES_PER_HEAD + BYTES_PER_LAYER)
+    max_items, floor = MAX_STACK_BYTES // bytes_per_item, 1
+    while (counts >= floor).sum() > max_items:
         floor += 1
-    kept = found[number >= floor]
-    return TrackedTokens(kept // KEYS + ANY, kept % KEYS + ANY, floor, frozenset(chosen))
+    kept = distinct[counts >= floor]
+    return TrackedTokens(
+        kept // MAX_VOCABULARY + ANY, kept % MAX_VOCABULARY + ANY, floor, frozenset(chosen)
+    )
 
 
 def _code(query: "Ints | int", key: "Ints | int") -> Ints:
     """Encode a query and a key as one number that sorts by query, then by key."""
-    return np.asarray((query - ANY) * KEYS + key - ANY)
+    return np.asarray((query - ANY) * MAX_VOCABULARY + key - ANY)
 
 
 def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedText) -> Ints:
     """Return the codes of a sentence's items outside the sink."""
-    here, there = (~tokens.special.astype(bool) for tokens in (queries, keys))
+    query_mask, key_mask = (~tokens.special.astype(bool) for tokens in (queries, keys))
     if stack.causal:
-        here[:1], there[:1] = False, False
-    i, j = np.nonzero(here[:, None] & there[None, :])
+        query_mask[:1], key_mask[:1] = False, False
+    i, j = np.nonzero(query_mask[:, None] & key_mask[None, :])
     if stack.causal:
         i, j = i[j <= i], j[j <= i]
-    first, second = queries.ids[here].astype(np.int64), keys.ids[there].astype(np.int64)
+    first, second = queries.ids[query_mask].astype(np.int64), keys.ids[key_mask].astype(np.int64)
     return np.unique(np.concatenate([
         _code(first, np.full_like(first, ANY)),
         _code(np.full_like(second, ANY), second),
@@ -130,19 +135,19 @@ class _Groups:
     sentence: Ints
 
     @classmethod
-    def of(cls, there: torch.Tensor, place: Ints) -> "_Groups":
+    def of(cls, mask: torch.Tensor, place: Ints) -> "_Groups":
         """Group cells by sentence and item.
 
         Args:
-            there: mask of the cells that count. *Shape:* ``(sentence, ...)``, boolean.
-            place: item of each cell, -1 without one. *Shape:* that of ``there``.
+            mask: cells that count. *Shape:* ``(sentence, ...)``, boolean.
+            place: item of each cell, -1 without one. *Shape:* that of ``mask``.
         """
-        counted = there.cpu().numpy() & (place >= 0)
+        counted = mask.cpu().numpy() & (place >= 0)
         cells = np.flatnonzero(counted)
         sentence = cells // max(counted[0].size, 1)
-        known = np.stack([sentence, place.reshape(-1)[cells]], 1)
-        each, group, size = np.unique(known, axis=0, return_inverse=True, return_counts=True)
-        device = there.device
+        keys = np.stack([sentence, place.reshape(-1)[cells]], 1)
+        each, group, size = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+        device = mask.device
         return cls(
             torch.as_tensor(cells, device=device),
             torch.as_tensor(group.reshape(-1), device=device),
@@ -197,15 +202,15 @@ class AffinityAccumulator:
             return
         key = id(scope)
         if key not in self._made:
-            made = self._groups(scope)
-            self._made[key] = made, self._smallest(made)
+            groups_of_scope = self._groups(scope)
+            self._made[key] = groups_of_scope, self._smallest(groups_of_scope)
         (groups, self._texts[:, layer]), mask = self._made[key], scope.visible.unsqueeze(1)
         kept = torch.where(mask, weights, 0)
         self._spread(groups, kept, self._sums[:, layer, : kept.shape[1]])
         share = 1 / scope.frame.attention_mask.sum(-1, keepdim=True).clamp(min=1).double()
-        even = torch.where(mask, share.unsqueeze(1), 0)
+        uniform = torch.where(mask, share.unsqueeze(1), 0)
         chance = self._chance.new_zeros(3, 1, self._chance.shape[1])
-        self._spread(groups, even, chance)
+        self._spread(groups, uniform, chance)
         self._chance[layer] += chance[0, 0]
         for group in groups:
             for number, part in enumerate((group.size, group.size**2, group.size > 0)):
@@ -216,7 +221,7 @@ class AffinityAccumulator:
 
         *Shape:* ``(DISTINCT, item)``.
         """
-        found = np.full((DISTINCT, self._chance.shape[1]), NO_TEXT)
+        hashes = np.full((DISTINCT, self._chance.shape[1]), NO_TEXT)
         for group in groups:
             item, texts = group.item.cpu().numpy(), self._batch.content_hash[group.sentence]
             order = np.lexsort((texts, item))
@@ -226,8 +231,8 @@ class AffinityAccumulator:
             item, texts = item[new], texts[new]
             rank = np.arange(len(item)) - np.searchsorted(item, item)
             kept = rank < DISTINCT
-            found[rank[kept], item[kept]] = texts[kept]
-        return found
+            hashes[rank[kept], item[kept]] = texts[kept]
+        return hashes
 
     @staticmethod
     def _spread(
@@ -239,8 +244,8 @@ class AffinityAccumulator:
 
     def _groups(self, scope: ViewMask) -> tuple[_Groups, _Groups, _Groups]:
         """Return the groups of queries, of keys, and of pairs."""
-        looked = torch.as_tensor(self._looked, device=scope.visible.device)
-        visible = scope.visible & looked[:, None, None]
+        counted = torch.as_tensor(self._looked, device=scope.visible.device)
+        visible = scope.visible & counted[:, None, None]
         queries = self._batch.texts[self._stack.queries].ids.cpu().numpy().astype(np.int64)
         keys = self._batch.texts[self._stack.keys].ids.cpu().numpy().astype(np.int64)
         place = self._items.place
@@ -308,7 +313,7 @@ class SampleStatistics:
                 scope = scopes.get(place.stack, attention)[SinkView.NOSINK]
                 affinities[place.stack].add(place.layer, attention.weights, scope)
 
-        def found() -> PassResults:
+        def results() -> PassResults:
             return PassResults(
                 CorpusSums(
                     affinities={name: table.sums() for name, table in affinities.items()},
@@ -324,7 +329,7 @@ class SampleStatistics:
                 )
             )
 
-        return BatchObserver(found, attend)
+        return BatchObserver(results, attend)
 
 
 class _Cells(NamedTuple):
@@ -342,7 +347,7 @@ class _Statistics:
         self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch
     ) -> None:
         self._stack, self._batch, self._sentences = stack, batch, len(batch.items)
-        self._asked = [(m, view) for m in metrics if m.applies(stack) for view in m.views]
+        self._measures = [(m, view) for m in metrics if m.applies(stack) for view in m.views]
         self._even: dict[int, list[Floats]] = {}
         self._filled: dict[int, Floats] = {}
         self._cells: dict[int, _Cells] = {}
@@ -351,31 +356,31 @@ class _Statistics:
 
     def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
         """Measure one layer."""
-        if not self._asked:
+        if not self._measures:
             return
-        found = scopes.get(self._stack.name, attention)
+        masks = scopes.get(self._stack.name, attention)
         views = scopes.views(self._stack.name, attention)
         heads = self._measure(views)
-        if id(found) not in self._even:
-            maps = AttentionMaps(found[SinkView.NOSINK], uniform_attention(found))
-            even_views = layer_views(found, maps)
-            self._even[id(found)] = self._measure(even_views)
-            if self._asks_cells:
-                even_mass = mass_by_cell(even_views[SinkView.NOSINK], self._choice(found))
-                self._even_mass[id(found)] = even_mass
-        if self._asks_cells:
-            self._cells[layer] = self._cells_of(found, views[SinkView.NOSINK])
-        about, even = self._about(found), self._even[id(found)]
-        tables = [self._table(*parts) for parts in zip(heads, even, about, strict=True)]
+        if id(masks) not in self._even:
+            maps = AttentionMaps(masks[SinkView.NOSINK], uniform_attention(masks))
+            even_views = layer_views(masks, maps)
+            self._even[id(masks)] = self._measure(even_views)
+            if self._needs_cells:
+                even_mass = mass_by_cell(even_views[SinkView.NOSINK], self._choice(masks))
+                self._even_mass[id(masks)] = even_mass
+        if self._needs_cells:
+            self._cells[layer] = self._cells_of(masks, views[SinkView.NOSINK])
+        of_sentences, uniform = self._about(masks), self._even[id(masks)]
+        tables = [self._table(*parts) for parts in zip(heads, uniform, of_sentences, strict=True)]
         self.columns = [
             SampleColumn(metric.id, view, table.shape[-1])
-            for (metric, view), table in zip(self._asked, tables, strict=True)
+            for (metric, view), table in zip(self._measures, tables, strict=True)
         ]
         self._filled[layer] = np.concatenate(tables, -1)
 
     @property
-    def _asks_cells(self) -> bool:
-        return any(metric.expected_at is not None for metric, _ in self._asked)
+    def _needs_cells(self) -> bool:
+        return any(metric.expected_at is not None for metric, _ in self._measures)
 
     def _choice(self, scopes: Mapping[SinkView, ViewMask]) -> NDArray[np.bool_]:
         """Return the sentences from which attention by surface is estimated."""
@@ -398,9 +403,9 @@ class _Statistics:
         """
         if not self._cells:
             return None
-        one = next(iter(self._cells.values()))
-        nothing = np.full_like(one.links, NO_CELL)
-        empty = _Cells(np.zeros_like(one.mass), np.zeros_like(one.pairs), nothing)
+        any_layer = next(iter(self._cells.values()))
+        no_links = np.full_like(any_layer.links, NO_CELL)
+        empty = _Cells(np.zeros_like(any_layer.mass), np.zeros_like(any_layer.pairs), no_links)
         layers = [self._cells.get(layer, empty) for layer in range(self._stack.n_layers)]
         mass, pairs, links = (np.stack(parts) for parts in zip(*layers, strict=True))
         batch = self._batch
@@ -417,7 +422,7 @@ class _Statistics:
         return np.stack([self._filled.get(i, empty) for i in range(self._stack.n_layers)], 1)
 
     def _measure(self, views: Mapping[SinkView, LayerAttention]) -> list[Floats]:
-        return [metric.measure(views[view]).cpu().numpy() for metric, view in self._asked]
+        return [metric.measure(views[view]).cpu().numpy() for metric, view in self._measures]
 
     def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
         """Return the statistics of the sentences themselves, for each metric and view.
@@ -428,7 +433,7 @@ class _Statistics:
             np.zeros((self._sentences, 0))
             if metric.sentence_statistics is None
             else metric.sentence_statistics(scopes[view]).cpu().numpy()
-            for metric, view in self._asked
+            for metric, view in self._measures
         ]
 
     def _table(self, heads: Floats, even: Floats, about: Floats) -> Floats:

@@ -44,9 +44,9 @@ def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
         return 1 - attention.weights.sum(-1)
     best, place = attention.weights.max(-1)
     keys = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-    mine = keys.gather(2, place.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1]))
+    strongest_keys = keys.gather(2, place.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1]))
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
-    scores = (query * mine).sum(-1) * scaling
+    scores = (query * strongest_keys).sum(-1) * scaling
     if attention.mask is not None:
         mask = attention.mask.expand_as(attention.weights)
         scores = scores + mask.gather(-1, place.unsqueeze(-1)).squeeze(-1)
@@ -54,12 +54,13 @@ def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
     return share
 
 
-ROWS = "rows of attention sum to 1"
-WITH_SINK = "rows of attention + share of the learned sink = 1"
-APPLIED = "weights times values = what heads give, the learned sink nothing"
-OWN = "attention = the model's own, each text alone"
-ALONE = 4  # sentences that are run without the hook
-Found = Iterator[tuple[str, str, float]]  # identity, stack, largest difference
+# Identities, by the names that pages show.
+ROW_SUMS = "rows of attention sum to 1"
+ROW_SUMS_WITH_SINK = "rows of attention + share of the learned sink = 1"
+WEIGHTS_TIMES_VALUES = "weights times values = what heads give, the learned sink nothing"
+OWN_ATTENTION = "attention = the model's own, each text alone"
+N_SENTENCES_ALONE = 4  # sentences of the batch that are also run one by one
+Errors = Iterator[tuple[str, str, float]]  # identity, stack, largest difference
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -77,7 +78,7 @@ def check_row_sums(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
-) -> Found:
+) -> Errors:
     """Check that the weights of a query, with the share of a learned sink, sum to 1."""
     for name, stack in architecture.stacks.items():
         valid = batch.texts[stack.queries].valid
@@ -87,7 +88,7 @@ def check_row_sums(
             if c.stack == name
         ]
         yield (
-            WITH_SINK if stack.learned_sink else ROWS,
+            ROW_SUMS_WITH_SINK if stack.learned_sink else ROW_SUMS,
             name,
             largest_error(float((each[valid] - 1).abs().max()) for each in sums),
         )
@@ -97,19 +98,19 @@ def nothing_lost(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
-) -> Found:
+) -> Errors:
     """Check that a learned sink contributes nothing: weights times values give the head outputs."""
     for name, stack in architecture.stacks.items():
         if stack.learned_sink:
             valid = batch.texts[stack.queries].valid
             pairs = [(applied(a), a.output) for c, a in attention.items() if c.stack == name]
             yield (
-                APPLIED,
+                WEIGHTS_TIMES_VALUES,
                 name,
                 largest_error(
-                    torch.nan if mixed is None or given is None
-                    else relative(mixed[valid], given[valid])
-                    for mixed, given in pairs
+                    torch.nan if product is None or output is None
+                    else relative(product[valid], output[valid])
+                    for product, output in pairs
                 ),
             )  # fmt: skip
 
@@ -119,9 +120,9 @@ def as_returned(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
-) -> Found:
+) -> Errors:
     """Compare the attention of a batch with the model's own for some of its texts alone."""
-    few = range(min(ALONE, len(batch.items)))
+    few = range(min(N_SENTENCES_ALONE, len(batch.items)))
     alone = [
         eager_attention(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few
     ]
@@ -134,14 +135,14 @@ def as_returned(
                 read = seen.weights[i, :, :n, :m]
                 errors[call.stack].append(difference(read, returned[0, :, :n, :m]))
     for name, error in errors.items():
-        yield OWN, name, largest_error(error)
+        yield OWN_ATTENTION, name, largest_error(error)
 
 
 def check_causal_mask(
     architecture: Architecture,
     batch: Batch,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
-) -> Found:
+) -> Errors:
     """Check that queries of causal stacks give no attention to later keys."""
     for name, stack in architecture.stacks.items():
         if stack.causal:
@@ -166,18 +167,18 @@ def roundings(
     }
     if not coarse:
         return ()
-    found: dict[tuple[str, str], Rounding] = {}
+    by_place: dict[tuple[str, str], Rounding] = {}
 
     def on_state(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         side = architecture.stacks[stack].queries
         if side in coarse and state is not ResidualPoint.PRE:
             for rounding in _compared(coarse[side], vectors, batch, side):
                 place = rounding.side, rounding.space
-                found[place] = found[place] + rounding if place in found else rounding
+                by_place[place] = by_place[place] + rounding if place in by_place else rounding
 
     with observe_states(model, architecture, on_state):
         run_forward(model, architecture, batch)
-    return tuple(found.values())
+    return tuple(by_place.values())
 
 
 def _compared(
@@ -202,10 +203,18 @@ def _compared(
         )
 
 
-ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
-COARSE = 0.05  # tolerance in half precision
-PARTS = "other tokens' part + own part + biases = state after attention"
-LOOSE = {ROWS, WITH_SINK, APPLIED, OWN, PARTS}
+# Largest relative error that rounding explains, by number format.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
+HALF_PRECISION_TOLERANCE = 0.05
+BLOCK_PARTS = "other tokens' part + own part + biases = state after attention"
+# Identities with the tolerance of float32 in models of float64.
+FLOAT32_IDENTITIES = {
+    ROW_SUMS,
+    ROW_SUMS_WITH_SINK,
+    WEIGHTS_TIMES_VALUES,
+    OWN_ATTENTION,
+    BLOCK_PARTS,
+}
 
 
 def self_checks(
@@ -216,7 +225,7 @@ def self_checks(
     lens: LogitLens | NoLogitLens,
 ) -> tuple[Check, ...]:
     """Run every check that applies to a model, on one batch."""
-    tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
+    tolerance = TOLERANCES.get(next(model.network.parameters()).dtype, HALF_PRECISION_TOLERANCE)
     attention: dict[AttentionPlace, attention_hook.AttentionCall] = {}
     entered: dict[str, torch.Tensor] = {}
 
@@ -226,7 +235,7 @@ def self_checks(
 
     with _Record(architecture) as record, observe_states(model, architecture, enter):
         run_forward(model, architecture, batch, attention.__setitem__)
-    found: list[tuple[str, str, float]] = [
+    errors: list[tuple[str, str, float]] = [
         *check_row_sums(architecture, batch, attention),
         *nothing_lost(architecture, batch, attention),
         *as_returned(model, architecture, batch, attention),
@@ -243,10 +252,10 @@ def self_checks(
         ),
     ]
     # Many models in float64 still compute their softmax, or a norm, in float32.
-    single = max(tolerance, ROUNDING[torch.float32])
+    float32_tolerance = max(tolerance, TOLERANCES[torch.float32])
     return tuple(
-        Check(name, stack, error, single if name in LOOSE else tolerance)
-        for name, stack, error in found
+        Check(name, stack, error, float32_tolerance if name in FLOAT32_IDENTITIES else tolerance)
+        for name, stack, error in errors
     )
 
 
@@ -300,25 +309,25 @@ class _Record:
         return self
 
     def _keep(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        taken, given = first_states((args, kwargs)), first_states(output)
-        assert taken is not None
-        assert given is not None
+        state, result = first_states((args, kwargs)), first_states(output)
+        assert state is not None
+        assert result is not None
         # Clones, because some models change these tensors in place.
-        self._calls[module].append((taken.clone(), given.clone()))
+        self._calls[module].append((state.clone(), result.clone()))
 
     def __exit__(self, *_: object) -> None:
         for handle in self._handles:
             handle.remove()
 
 
-def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
+def _by_stack(errors: Mapping[str, list[float]], name: str) -> Errors:
     for stack, error in errors.items():
         yield name, stack, largest_error(error)
 
 
 def _blocks(
     record: _Record, attention: Mapping[AttentionPlace, attention_hook.AttentionCall]
-) -> Found:
+) -> Errors:
     """Check that head outputs, each through its slice of W_O, sum to the projection's output."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), projection in record.projections.items():
@@ -332,22 +341,22 @@ def _blocks(
     yield from _by_stack(errors, "head outputs + bias = attention block output")
 
 
-def _mids(record: _Record) -> Found:
+def _mids(record: _Record) -> Errors:
     """Check that the model's next step maps the state after attention to the model's next state."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), site in record.sites.items():
         mid = record.mid(stack, layer)
         if site.after is None:
-            left = record.of(stack, layer, "")[1]
-            beside = record.of(stack, layer, site.parallel)[1] if site.parallel else 0
-            errors[stack].append(relative(mid + beside, left))
+            output = record.of(stack, layer, "")[1]
+            parallel = record.of(stack, layer, site.parallel)[1] if site.parallel else 0
+            errors[stack].append(relative(mid + parallel, output))
             continue
-        read, given = record.of(stack, layer, site.after)
+        before, following = record.of(stack, layer, site.after)
         after = record.layers(stack)[layer].get_submodule(site.after)
         with torch.inference_mode():
-            step = first_states(after(mid.reshape(read.shape).to(read.dtype)))
+            step = first_states(after(mid.reshape(before.shape).to(before.dtype)))
         assert step is not None
-        errors[stack].append(relative(step, given))
+        errors[stack].append(relative(step, following))
     yield from _by_stack(errors, "mid state through the model's own next step = its next state")
 
 
@@ -355,7 +364,7 @@ def _parts(
     record: _Record,
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
     architecture: Architecture,
-) -> Found:
+) -> Errors:
     """Check that other tokens' part, own part and biases sum to the state after attention."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), block in attention_blocks(architecture).items():
@@ -365,7 +374,7 @@ def _parts(
             state = record.of(stack, layer, site.after)[1].reshape(state.shape)
         parts = split_block_output(call, record.residual(stack, layer), block)
         errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
-    yield from _by_stack(errors, PARTS)
+    yield from _by_stack(errors, BLOCK_PARTS)
 
 
 def _starts(
@@ -373,7 +382,7 @@ def _starts(
     batch: Batch,
     embeddings: Mapping[Side, Embedding],
     entered: Mapping[str, torch.Tensor],
-) -> Found:
+) -> Errors:
     """Check that the input of layer 0 is each token's original encoding at its position."""
     for name, stack in architecture.stacks.items():
         vocabulary = embeddings[stack.queries].vocabulary
@@ -384,7 +393,7 @@ def _starts(
             yield "original encoding of a token = what enters layer 0", name, error
 
 
-def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Found:
+def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Errors:
     """Check that the last layer's output through norm and head gives the model's logits."""
     if isinstance(lens, LogitLens):
         one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
@@ -398,7 +407,7 @@ def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
 
     Each sentence is run alone: without padding both passes must agree to the last bit.
     """
-    alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
+    alone = [Batch.of([item], model.device) for item in batch.items[:N_SENTENCES_ALONE]]
     seen = [run_forward(model, architecture, each, lambda *_: None)[0] for each in alone]
     with eager(model, architecture):
         bare = [run_forward(model, architecture, each)[0] for each in alone]

@@ -47,7 +47,7 @@ from headbook.study.sentence_data import (
 from headbook.text.batch import Batch, text_hash
 from headbook.text.tokens import TokenizedSentence
 
-HALF = 2  # bytes of a stored weight
+WEIGHT_BYTES = 2  # of a stored attention weight
 
 
 class MapSampler:
@@ -66,11 +66,13 @@ class MapSampler:
         self._keys: dict[int, int] = {}  # by index
         self._maps: dict[tuple[int, str], NDArray[np.float16]] = {}
         self._items: dict[int, TokenizedSentence] = {}
-        array = MAX_SAMPLE_BYTES
+        free_bytes = MAX_SAMPLE_BYTES
         for key in sorted(by_key)[:SENTENCES]:
             item = by_key[key]
-            array -= sum(HALF * int(np.prod(self._shape(s, item))) for s in stacks.values())
-            if array < 0:
+            free_bytes -= sum(
+                WEIGHT_BYTES * int(np.prod(self._shape(s, item))) for s in stacks.values()
+            )
+            if free_bytes < 0:
                 break
             self._keys[item.sentence.index] = key
 
@@ -120,9 +122,9 @@ class MapSampler:
         return stack.n_layers, stack.n_heads, len(queries), len(keys)
 
 
-TOLERANCE = 1e-5  # largest difference of a weight recomputed from queries and keys
-ROUNDING = 1e-5  # smallest added score that is stored, as a share of the largest product
-SOFTMAX = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
+MAX_WEIGHT_ERROR = 1e-5  # largest difference of a weight recomputed from queries and keys
+MIN_ADDED_SHARE = 1e-5  # smallest added score that is stored, as a share of the largest product
+SOFTMAX_FUNCTIONS = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
 class SoftmaxInput(TorchFunctionMode):
@@ -138,7 +140,7 @@ class SoftmaxInput(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
     ) -> Any:
         """Keep the input if the call is a softmax, and run the call."""
-        if func in SOFTMAX:
+        if func in SOFTMAX_FUNCTIONS:
             self.last = args[0] if args else (kwargs or {})["input"]
         return func(*args, **(kwargs or {}))
 
@@ -151,7 +153,7 @@ def fits_in_memory(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
 def layer_queries_and_keys(
     place: AttentionPlace,
     attention: AttentionCall,
-    given: torch.Tensor | None,
+    softmax_input: torch.Tensor | None,
     frame: BatchMask,
     batch: Batch,
     *,
@@ -160,11 +162,16 @@ def layer_queries_and_keys(
     """Yield queries and keys of one layer for the requested sentences of a batch.
 
     Args:
-        given: input of the layer's softmax. *Shape:* ``(sentence, head, query, key)``.
+        softmax_input: input of the layer's softmax. *Shape:* ``(sentence, head, query, key)``.
         wanted: indices of the requested sentences.
     """
     query, key, weights = attention.query, attention.key, attention.weights
-    if query is None or key is None or given is None or given.shape != weights.shape:
+    if (
+        query is None
+        or key is None
+        or softmax_input is None
+        or softmax_input.shape != weights.shape
+    ):
         return
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
     for row, item in enumerate(batch.items):
@@ -177,7 +184,7 @@ def layer_queries_and_keys(
             query[row, :, :n].float().cpu(),
             key[row, :, :m].float().cpu(),
             scaling,
-            scores=given[cells].cpu().double(),
+            scores=softmax_input[cells].cpu().double(),
             weights=weights[cells].cpu().double(),
             hidden=~frame.attention_mask[row, :n, :m].cpu(),
         )
@@ -198,11 +205,11 @@ def _traced(
     groups = query.shape[0] // key.shape[0]
     products = query.double() @ key.double().repeat_interleave(groups, 0).mT * scaling
     added = (scores - products).masked_fill(hidden, 0).float()
-    if added.abs().max() <= ROUNDING * max(1.0, float(products.abs().max())):
+    if added.abs().max() <= MIN_ADDED_SHARE * max(1.0, float(products.abs().max())):
         added = added[:0]
     recomputed = products + added.double() if len(added) else products
     error = (recomputed.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
-    if not error <= TOLERANCE:  # true for NaN, too
+    if not error <= MAX_WEIGHT_ERROR:  # true for NaN, too
         return None
     return QueriesAndKeys(
         queries=query.numpy().copy(),
@@ -218,27 +225,29 @@ def stacks_without_queries_keys(
 ) -> Iterator[NotAvailable]:
     """Yield the stacks whose queries and keys are known but do not reproduce the weights."""
     kept = {place[:2] for place in sentence_data.queries_and_keys}
-    asked = [sentence_data.sentences[index] for index in sorted(wanted)]
+    sentences = [sentence_data.sentences[index] for index in sorted(wanted)]
     for name, stack in architecture.stacks.items() if architecture.hooked else ():
         sizes = {
             sentence.index: (
                 len(sentence.texts[stack.queries].pieces),
                 len(sentence.texts[stack.keys].pieces),
             )
-            for sentence in asked
+            for sentence in sentences
         }
         if any(
             fits_in_memory(stack, *n) and (name, index) not in kept for index, n in sizes.items()
         ):
             yield NotAvailable(
                 "how weights come about", name,
-                f"weights computed again from queries and keys differ by more than {TOLERANCE:g}: "
+                "weights computed again from queries and keys differ by more than "
+                f"{MAX_WEIGHT_ERROR:g}: "
                 "numbers are coarser than float32, or the softmax holds more than the keys",
                 MissingPart.WEIGHTS,
             )  # fmt: skip
 
 
-FIRST = (Ranking.STRONGEST, 1)  # the exemplars whose similarities of head outputs are stored
+# Ranking and rank of the exemplar of each head whose similarities of head outputs are stored.
+FIRST_EXEMPLAR = (Ranking.STRONGEST, 1)
 
 
 class SentencePass:
@@ -246,8 +255,8 @@ class SentencePass:
 
     Args:
         paged: indices of the sentences that pages show; other sentences are skipped.
-        listed: indices of the sentences with a page of their own; all their maps are stored.
-        choices: the exemplars; of a sentence without a page, only maps of these heads are stored.
+        listed: indices of the sentences with a page of their own, of which all maps are stored.
+        choices: exemplars; of a sentence without a page, only maps of these heads are stored.
         alike: whether to store similarities of head outputs for each head's first exemplar.
         traced: indices of the sentences whose queries and keys are stored.
     """
@@ -273,8 +282,10 @@ class SentencePass:
         items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
         if not items:
             return None
-        seen = _SentenceMaps(self, batch, items)
-        return BatchObserver(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
+        maps = _SentenceMaps(self, batch, items)
+        return BatchObserver(
+            maps.results, maps.attend, within=maps.softmax if maps.traced else None
+        )
 
     def kept(self, place: AttentionPlace, index: int) -> Sequence[ExemplarChoice]:
         """Return the exemplars that heads of one layer have in a sentence."""
@@ -309,10 +320,12 @@ class _SentenceMaps:
         stack = self._stacks[place.stack]
         views = scopes.views(place.stack, attention)
         if self.traced:
-            given, frame = self.softmax.last, views[SinkView.RAW].frame
+            softmax_input, frame = self.softmax.last, views[SinkView.RAW].frame
             wanted = self._sentence_pass.traced
             self._queries_and_keys.update(
-                layer_queries_and_keys(place, attention, given, frame, self._batch, wanted=wanted)
+                layer_queries_and_keys(
+                    place, attention, softmax_input, frame, self._batch, wanted=wanted
+                )
             )
         outputs = HeadOutputs(views[SinkView.RAW])
         if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
@@ -350,7 +363,7 @@ class _SentenceMaps:
     ) -> None:
         """Store the map of every head of a layer for which a sentence is an exemplar."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
-        first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
+        first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST_EXEMPLAR}
         by_head: dict[int, Exemplar] = {}  # a head's rankings share the arrays of one exemplar
         for choice in choices:
             head = choice.head.head
@@ -396,7 +409,7 @@ class _SentenceMaps:
             if item.sentence.index in self._sentence_pass.listed
         }
 
-    def found(self) -> PassResults:
+    def results(self) -> PassResults:
         """Return the stored data of this batch."""
         listed = self._sentence_pass.listed
         sentence_data = SentenceData(

@@ -1,6 +1,6 @@
 """The pass for the geometry of states: it keeps the states of a sample of sentences to its end.
 
-The sample has the sentences with the smallest hashes of their content, up to `TOKENS` tokens
+The sample has the sentences with the smallest hashes of their content, up to `MAX_TOKENS` tokens
 together; equal sentences count once. Every metric needs the tokens of all sentences at once.
 """
 
@@ -25,8 +25,8 @@ from headbook.study.state_geometry import GeometrySums, StateColumn, to_ratio_su
 from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
 
-TOKENS = 4096  # most tokens of the sample
-CELLS = 2**28  # most numbers of states kept at a time; samples of wide models have fewer tokens
+MAX_TOKENS = 4096  # of the sample
+MAX_STATE_NUMBERS = 2**28  # in memory at once; samples of wide models have fewer tokens
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ class StateGeometry:
         items = [item for _, item in sorted(distinct.items())]
         sizes = [sum(map(len, item.tokens.values())) for item in items]
         states = sum(stack.n_layers + 1 for stack in self.stacks)
-        most = min(TOKENS, CELLS // (states * state_width(self.model, self.architecture)))
+        max_tokens = min(
+            MAX_TOKENS, MAX_STATE_NUMBERS // (states * state_width(self.model, self.architecture))
+        )
         return [
             item
             for number, (item, total) in enumerate(zip(items, accumulate(sizes), strict=True))
-            if total <= most or number == 0
+            if total <= max_tokens or number == 0
         ]
 
     def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
@@ -66,10 +68,12 @@ class StateGeometry:
         stacks = {stack.name: _States(stack) for stack in self.stacks}
         return StateCollector(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
 
-    def sums(self, found: "Mapping[str, _States]") -> CorpusSums:
+    def sums(self, by_stack: "Mapping[str, _States]") -> CorpusSums:
         """Return the geometry sums of the whole sample."""
         return CorpusSums(
-            geometry={name: self._sums(states) for name, states in found.items() if states.tokens}
+            geometry={
+                name: self._sums(states) for name, states in by_stack.items() if states.tokens
+            }
         )
 
     def _sums(self, states: "_States") -> GeometrySums:
@@ -79,8 +83,8 @@ class StateGeometry:
         for each in vectors:
             cloud = StateVectors(sample, each.astype(np.float64), start)
             start = start or cloud
-            found = [metric.measure(cloud) for metric in self.metrics]
-            estimates.append([estimate for each in found for estimate in each.values()])
+            measured = [metric.measure(cloud) for metric in self.metrics]
+            estimates.append([estimate for each in measured for estimate in each.values()])
             dimensions.append(cloud.contributions)
         added = np.stack(dimensions)
         known: NDArray[np.bool_] = ~np.isnan(added.sum(1))

@@ -22,12 +22,12 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
 from headbook.text.batch import Batch
 
-GATHERED = 1 << 23  # most numbers of states kept before they are measured
+MAX_PENDING_NUMBERS = 1 << 23  # of states that wait to be measured together
 # Metrics that store vocabulary tokens beside their values.
 NEAREST_ID, LENS_ID = metric_ids.NEAREST_TOKENS, metric_ids.LOGIT_LENS
 # Metrics that need more neighbours than pages show.
 OVERLAPS = {metric_ids.NEIGHBOUR_OVERLAP, metric_ids.NEIGHBOUR_OVERLAP_RANDOM}
-Gathered = tuple[int, ResidualPoint, torch.Tensor]  # layer, kind and vectors
+PendingState = tuple[int, ResidualPoint, torch.Tensor]  # layer, kind and vectors
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TokenTracker:
         def see(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             stacks[stack].see(layer, state, vectors)
 
-        def found() -> PassResults:
+        def results() -> PassResults:
             for stack in stacks.values():
                 stack.flush()
             kept = [part for stack in stacks.values() for part in stack.kept]
@@ -68,12 +68,12 @@ class TokenTracker:
             )
             return PassResults(sums, (SentenceData.join(kept),))
 
-        return BatchObserver(found, see=see)
+        return BatchObserver(results, see=see)
 
     def lens_context(self, stack: str, batch: Batch) -> LensContext | None:
         """Run the model to its final states if a metric needs them; otherwise return None."""
-        asked = any(Need.HEAD in metric.needs for metric in self.metrics)
-        if not asked or self.lens is None or self.lens.stack != stack:
+        needed = any(Need.HEAD in metric.needs for metric in self.metrics)
+        if not needed or self.lens is None or self.lens.stack != stack:
             return None
         return LensContext(self.lens, self.lens.final_states(batch))
 
@@ -100,7 +100,7 @@ class _StackStates:
         sampled = np.isin(batch.index, [*tracker.sampled])
         self.table = TokenAccumulator(stack, lookups, batch, self._spaces, sampled)
         self.kept: list[SentenceData] = []
-        self._states: list[Gathered] = []
+        self._states: list[PendingState] = []
         self._input = torch.empty(0)
 
     def see(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
@@ -110,7 +110,7 @@ class _StackStates:
             self._input = vectors
             return
         self._states.append((layer, state, vectors))
-        if len(self._states) * vectors.numel() > GATHERED:
+        if len(self._states) * vectors.numel() > MAX_PENDING_NUMBERS:
             self.flush()
 
     def flush(self) -> None:
@@ -121,7 +121,7 @@ class _StackStates:
                 self._measure_all([m for m in self._metrics if m.states == kinds], states)
         self._states.clear()
 
-    def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[Gathered]) -> None:
+    def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[PendingState]) -> None:
         """Compute metrics that need states of one kind."""
         view = TokenStates(
             torch.stack([vectors for _, _, vectors in states]),
@@ -147,7 +147,7 @@ class _StackStates:
         metric: TokenMetric,
         space: EmbeddingSpace | None,
         view: TokenStates,
-        states: Sequence[Gathered],
+        states: Sequence[PendingState],
     ) -> None:
         values = metric.measure(view, space)
         if metric.sampled:
@@ -160,7 +160,7 @@ class _StackStates:
         self.kept.append(SentenceData(tokens=frame[[*TOKENS]]))
 
     def _keep_nearest(
-        self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[Gathered]
+        self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[PendingState]
     ) -> None:
         """Store the first vocabulary tokens of each state, at most `NEIGHBOURS`.
 
