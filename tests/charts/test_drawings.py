@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
-from headbook.charts.language import THICKEST
+from headbook.charts.language import MAX_LINE_PIXELS
 from headbook.charts.theme import BLUE, GREY, ORANGE
 
 WORDS = ("The", "old", "gardener", "<&", "\"sings'", "猫猫猫猫")
@@ -42,7 +42,7 @@ def test_a_line_is_as_wide_as_its_weight_and_marked_ones_are_orange_and_last() -
     above, below = drawn[:3], drawn[3:]
     assert [ink for ink, _ in above] == [GREY, GREY, ORANGE]
     assert [ink for ink, _ in below] == [BLUE, BLUE, ORANGE]
-    wanted = [THICKEST * part for part in (0.25, 0.5, 1)]
+    wanted = [MAX_LINE_PIXELS * part for part in (0.25, 0.5, 1)]
     assert [size for _, size in below] == pytest.approx(wanted, abs=0.06)
 
 

@@ -18,7 +18,7 @@ import tiny
 import training
 import treebank
 from films import OPTIONS, REVISIONS, command
-from headbook.charts.film import FIRST, sparkline, step_areas, step_axis
+from headbook.charts.film import FIRST_STEP_PLACE, sparkline, step_areas, step_axis
 from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
 from headbook.comparison.film_steps import INDUCTION
 from headbook.config import Config
@@ -342,7 +342,7 @@ def test_self_checks_that_failed_are_named_with_their_checkpoint(
 def test_step_0_stands_apart_on_a_logarithmic_axis() -> None:
     axis = step_axis(np.array([0, 1, 10, 100]), named=True)
     assert axis.apart
-    assert axis.places == pytest.approx([0, FIRST, (1 + FIRST) / 2, 1])
+    assert axis.places == pytest.approx([0, FIRST_STEP_PLACE, (1 + FIRST_STEP_PLACE) / 2, 1])
     assert [text for _, text in axis.labels] == ["0", "1", "10", "100"]
     counted = step_axis(np.array([0, 1, 2]), named=False)
     assert not counted.apart

@@ -14,8 +14,8 @@ from PIL import Image
 from chosen_results import Fake, fake_results
 from headbook.charts import images
 from headbook.charts.drawing import interval_dot
-from headbook.charts.layers import APART, Curve, layer_lines
-from headbook.charts.theme import COARSE, STEPS, STOPS, coarse, ink_steps, rgba_ramp
+from headbook.charts.layers import LABEL_DISTANCE, Curve, layer_lines
+from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps, rgba_ramp
 from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
 from headbook.pages.parts.atlas import atlas, mean_maps
 from headbook.pages.parts.head_card import atlas_data, notable
@@ -60,9 +60,9 @@ def test_steps_run_with_the_square_root() -> None:
 def test_few_steps_are_the_nearest_and_keep_both_ends() -> None:
     steps = np.arange(STEPS, dtype=np.uint8)
     few = coarse(steps)
-    assert len({*few.tolist()}) == COARSE
+    assert len({*few.tolist()}) == COARSE_STEPS
     assert (few[0], few[-1]) == (0, STEPS - 1)
-    assert np.abs(few.astype(int) - steps).max() <= STEPS / COARSE / 2 + 0.5
+    assert np.abs(few.astype(int) - steps).max() <= STEPS / COARSE_STEPS / 2 + 0.5
 
 
 def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
@@ -161,7 +161,7 @@ def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
     names = sorted(float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*weight', drawn))
     assert len(names) == 3
     assert re.findall("<title>([^<]*)", drawn)[:2] == ["line 0, layer 0: x", "line 0, layer 1: y"]
-    assert np.diff(names).min() >= APART - 0.1
+    assert np.diff(names).min() >= LABEL_DISTANCE - 0.1
     places = [float(y) for y in re.findall(r'cy="([-\d.]+)"', drawn)]
     assert len(places) == 6
     assert min(places) >= 0

@@ -10,12 +10,13 @@ from headbook.charts.axes import rounded_rows, styled_spec
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import GREY, INK, SERIES, ramp
 
-CELL = 26  # pixels of a head in the map
-ENDS = (420, 240)  # width and height of curves
-SIDE = 300  # pixels of a plot of two numbers
+CELL_PIXELS = 26  # side of a head in the map
+CURVE_SIZE = (420, 240)  # width and height in pixels
+PLOT_PIXELS = 300  # side of a plot of two numbers
+# Marks of heads in the map, by verdict.
 MARKS = {"no_change": "○", "harmful": "×", "undecided": "?"}
 RANDOM = "random order"
-PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
+PLAIN_AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
@@ -25,7 +26,7 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
 
     Args:
         rows: columns ``layer, head, value, low, high, method, verdict``.
-        title: of the colour legend, with the unit.
+        title: title of the colour legend, with the unit.
         domain: ends of the colour scale.
     """
     axis = alt.Axis(ticks=False, domain=False, labelOverlap=True, labelAngle=0)
@@ -58,7 +59,9 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
         .mark_text(fontSize=12, baseline="middle")
         .encode(text="mark:N", color=alt.value(INK))
     )
-    chart = alt.layer(cells, lines, marks).properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    chart = alt.layer(cells, lines, marks).properties(
+        width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS)
+    )
     return styled_spec(chart), rows
 
 
@@ -68,12 +71,12 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRow
 
     Args:
         rows: columns ``head, series, x, y``.
-        titles: of the two axes.
+        titles: titles of the two axes.
     """
     table, rows = rows, rounded_rows(rows)
     ends = [float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())]
     x, y = (
-        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN_AXIS)
         for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
     )
     series = list(dict.fromkeys(rows["series"]))
@@ -89,7 +92,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRow
     about = [alt.Tooltip("head:N"), alt.Tooltip("series:N")]
     numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
     dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
-    chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=SIDE, height=SIDE)
+    chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=PLOT_PIXELS, height=PLOT_PIXELS)
     return styled_spec(chart), table
 
 
@@ -98,8 +101,8 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw the change of a target against the share of heads that are removed.
 
     Args:
-        rows: columns ``order, share, value, low, high``; that of `RANDOM` is grey.
-        title: of the vertical axis.
+        rows: columns ``order, share, value, low, high``; the curve of the order `RANDOM` is grey.
+        title: title of the vertical axis.
     """
     table, rows = rows, rounded_rows(rows)
     series = list(dict.fromkeys(rows["order"]))
@@ -126,5 +129,5 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     line = base.mark_line(strokeWidth=2, point={"size": 26, "filled": True}).encode(
         y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
     )
-    chart = alt.layer(band, line).properties(width=ENDS[0], height=ENDS[1])
+    chart = alt.layer(band, line).properties(width=CURVE_SIZE[0], height=CURVE_SIZE[1])
     return styled_spec(chart), table

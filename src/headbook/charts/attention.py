@@ -16,19 +16,26 @@ from headbook.charts.theme import BLUE, GREY, INK, colours
 from headbook.report.wording import interval_text, number, shortened
 from headbook.study.sentence_data import UINT8_STEPS
 
-TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an East Asian one
-LETTERS = 24  # of a token in a picture
-GAP = 8.0
-CELL = 14.0  # of a map
-PAGE = PIXELS * max(WIDTHS.values())  # what is wider is made smaller, and its letters with it
-SMALLEST = 9.5  # letters of 7 points, in maps that have no room for larger ones
+TEXT, LETTER_PIXELS, WIDE_LETTER_PIXELS = (
+    12,
+    6.9,
+    12.0,
+)  # font size; widths of a Latin and of an East Asian letter
+MAX_TOKEN_LETTERS = 24  # longer tokens are shortened
+GAP_PIXELS = 8.0
+CELL_PIXELS = 14.0  # of a map that fits on a page
+PAGE_PIXELS = PIXELS * max(WIDTHS.values())  # wider pictures are shrunk, with their letters
+MIN_TEXT = 9.5  # pixels: 7 points, in maps that are too wide with larger letters
 LEAN = -60  # degrees by which the names of columns are turned
-RISE, RUN = 0.87, 0.5  # sine and cosine of that
-ROW, BETWEEN = 20.0, 180.0  # from token to token, and from query to key
-SCALE, LEGEND_HEIGHT, PARTS = 140.0, 10.0, 40  # width, height and steps of a legend
-LEGEND_TICKS, SAMPLES = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)  # numbers of the two legends
-THINNEST, THICKEST = 0.5, 4.0  # lines of weight 0 and 1
-FAINTEST = 0.12  # opacity of weight 0
+RISE, RUN = 0.87, 0.5  # sine and cosine of this angle
+ROW_PIXELS, SIDES_DISTANCE = 20.0, 180.0  # from token to token, and from query to key
+LEGEND_WIDTH, LEGEND_HEIGHT, LEGEND_STEPS = 140.0, 10.0, 40  # width, height and steps of a legend
+LEGEND_TICKS, LEGEND_WEIGHTS = (
+    (0.0, 0.5, 1.0),
+    (0.1, 0.5, 1.0),
+)  # numbers of the legends of colours and of lines
+MIN_LINE_PIXELS, MAX_LINE_PIXELS = 0.5, 4.0  # width of lines of weight 0 and 1
+MIN_LINE_OPACITY = 0.12  # of weight 0
 
 
 class AttentionLine(NamedTuple):
@@ -51,19 +58,19 @@ def attention_map(
     """Draw a map with its tokens: a row for each query, a column for each key.
 
     Args:
-        weights: from 0 to 1; those that are not a number stay paper. *Shape:* ``(query, key)``.
-        about: what they are, beside the colour scale.
+        weights: from 0 to 1; cells of NaN stay blank. *Shape:* ``(query, key)``.
+        about: title of the colour scale.
     """
-    rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
+    rows, columns = ([shortened(t, MAX_TOKEN_LETTERS) for t in side] for side in (queries, keys))
     grid = _grid(rows, columns)
     left, top, cell = grid.left, grid.top, grid.cell
     high = cell * len(rows)
-    space = max(grid.space(columns), SCALE + 2 * GAP + _width(about)) + GAP
+    space = max(grid.space(columns), LEGEND_WIDTH + 2 * GAP_PIXELS + _width(about)) + GAP_PIXELS
     parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, grid)]
     parts += _names(grid, rows, columns)
-    parts += _colour_scale(left, top + high + 2 * GAP, about)
+    parts += _colour_scale(left, top + high + 2 * GAP_PIXELS, about)
     return drawing(
-        name, caption, left + space, top + high + 2 * GAP + LEGEND_HEIGHT + 2 * TEXT, parts
+        name, caption, left + space, top + high + 2 * GAP_PIXELS + LEGEND_HEIGHT + 2 * TEXT, parts
     )
 
 
@@ -84,14 +91,14 @@ class _Grid(NamedTuple):
 
 def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
     """Return cells as large as fit on a page."""
-    for text in (TEXT, SMALLEST):
+    for text in (TEXT, MIN_TEXT):
         part = text / TEXT
-        left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
-        top = max(part * RISE * max(map(_width, columns)), 2 * text) + 2 * GAP
-        grid = _Grid(left, top, CELL, text)
-        if left + grid.space(columns) + GAP <= PAGE:
+        left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP_PIXELS
+        top = max(part * RISE * max(map(_width, columns)), 2 * text) + 2 * GAP_PIXELS
+        grid = _Grid(left, top, CELL_PIXELS, text)
+        if left + grid.space(columns) + GAP_PIXELS <= PAGE_PIXELS:
             return grid
-    space = PAGE - left - GAP
+    space = PAGE_PIXELS - left - GAP_PIXELS
     ends = [(space - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]
     return grid._replace(cell=min(space / len(columns), *ends))
 
@@ -100,10 +107,10 @@ def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator
     """Draw as many names of tokens as fit, and the names of both sides in the corner."""
     left, top, cell, text = grid
     every = math.ceil(text / cell)
-    for name, y in (("key →", top - GAP - text), ("query ↓", top - GAP)):
-        yield svg_text(name, left - GAP, y, text, GREY, anchor="end")
+    for name, y in (("key →", top - GAP_PIXELS - text), ("query ↓", top - GAP_PIXELS)):
+        yield svg_text(name, left - GAP_PIXELS, y, text, GREY, anchor="end")
     for i, name in [*enumerate(rows)][::every]:
-        yield svg_text(name, left - GAP, top + cell * (i + 0.5) + 4, text, anchor="end")
+        yield svg_text(name, left - GAP_PIXELS, top + cell * (i + 0.5) + 4, text, anchor="end")
     for i, name in [*enumerate(columns)][::every]:
         place = f"translate({left + cell * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
         yield f'<g transform="{place}">{svg_text(name, 0, 0, text, anchor="start")}</g>'
@@ -121,30 +128,37 @@ def attention_lines(
     """Draw the tokens twice, queries on the left, with a line for each link.
 
     Args:
-        about: what the weights are, beside the lines that show how wide they are.
+        about: title of the legend of line widths.
     """
-    rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
-    left = max(_width(t) for t in (*rows, "query")) + 2 * GAP
-    right, top = left + BETWEEN, GAP + ROW
+    rows, columns = ([shortened(t, MAX_TOKEN_LETTERS) for t in side] for side in (queries, keys))
+    left = max(_width(t) for t in (*rows, "query")) + 2 * GAP_PIXELS
+    right, top = left + SIDES_DISTANCE, GAP_PIXELS + ROW_PIXELS
     parts = []
     for query, key, weight in sorted(links, key=lambda link: link.weight):  # strong ones on top
-        start, end = (top + ROW * (position + 0.5) for position in (query, key))
-        middle = left + BETWEEN / 2
+        start, end = (top + ROW_PIXELS * (position + 0.5) for position in (query, key))
+        middle = left + SIDES_DISTANCE / 2
         curve = f"M{left:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f}"
         parts.append(_line(f"{curve} {right:.1f} {end:.1f}", weight))
-    sides = (left - GAP, "end", ["query", *rows]), (right + GAP, "start", ["key", *columns])
+    sides = (
+        (left - GAP_PIXELS, "end", ["query", *rows]),
+        (right + GAP_PIXELS, "start", ["key", *columns]),
+    )
     for x, anchor, texts in sides:
         for i, text in enumerate(texts):
             ink = INK if i else GREY
-            parts.append(svg_text(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
-    below = top + ROW * max(len(rows), len(columns)) + GAP
+            parts.append(
+                svg_text(text, x, top + ROW_PIXELS * (i - 0.5) + 4, TEXT, ink, anchor=anchor)
+            )
+    below = top + ROW_PIXELS * max(len(rows), len(columns)) + GAP_PIXELS
     parts += _width_scale(left, below, about)
-    space = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(about))
-    return drawing(name, caption, right + space, below + ROW + TEXT, parts)
+    space = max(
+        max(_width(t) for t in (*columns, "key")) + 2 * GAP_PIXELS, GAP_PIXELS + _width(about)
+    )
+    return drawing(name, caption, right + space, below + ROW_PIXELS + TEXT, parts)
 
 
 def _width(text: str) -> float:
-    return guessed_width(text, LETTER, WIDE)
+    return guessed_width(text, LETTER_PIXELS, WIDE_LETTER_PIXELS)
 
 
 def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
@@ -153,9 +167,9 @@ def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
     All cells are drawn in the lowest colour first, so that no paper shines through the joints of
     the others.
     """
-    palette, seen = colours(UINT8_STEPS + 1), ~np.isnan(weights)
+    palette, mask = colours(UINT8_STEPS + 1), ~np.isnan(weights)
     steps = (np.nan_to_num(weights) * UINT8_STEPS).round().astype(np.int64)
-    yield palette[0], "".join(d for there, d in _runs(seen, grid) if there)
+    yield palette[0], "".join(d for visible, d in _runs(mask, grid) if visible)
     shapes: dict[int, list[str]] = {}
     for step, d in _runs(steps, grid):
         shapes.setdefault(step, []).append(d)
@@ -177,29 +191,40 @@ def _runs(cells: NDArray[Any], grid: _Grid) -> Iterator[tuple[int, str]]:
 
 
 def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
-    palette = colours(PARTS)
+    palette = colours(LEGEND_STEPS)
     for part, colour in enumerate(palette):  # each to the end; the next one covers the rest
-        x, width = left + SCALE * part / PARTS, SCALE * (1 - part / PARTS)
+        x, width = (
+            left + LEGEND_WIDTH * part / LEGEND_STEPS,
+            LEGEND_WIDTH * (1 - part / LEGEND_STEPS),
+        )
         place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{LEGEND_HEIGHT:.0f}"'
         yield f'<rect {place} fill="{colour}"/>'
     for tick in LEGEND_TICKS:
-        yield svg_text(f"{tick:g}", left + SCALE * tick, top + LEGEND_HEIGHT + TEXT + 1, TEXT)
-    yield svg_text(about, left + SCALE + 2 * GAP, top + LEGEND_HEIGHT, TEXT, anchor="start")
+        yield svg_text(
+            f"{tick:g}", left + LEGEND_WIDTH * tick, top + LEGEND_HEIGHT + TEXT + 1, TEXT
+        )
+    yield svg_text(
+        about, left + LEGEND_WIDTH + 2 * GAP_PIXELS, top + LEGEND_HEIGHT, TEXT, anchor="start"
+    )
 
 
 def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
     """Draw a line for some weights, each with its number."""
-    share = BETWEEN / len(SAMPLES)
-    for index, weight in enumerate(SAMPLES):
+    share = SIDES_DISTANCE / len(LEGEND_WEIGHTS)
+    for index, weight in enumerate(LEGEND_WEIGHTS):
         x = left + share * index
-        yield _line(f"M{x:.1f} {top + ROW / 2:.1f}h{share / 2:.1f}", weight)
-        yield svg_text(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
-    yield svg_text(about, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
+        yield _line(f"M{x:.1f} {top + ROW_PIXELS / 2:.1f}h{share / 2:.1f}", weight)
+        yield svg_text(
+            f"{weight:g}", x + share / 2 + 4, top + ROW_PIXELS / 2 + 4, TEXT, anchor="start"
+        )
+    yield svg_text(
+        about, left + SIDES_DISTANCE + GAP_PIXELS, top + ROW_PIXELS / 2 + 4, TEXT, anchor="start"
+    )
 
 
 def _line(path: str, weight: float) -> str:
-    width = THINNEST + (THICKEST - THINNEST) * weight
-    opacity = FAINTEST + (1 - FAINTEST) * weight
+    width = MIN_LINE_PIXELS + (MAX_LINE_PIXELS - MIN_LINE_PIXELS) * weight
+    opacity = MIN_LINE_OPACITY + (1 - MIN_LINE_OPACITY) * weight
     return (
         f'<path d="{path}" fill="none" stroke="{BLUE}" stroke-width="{width:.2f}" '
         f'stroke-opacity="{opacity:.3f}"/>'
@@ -208,10 +233,10 @@ def _line(path: str, weight: float) -> str:
 
 WIDTH, HEIGHT = 400.0, 210.0  # of the plot
 LEFT, TOP, BELOW, RIGHT = 52.0, 8.0, 42.0, 12.0
-PROFILE_BAR = 0.8  # of the room that an offset has
-STEPS = (1, 2, 2.5, 5, 10)
+PROFILE_BAR = 0.8  # width of a bar, as a share of the width of an offset
+STEPS = (1, 2, 2.5, 5, 10)  # distances of ticks, times a power of ten
 PROFILE_TICKS = 5  # at most, above 0
-SMALL, TITLE = 11, 12  # letters
+SMALL, TITLE = 11, 12  # font sizes of labels and of titles of axes
 
 
 class OffsetBar(NamedTuple):
@@ -240,9 +265,9 @@ def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawin
     Args:
         bars: offsets in order; NaN where there is no number.
     """
-    there = [part for bar in bars for part in bar[1:] if not math.isnan(part)]
-    step = _step(max(there, default=1.0) or 1.0)
-    top = step * math.ceil(max(there, default=1.0) / step - 1e-9) or step
+    numbers = [part for bar in bars for part in bar[1:] if not math.isnan(part)]
+    step = _step(max(numbers, default=1.0) or 1.0)
+    top = step * math.ceil(max(numbers, default=1.0) / step - 1e-9) or step
     parts = [*_axes(bars, step, top), *_bars(bars, top), _uniform(bars, top)]
     return drawing(name, caption, LEFT + WIDTH + RIGHT, TOP + HEIGHT + BELOW, parts)
 

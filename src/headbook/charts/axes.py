@@ -60,20 +60,24 @@ def styled_spec(chart: Any) -> Spec:
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a mapping for each row, as JSON has it; None for numbers that are missing."""
     text = rows.to_json(orient="records", double_precision=15)
-    found: list[dict[str, Any]] = json.loads(text)
-    return found
+    mappings: list[dict[str, Any]] = json.loads(text)
+    return mappings
 
 
-LINE = 13  # pixels between two labels
+NAME_DISTANCE = 13  # pixels between the names of two lines
 CURVE = (300, 170)  # width and height of a curve over layers
-NAMED = 224  # width where names of lines stand beside it: three charts fit beside each other
+NAMED_CURVE_WIDTH = 224  # pixels if names of lines are beside the plot: three charts fit in a row
 LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
 UNIFORM = "uniform attention"
 CHANCE = "expected overlap"
-SHARE, PLAIN = "~p", "~g"  # formats: shares in per cent, as tables have them; other numbers
+SHARE_FORMAT, PLAIN_FORMAT = (
+    "~p",
+    "~g",
+)  # formats of shares in per cent, as in tables, and of other numbers
 
-# Columns that readers choose from: name, what is chosen first, what there is.
+# Names of the drop-down lists, by column.
 FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
+# Column, the value chosen first, and all values.
 Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
@@ -94,30 +98,30 @@ def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floa
     regression.
 
     Args:
-        ends: where no value may lie below or above, as long as there is room for all; half a
-            gap above the lower one, where an axis would strike a name out.
+        ends: least and largest value allowed, if all fit; the least one is raised by half a gap,
+            because an axis would cross a name there.
     """
     order = np.argsort(values, kind="stable")
     groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
-    for number, place in enumerate(order):
-        mean, size = float(values[place]) - number * gap, 1
+    for number, index in enumerate(order):
+        mean, size = float(values[index]) - number * gap, 1
         while groups and groups[-1][0] > mean:
             other, members = groups.pop()
             mean = (mean * size + other * members) / (size + members)
             size += members
         groups.append((mean, size))
-    apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
-    places = np.arange(len(values)) * gap
-    found = np.empty(len(values))
+    group_means = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
+    offsets = np.arange(len(values)) * gap
+    spread = np.empty(len(values))
     highest = ends[1] - gap * (len(values) - 1)
     lowest = min(ends[0] + gap / 2, max(highest, ends[0]))
-    found[order] = np.maximum(np.minimum(apart, highest), lowest) + places
-    return found
+    spread[order] = np.maximum(np.minimum(group_means, highest), lowest) + offsets
+    return spread
 
 
 def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
     """Return columns of numbers with their format in a tooltip."""
-    form = f".4{SHARE if share else PLAIN}"
+    form = f".4{SHARE_FORMAT if share else PLAIN_FORMAT}"
     return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
 
 
@@ -135,7 +139,7 @@ def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
 
 
 def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
-    """Filter by what is shown; where there are more options, a drop-down list changes it.
+    """Filter rows by the chosen values; a drop-down list changes a value if there are several.
 
     Args:
         again: whether another layer of the chart makes the lists.

@@ -18,7 +18,7 @@ from headbook.charts.axes import (
     with_choices,
 )
 from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.heads import CELL
+from headbook.charts.heads import CELL_PIXELS
 from headbook.charts.theme import (
     BLUE,
     DARK_DIVERGING,
@@ -31,13 +31,13 @@ from headbook.charts.theme import (
     text_colour_rule,
 )
 
-STAR = "*"
-SIDE = 300  # pixels of a plot of points
-CURVE = (300, 170)  # width and height of curves
-PALE = 0.45  # of a difference without support
-PLACES: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
+STAR = "*"  # mark of a supported difference
+PLOT_PIXELS = 300  # side of a plot of points
+CURVE_SIZE = (300, 170)  # width and height in pixels
+UNSUPPORTED_OPACITY = 0.45  # of differences that are not supported
+CELL_AXIS: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
 LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
-PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
+PLAIN_AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 
 @lazy_figure()
@@ -48,7 +48,7 @@ def side_maps(
 
     Args:
         rows: columns ``side, layer, head, view, label, value``; sides in their order.
-        title: of the colour legend, with the unit.
+        title: title of the colour legend, with the unit.
         domain: ends of the colour scale.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
@@ -63,7 +63,9 @@ def side_maps(
         ),
         tooltip=[*text_tooltips("side:N", "layer:O", "head:O"), *number_tooltips("value")],
     )
-    return styled_spec(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))), table
+    return styled_spec(
+        chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
+    ), table
 
 
 @lazy_figure()
@@ -74,7 +76,7 @@ def difference_map(
 
     Args:
         rows: columns ``layer, head, view, label, value, low, high, p, supported``.
-        end: of the colour scale, on both sides of 0.
+        end: end of the colour scale, on both sides of 0.
     """
     table = chosen_rows(rows, show)
     rows = rounded_rows(rows).assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
@@ -82,7 +84,9 @@ def difference_map(
     scale = ramp((-end, end))
     cells = base.mark_rect().encode(
         color=alt.Color("value:Q", title=title, scale=scale, legend=_legend((-end, end))),
-        opacity=alt.when("datum.supported").then(alt.value(1)).otherwise(alt.value(PALE)),
+        opacity=alt.when("datum.supported")
+        .then(alt.value(1))
+        .otherwise(alt.value(UNSUPPORTED_OPACITY)),
         tooltip=[
             *text_tooltips("layer:O", "head:O"),
             *number_tooltips("value", "low", "high", "p"),
@@ -94,23 +98,25 @@ def difference_map(
         color=text_colour_rule("size", (0, 1), DIVERGING[3:], DARK_DIVERGING[3:]),
     )
     chart = alt.layer(cells, stars)
-    return styled_spec(chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))), table
+    return styled_spec(
+        chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
+    ), table
 
 
 @lazy_figure()
 def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> SpecAndRows:
     """Draw a point for each head: its number in the first model against that in the second.
 
-    Hollow where the difference is not supported; the line is where both are the same.
+    A point is hollow if the difference is not supported; the line has equal numbers.
 
     Args:
         rows: columns ``name, view, label, a, b, supported``.
-        titles: of the two axes.
+        titles: titles of the two axes.
     """
     table, rows = chosen_rows(rows, show), rounded_rows(rows)
     choices = choices_of(rows, show)
     x, y = (
-        axis(f"{side}:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=PLAIN)
+        axis(f"{side}:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=PLAIN_AXIS)
         for axis, side, title in zip((alt.X, alt.Y), "ab", titles, strict=True)
     )
     points = with_choices(alt.Chart(rows), choices).mark_point(size=42, strokeWidth=1.4)
@@ -124,17 +130,19 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
     )
     same = with_choices(alt.Chart(_same(rows, show)), choices, again=True)
     line = same.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(x="a:Q", y="b:Q")
-    return styled_spec(alt.layer(line, points).properties(width=SIDE, height=SIDE)), table
+    return styled_spec(
+        alt.layer(line, points).properties(width=PLOT_PIXELS, height=PLOT_PIXELS)
+    ), table
 
 
 def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     """Return both ends of the line of equal numbers, for each choice."""
-    found: list[dict[str, Any]] = []
+    line_ends: list[dict[str, Any]] = []
     for chosen, group in rows.groupby([*show], sort=False):
         ends = group[["a", "b"]].to_numpy(float)
         both = dict(zip(show, chosen if isinstance(chosen, tuple) else (chosen,), strict=True))
-        found += [both | {"a": end, "b": end} for end in (ends.min(), ends.max())]
-    return pd.DataFrame(found)
+        line_ends += [both | {"a": end, "b": end} for end in (ends.min(), ends.max())]
+    return pd.DataFrame(line_ends)
 
 
 @lazy_figure()
@@ -143,17 +151,19 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Sp
 
     Args:
         rows: columns ``layer, other_layer, value``.
-        titles: of rows and columns.
+        titles: titles of rows and columns.
     """
     domain = (0.0, max(float(rows["value"].max()), 1e-9))
     chart = alt.Chart(rounded_rows(rows)).mark_rect()
     chart = chart.encode(
-        x=alt.X("other_layer:O", title=titles[1], axis=alt.Axis(**PLACES, labelAngle=0)),
-        y=alt.Y("layer:O", title=titles[0], axis=alt.Axis(**PLACES)),
+        x=alt.X("other_layer:O", title=titles[1], axis=alt.Axis(**CELL_AXIS, labelAngle=0)),
+        y=alt.Y("layer:O", title=titles[0], axis=alt.Axis(**CELL_AXIS)),
         color=alt.Color("value:Q", title=legend, scale=ramp(domain), legend=_legend(domain)),
         tooltip=[*text_tooltips("layer:O", "other_layer:O"), *number_tooltips("value")],
     )
-    step = alt.Step(min(CELL, 560 // max(rows["other_layer"].nunique(), rows["layer"].nunique())))
+    step = alt.Step(
+        min(CELL_PIXELS, 560 // max(rows["other_layer"].nunique(), rows["layer"].nunique()))
+    )
     return styled_spec(chart.properties(width=step, height=step)), rows
 
 
@@ -238,14 +248,14 @@ def _colour(rows: pd.DataFrame) -> alt.Color:
 
 
 def _curve(chart: Any, title: str) -> Any:
-    width, height = CURVE
+    width, height = CURVE_SIZE
     return chart.properties(width=width, height=height, title=axis_heading(title))
 
 
 def _cells() -> dict[str, Any]:
     return {
-        "x": alt.X("head:O", title="head", axis=alt.Axis(**PLACES, labelAngle=0)),
-        "y": alt.Y("layer:O", title="layer", axis=alt.Axis(**PLACES)),
+        "x": alt.X("head:O", title="head", axis=alt.Axis(**CELL_AXIS, labelAngle=0)),
+        "y": alt.Y("layer:O", title="layer", axis=alt.Axis(**CELL_AXIS)),
     }
 
 

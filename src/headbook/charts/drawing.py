@@ -15,18 +15,18 @@ from headbook.charts.theme import FONT, INK
 from headbook.report.wording import visible
 
 TAG = re.compile(r"<[^>]*>")
-WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # behind numbers in shapes
+WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # decimals that are zero
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture as pages use it; like a `Figure` that has no live chart.
+    """A picture drawn by hand; unlike a `Figure`, it has no live chart.
 
     Attributes:
-        name: unique on its page.
-        caption: what it shows; also its text for who cannot see it.
-        svg: an SVG element that inherits the page's colour.
-        rows: what it shows, in full precision; None where no file of it is written.
+        name: name of the picture, unique on its page.
+        caption: description of the picture, also for readers who cannot see it.
+        svg: SVG element that inherits the page's colour.
+        rows: numbers of the picture in full precision; None if no file of them is written.
     """
 
     name: str
@@ -38,18 +38,20 @@ class Drawing:
     def paper(self, *, columns: bool) -> dict[str, bytes]:
         """Return the picture in black on white as SVG and PDF, by the ending of a file's name.
 
-        A drawing keeps its layout, so that its files are there once, as wide as a column if the
-        drawing fits, else as a page.
+        A drawing keeps its layout, so it is written once: as wide as a column if it fits, else as
+        wide as a page.
         """
-        wide, _ = paper.size(self.svg)
-        fitting = (x for x in sorted(paper.WIDTHS.values()) if wide <= x * paper.PIXELS)
-        return paper_files(self.svg, next(fitting, max(paper.WIDTHS.values())))
+        width, _ = paper.size(self.svg)
+        widths = (
+            inches for inches in sorted(paper.WIDTHS.values()) if width <= inches * paper.PIXELS
+        )
+        return paper_files(self.svg, next(widths, max(paper.WIDTHS.values())))
 
 
 def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:
     """Return a picture of its elements, ``width`` by ``height`` pixels.
 
-    Letters stand in the middle and have the page's ink where they do not say otherwise.
+    Texts are centred and have the page's ink unless an element says otherwise.
     """
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return Drawing(
@@ -79,24 +81,24 @@ def guessed_width(text: str, letter: float, wide: float) -> float:
     """Return an upper estimate of the width of a text in pixels.
 
     Args:
-        letter, wide: pixels of a letter, of an East Asian one.
+        letter, wide: pixels of a Latin and of an East Asian letter.
     """
     east = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return letter * (len(text) - east) + wide * east
 
 
-MARGIN = 2.0  # per cent at either end
+MARGIN = 2.0  # per cent of the width at either end
 TICK = 'width="2" height="16"'
 
 
 def interval_dot(value: float, low: float, high: float, baseline: float, *, supported: bool) -> str:
     """Draw a dot between 0 and 1 with its interval, placed in per cent, so that it stays round.
 
-    Heights that SVG does not ask for stand in the style of pages, and the axis, too.
+    The style sheet of pages sets the heights and draws the axis.
 
     Args:
-        low, high, baseline: NaN where there is none.
-        supported: else hollow, the interval dashed.
+        low, high, baseline: ends of the interval, and the baseline; NaN if unknown.
+        supported: if not, the dot is hollow and the interval dashed.
     """
     kind = "dot" if supported else "dot weak"
     parts = "" if math.isnan(baseline) else f'<rect x="{_at(baseline)}" {TICK}/>'

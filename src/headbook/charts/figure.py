@@ -92,13 +92,13 @@ class Figure:
         Args:
             columns: whether the chart is also drawn as wide as a column, not only as a page.
         """
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         draw = partial(svg_of, name=self.name, caption=self.caption)
         for ending in paper.WIDTHS if columns else ("",):
             inches = paper.WIDTHS[ending]
             svg = paper.draw_to_width(static_spec(self.spec), inches, draw, lambda: self.svg)
-            found |= paper_files(svg, inches, ending)
-        return found
+            files |= paper_files(svg, inches, ending)
+        return files
 
     def live(self) -> Spec:
         """Return the specification with its rows as columns, which are shorter."""
@@ -175,22 +175,29 @@ def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
 SVG = "http://www.w3.org/2000/svg"
 GROUP, PATH, LINE, TEXT = (f"{{{SVG}}}{name}" for name in ("g", "path", "line", "text"))
 LABELS = {"role-axis-label": "axis", "role-legend-label": "legend"}  # class in SVG: part of config
-LIMIT = 160.0  # pixels of a label, the least that Vega has as a default
-NARROW = re.compile(r"[a-ln-vx-z0-9 .,:'()-]")  # letters less than 0.65 as wide as high
-AT = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
-JOINED = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}  # of what is one shape
+MAX_LABEL_PIXELS = 160.0  # the smallest default of Vega for the width of labels
+NARROW_LETTERS = re.compile(r"[a-ln-vx-z0-9 .,:'()-]")  # letters less than 0.65 as wide as high
+TRANSLATION = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+SHAPE_ATTRIBUTES = {
+    "d",
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+    "opacity",
+}  # of shapes that can be joined
 
-USELESS = {"role", "class", "pointer-events"}  # in a still picture
-DEFAULTS = {("opacity", "1"), ("transform", "translate(0,0)"), ("font-family", FONT)}
-EMPTY = {"", "M0,0h0v0h0Z"}
+DROPPED_ATTRIBUTES = {"role", "class", "pointer-events"}  # without meaning in a still picture
+DEFAULT_ATTRIBUTES = {("opacity", "1"), ("transform", "translate(0,0)"), ("font-family", FONT)}
+EMPTY_SHAPES = {"", "M0,0h0v0h0Z"}
 DISC = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
-INHERITED = (
+INHERITED_ATTRIBUTES = (
     "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-SCALED = ("rgb(", "url(")  # colours that a scale gave
+SCALE_COLOURS = ("rgb(", "url(")  # how colours of a scale begin
 RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
-COLOURED = {"fill", "stroke", "stop-color"}
+COLOUR_ATTRIBUTES = {"fill", "stroke", "stop-color"}
 
 
 def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
@@ -202,7 +209,11 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
         ids[element.attrib["id"]] = f"{name}-{number}"
     for element in root.iter():
         for key, value in [*element.attrib.items()]:
-            if key in USELESS or key.startswith("aria-") or (key, value) in DEFAULTS:
+            if (
+                key in DROPPED_ATTRIBUTES
+                or key.startswith("aria-")
+                or (key, value) in DEFAULT_ATTRIBUTES
+            ):
                 del element.attrib[key]
             else:
                 element.attrib[key] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
@@ -220,10 +231,10 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
 def _drawn(spec: dict[str, Any]) -> ET.Element:
     """Draw a specification by vl-convert.
 
-    Vega cuts labels to a width, and to know whether it must, measures each of them again and again:
-    a sixth of its time. So no width is asked for, and only where a label might be too long is the
-    chart drawn a second time. Nor is it asked for what a picture does not say of each mark: to who
-    cannot see it, as it has a caption, and to who points at it.
+    Vega cuts labels to a width, and measures each label again and again for this: a sixth of its
+    time. So the first drawing has no limit; a chart is drawn a second time only if a label might be
+    too long. Both drawings omit tooltips and descriptions of single marks, because a still picture
+    has a caption instead.
     """
     data = spec.get("datasets", {})
     spec = _unpointed({name: part for name, part in spec.items() if name != "datasets"})
@@ -254,23 +265,24 @@ def _role(group: ET.Element) -> str:
 def _long(group: ET.Element) -> bool:
     """Whether a label of a group might be wider than labels may be, in any font."""
     return any(
-        _width(text.text or "") * float(text.get("font-size", "11px").removesuffix("px")) > LIMIT
+        _width(text.text or "") * float(text.get("font-size", "11px").removesuffix("px"))
+        > MAX_LABEL_PIXELS
         for text in group.iter(TEXT)
     )
 
 
 def _width(text: str) -> float:
     """Return an upper estimate of the width of a text, divided by the height of its letters."""
-    return 1.3 * len(text) - 0.65 * len(NARROW.findall(text))
+    return 1.3 * len(text) - 0.65 * len(NARROW_LETTERS.findall(text))
 
 
 def _prune(element: ET.Element) -> None:
-    """Take out what is not drawn: hidden and empty shapes, and groups of nothing."""
+    """Remove hidden shapes, empty shapes and empty groups."""
     for child in [*element]:
         _prune(child)
-        nothing = child.tag == GROUP and not len(child)
+        empty_group = child.tag == GROUP and not len(child)
         shape = child.get("d", "") if child.tag == PATH else None
-        if nothing or child.get("display") == "none" or shape in EMPTY:
+        if empty_group or child.get("display") == "none" or shape in EMPTY_SHAPES:
             element.remove(child)
 
 
@@ -292,7 +304,7 @@ def _join(element: ET.Element) -> None:
 
 def _straight(element: ET.Element) -> None:
     """Write a line at some place as a path."""
-    at = AT.fullmatch(element.get("transform", ""))
+    at = TRANSLATION.fullmatch(element.get("transform", ""))
     if element.tag == LINE and at:
         x, y = (element.attrib.pop(name, "0") for name in ("x2", "y2"))
         del element.attrib["transform"]
@@ -302,7 +314,7 @@ def _straight(element: ET.Element) -> None:
 
 def _place(text: ET.Element) -> None:
     """Write the place of a text in as few characters as possible."""
-    at = AT.fullmatch(text.get("transform", ""))
+    at = TRANSLATION.fullmatch(text.get("transform", ""))
     if at and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
         del text.attrib["transform"]
         place = zip("xy", at.groups(), strict=True)
@@ -322,7 +334,7 @@ def _share(element: ET.Element) -> None:
         del element.attrib["d"]
         element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
     _place(element)
-    for name in INHERITED if element.tag == GROUP else ():
+    for name in INHERITED_ATTRIBUTES if element.tag == GROUP else ():
         tag_names = {child.get(name) for child in element}
         if len(tag_names) == 1 and None not in tag_names:
             element.set(name, tag_names.pop() or "")
@@ -339,7 +351,7 @@ def _mark_ink(element: ET.Element) -> None:
     """Group neighbours with colours of a scale, which pages turn round on dark paper."""
     elements: list[ET.Element] = []
     for child in element:
-        if not child.get("fill", "").startswith(SCALED):
+        if not child.get("fill", "").startswith(SCALE_COLOURS):
             _mark_ink(child)
             elements.append(child)
             continue
@@ -352,13 +364,13 @@ def _mark_ink(element: ET.Element) -> None:
 def _name_colours(root: ET.Element) -> None:
     """Write colours in as few characters as possible: ``#rrggbb``."""
     for element in root.iter():
-        for key in COLOURED & element.attrib.keys():
-            if found := RGB.fullmatch(element.attrib[key]):
-                element.set(key, "#" + bytes(map(int, found.groups())).hex())
+        for key in COLOUR_ATTRIBUTES & element.attrib.keys():
+            if colour := RGB.fullmatch(element.attrib[key]):
+                element.set(key, "#" + bytes(map(int, colour.groups())).hex())
 
 
 def _is_bare(element: ET.Element) -> bool:
-    return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
+    return "d" in element.attrib and element.attrib.keys() <= SHAPE_ATTRIBUTES and not len(element)
 
 
 def _short(match: re.Match[str]) -> str:

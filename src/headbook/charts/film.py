@@ -18,8 +18,8 @@ from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.layers import (
     HEIGHT,
-    LABELS,
-    SMALL,
+    LABELS_WIDTH,
+    TEXT_PIXELS,
     WIDTH,
     CurveAxis,
     draw_axes,
@@ -29,26 +29,28 @@ from headbook.charts.layers import (
 )
 from headbook.charts.theme import CURVES, GREY, INK
 
-FIRST = 0.14  # of the axis, where steps after 0 begin
-CLOSE = 0.15  # of the axis, between two of its numbers
-BAR = 10.0  # pixels of the bar of step 0
-SWATCH = 10.0
-WIDE, HIGH = 200, 40  # of a small line, in its own units
-QUARTERS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
+FIRST_STEP_PLACE = 0.14  # place on the axis from 0 to 1 of the first step after step 0
+MIN_LABEL_GAP = 0.15  # between two labels of the axis, as a share of its length
+BAR_PIXELS = 10.0  # width of the bar of step 0
+SWATCH_PIXELS = 10.0  # side of a square of colour in the legend
+SPARK_WIDTH, SPARK_HEIGHT = 200, 40  # view box of a sparkline
+SHARE_TICKS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
 
 
 def step_axis(steps: Ints, *, named: bool) -> CurveAxis:
     """Return the axis of steps.
 
     Args:
-        steps: ascending.
-        named: whether they are steps; else they are places in an order, evenly apart.
+        steps: training steps in ascending order.
+        named: whether the numbers are training steps; else they number checkpoints evenly apart.
     """
     names = [f"step {step:,}" if named else f"checkpoint {step}" for step in steps.tolist()]
     places = _places(steps, named=named)
     labels = [(places[-1], f"{steps[-1]:,}")]
     for place, step in [*zip(places, steps.tolist(), strict=True)][-2::-1]:
-        if labels[-1][0] - place >= CLOSE or (place == 0 and labels[-1][0] >= FIRST):
+        if labels[-1][0] - place >= MIN_LABEL_GAP or (
+            place == 0 and labels[-1][0] >= FIRST_STEP_PLACE
+        ):
             labels.append((place, f"{step:,}"))
     return CurveAxis(places, names, labels[::-1], apart=named and int(steps[0]) == 0)
 
@@ -59,7 +61,7 @@ def _places(steps: Ints, *, named: bool) -> list[float]:
         return [float(place) for place in np.linspace(0, 1, len(steps))]
     later = np.log(steps[steps > 0].astype(np.float64))
     width = float(later[-1] - later[0]) if len(later) > 1 else 0.0
-    first = FIRST if steps[0] == 0 else 0.0
+    first = FIRST_STEP_PLACE if steps[0] == 0 else 0.0
     places = [first + (1 - first) * (x - later[0]) / width if width else 1.0 for x in later]
     return [*([0.0] if steps[0] == 0 else []), *map(float, places)]
 
@@ -70,21 +72,21 @@ def sparkline(
     """Draw one number over steps as a hairline, as wide as its place on the page.
 
     Args:
-        values: NaN where there is none. *Shape:* ``(step,)``.
-        ends: of the scale.
-        turn: place of the half-rise step, which a rule marks; None without one.
+        values: NaN if missing. *Shape:* ``(step,)``.
+        ends: ends of the scale.
+        turn: index of the half-rise step, which a rule marks; or None.
     """
     low, high = ends
     size = (high - low) or 1.0
-    x = [2 + (WIDE - 4) * place for place in axis.places]
-    y = 2 + (HIGH - 4) * (high - np.clip(values, low, high)) / size
-    there = [n for n, value in enumerate(values) if not np.isnan(value)]
-    joined = [n for n in there if n or not axis.apart]
-    rule = "" if turn is None else f'<path class="turn" d="M{x[turn]:.0f} 0V{HIGH}"/>'
+    x = [2 + (SPARK_WIDTH - 4) * place for place in axis.places]
+    y = 2 + (SPARK_HEIGHT - 4) * (high - np.clip(values, low, high)) / size
+    known = [n for n, value in enumerate(values) if not np.isnan(value)]
+    joined = [n for n in known if n or not axis.apart]
+    rule = "" if turn is None else f'<path class="turn" d="M{x[turn]:.0f} 0V{SPARK_HEIGHT}"/>'
     line = f'<path d="M{"L".join(f"{x[n]:.0f},{y[n]:.1f}" for n in joined)}"/>' if joined else ""
-    dot = f'<path d="M{x[0] - 2:.0f},{y[0]:.1f}h4"/>' if axis.apart and 0 in there else ""
+    dot = f'<path d="M{x[0] - 2:.0f},{y[0]:.1f}h4"/>' if axis.apart and 0 in known else ""
     return (
-        f'<svg class="spark" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
+        f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" preserveAspectRatio="none" '
         f'aria-hidden="true">{rule}{dot}{line}</svg>'
     )
 
@@ -103,12 +105,12 @@ def step_areas(
     Args:
         shares: each row sums to 1, or is NaN. *Shape:* ``(step, part)``.
         parts: names and colours, from below.
-        texts: the last shares, written.
+        texts: shares at the last step as text.
     """
     known = np.nan_to_num(shares)
     upper = known.cumsum(1)
     lower = upper - known
-    drawn = [*draw_axes(axis, (0.0, 1.0), QUARTERS)]
+    drawn = [*draw_axes(axis, (0.0, 1.0), SHARE_TICKS)]
     for n, (part, colour) in enumerate(parts):
         shape = _area(lower[:, n], upper[:, n], axis)
         drawn.append(
@@ -129,7 +131,7 @@ def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
     first = 1 if axis.apart else 0
     x = [*map(x_of, axis.places)]
     bottom, top = ([y_of(float(end), (0.0, 1.0)) for end in ends] for ends in (low, high))
-    bar = f"M{x[0]:.1f} {bottom[0]:.1f}V{top[0]:.1f}h{BAR}V{bottom[0]:.1f}z" if first else ""
+    bar = f"M{x[0]:.1f} {bottom[0]:.1f}V{top[0]:.1f}h{BAR_PIXELS}V{bottom[0]:.1f}z" if first else ""
     over = [f"{x[n]:.1f},{top[n]:.1f}" for n in range(first, len(x))]
     under = [f"{x[n]:.1f},{bottom[n]:.1f}" for n in reversed(range(first, len(x)))]
     return f"{bar}M{'L'.join([*over, *under])}z"
@@ -144,16 +146,17 @@ def _rules(axis: CurveAxis) -> Iterator[str]:
 
 
 def _named(part: str, colour: str, text: str, y: float) -> Iterator[str]:
-    x = WIDTH - LABELS + 8
+    x = WIDTH - LABELS_WIDTH + 8
     yield (
-        f'<rect x="{x:.0f}" y="{y - SWATCH / 2:.1f}" width="{SWATCH:.0f}" height="{SWATCH:.0f}" '
+        f'<rect x="{x:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
+        f'width="{SWATCH_PIXELS:.0f}" height="{SWATCH_PIXELS:.0f}" '
         f'fill="{colour}"/>'
     )
-    yield svg_text(f"{part} {text}", x + SWATCH + 5, y + 4, SMALL, anchor="start")
+    yield svg_text(f"{part} {text}", x + SWATCH_PIXELS + 5, y + 4, TEXT_PIXELS, anchor="start")
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300
-NAMED = len(CURVES)  # heads with a colour of their own
+MAX_COLOURED_HEADS = len(CURVES)  # others are grey
 OTHERS = "other heads"
 
 

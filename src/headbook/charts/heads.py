@@ -1,6 +1,6 @@
-"""Charts of all heads: heat map, scatter plot, map of similar heads, mixture bars.
+"""Charts of all heads: heat map, scatter plot, map of similar heads, mixture bars, strips.
 
-One head among all.
+A strip shows the value of one head among those of all heads.
 """
 
 import json
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.axes import (
-    PLAIN,
-    SHARE,
+    PLAIN_FORMAT,
+    SHARE_FORMAT,
     cell_axis,
     choices_of,
     chosen_rows,
@@ -33,15 +33,15 @@ from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, MIXTURE, ramp, text_colour_rule
 from headbook.report.wording import label_name
 
-PLACES = 400  # of a strip; heads at one place are drawn as one hairline
+STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
-BINS = 40  # of the histogram
+N_BINS = 40  # bins of the histogram
 HISTOGRAM_WIDTH, TOP, PLOT, BELOW, HISTOGRAM_SIDE = 900.0, 58.0, 60.0, 24.0, 10.0
-SMALL = 12
-LINES = 4  # of names over the bars
-LETTER = 6.6  # pixels, about
+TEXT_PIXELS = 12  # font size
+MAX_NAME_LINES = 4  # lines of names over the bars
+LETTER_PIXELS = 6.6  # about the width of a letter
 ANCHORS = ("start", "middle", "middle", "middle", "end")
-APART = 14.0  # pixels from one line of names to the next
+NAME_LINE_PIXELS = 14.0  # from one line of names to the next
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +51,19 @@ class RangeStrip:
     As wide as its place on the page: places are in per cent, so that the dot stays round.
 
     Attributes:
-        there: the values, ascending; at least one.
+        values: known values in ascending order; at least one.
         quarters: first quartile, median and third quartile.
     """
 
-    there: Floats
+    values: Floats
     quarters: tuple[float, float, float]
 
     @classmethod
     def of(cls, values: Floats) -> "RangeStrip":
         """Return the strip of values of any shape, in which NaN is missing."""
-        there = np.sort(values[~np.isnan(values)])
-        first, middle, third = map(float, np.quantile(there, (0.25, 0.5, 0.75)))
-        return cls(there, (first, middle, third))
+        known = np.sort(values[~np.isnan(values)])
+        first, middle, third = map(float, np.quantile(known, (0.25, 0.5, 0.75)))
+        return cls(known, (first, middle, third))
 
     def drawn(self, own: float) -> str:
         """Draw all heads as hairlines, the middle half as a box, the median, a head as a dot."""
@@ -73,19 +73,20 @@ class RangeStrip:
     @cached_property
     def _still(self) -> tuple[str, str]:
         """SVG before the dot and after the dot."""
-        lines = np.unique(np.rint(self._at(self.there) * PLACES / 100).astype(int)).tolist()
+        lines = np.unique(np.rint(self._at(self.values) * STRIP_STEPS / 100).astype(int)).tolist()
         path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
         first, middle, third = map(self._at, self.quarters)
         return (
             '<svg class="strip" aria-hidden="true">'
             f'<rect x="{first:.1f}%" width="{third - first:.1f}%" height="10"/>'
-            f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
+            f'<svg viewBox="0 -.3 {STRIP_STEPS} 1.6" preserveAspectRatio="none">'
+            f'<path d="{path}"/></svg>'
             f'<rect class="half" x="{middle:.1f}%" width="2" height="14"/>'
         ), "</svg>"
 
     def _at(self, value: Any) -> Any:
         """Return the place of a value, or of several, in per cent."""
-        low, high = float(self.there[0]), float(self.there[-1])
+        low, high = float(self.values[0]), float(self.values[-1])
         return MARGIN + (100 - 2 * MARGIN) * (value - low) / ((high - low) or 1.0)
 
 
@@ -97,7 +98,7 @@ def ranking_histogram(
     Args:
         marks: values that are named over the bars, the largest first.
     """
-    number, _ = np.histogram(scores, BINS, (0, 1))
+    number, _ = np.histogram(scores, N_BINS, (0, 1))
     most = int(number.max(initial=0)) or 1
     parts = [*_axis(), *_bars(number, most), *_marks(marks)]
     return drawing(name, caption, HISTOGRAM_WIDTH, TOP + PLOT + BELOW, parts)
@@ -111,37 +112,38 @@ def _axis() -> Iterator[str]:
     foot = TOP + PLOT
     yield f'<path d="M{_x(0):.0f} {foot:.0f}H{_x(1):.0f}" stroke="{INK}" stroke-opacity="0.5"/>'
     for tick, anchor in zip((0, 0.25, 0.5, 0.75, 1), ANCHORS, strict=True):
-        yield svg_text(f"{tick:g}", _x(tick), foot + 17, SMALL, anchor=anchor)
+        yield svg_text(f"{tick:g}", _x(tick), foot + 17, TEXT_PIXELS, anchor=anchor)
 
 
 def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
-    width = (HISTOGRAM_WIDTH - 2 * HISTOGRAM_SIDE) / BINS
+    width = (HISTOGRAM_WIDTH - 2 * HISTOGRAM_SIDE) / N_BINS
     yield f'<g fill="{BLUE}" fill-opacity="0.55">'
     for index, amount in enumerate(number.tolist()):
         if amount:
             high = max(PLOT * amount / most, 1.5)
-            x, y = _x(index / BINS) + 0.5, TOP + PLOT - high
+            x, y = _x(index / N_BINS) + 0.5, TOP + PLOT - high
             yield (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}">'
-                f"<title>{index / BINS:.3g} to {(index + 1) / BINS:.3g}: {amount:,}</title></rect>"
+                f"<title>{index / N_BINS:.3g} to {(index + 1) / N_BINS:.3g}: {amount:,}"
+                "</title></rect>"
             )
     yield "</g>"
 
 
 def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
     """Draw names with a line down to the axis, each on the lowest line that is free."""
-    free = [HISTOGRAM_WIDTH + 1.0] * LINES
+    free = [HISTOGRAM_WIDTH + 1.0] * MAX_NAME_LINES
     for text, value in sorted(marks, key=lambda mark: -mark[1]):
-        x, long = _x(value), LETTER * len(text)
+        x, long = _x(value), LETTER_PIXELS * len(text)
         end = min(x + long / 2, HISTOGRAM_WIDTH)
-        row = next((n for n in range(LINES) if end < free[n]), LINES - 1)
+        row = next((n for n in range(MAX_NAME_LINES) if end < free[n]), MAX_NAME_LINES - 1)
         free[row] = end - long - 8
-        y = TOP - 6 - APART * row
+        y = TOP - 6 - NAME_LINE_PIXELS * row
         yield f'<path d="M{x:.1f} {y + 3:.1f}V{TOP + PLOT:.0f}" stroke="{INK}"/>'
-        yield svg_text(text, end - long / 2, y, SMALL)
+        yield svg_text(text, end - long / 2, y, TEXT_PIXELS)
 
 
-CELL = 24  # pixels of a head in a heat map
+CELL_PIXELS = 24  # side of a head in a heat map
 
 
 @lazy_figure()
@@ -157,13 +159,13 @@ def heat_map(
 
     Args:
         rows: columns ``layer, head, view, label, value, low, high``.
-        title: of the colour legend, with the unit.
+        title: title of the colour legend, with the unit.
         domain: ends of the colour scale; below 0 it runs both ways from there.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
         share: whether values are parts of a whole, written in per cent.
     """
     table, rows = chosen_rows(rows, show), rounded_rows(rows)
-    legend = _legend(domain, table["head"], SHARE if share else PLAIN)
+    legend = _legend(domain, table["head"], SHARE_FORMAT if share else PLAIN_FORMAT)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=cell_axis(labelAngle=0)),
@@ -174,24 +176,24 @@ def heat_map(
             *number_tooltips("value", "low", "high", share=share),
         ],
     )
-    size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    size = chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
     return styled_spec(size), table
 
 
 def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
     """Return a legend as wide as the map at most, with both ends named."""
-    wide = min(max(CELL * heads.nunique(), 120), 240)
+    wide = min(max(CELL_PIXELS * heads.nunique(), 120), 240)
     values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
     return alt.Legend(
         orient="top", titleLimit=0, gradientLength=wide, values=values, format=f".3{form}"
     )
 
 
-NAMES = f"{json.dumps({part: label_name(part) for part in MIXTURE})}[datum.label]"
-BAR = (5, 14)  # least and most pixels of a head
+PART_NAMES = f"{json.dumps({part: label_name(part) for part in MIXTURE})}[datum.label]"
+BAR_PIXELS = (5, 14)  # least and largest width of a head
 MIXTURE_WIDTH = 1000  # pixels that the bars of one row of layers may take
 MIXTURE_HEIGHT = 64
-COLUMNS = 3  # layers side by side, at most
+MAX_COLUMNS = 3  # layers side by side
 
 
 @lazy_figure()
@@ -202,8 +204,8 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
         rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
             ``number`` its place in the layer, ``part`` one of `MIXTURE`.
     """
-    columns = max(1, min(COLUMNS, MIXTURE_WIDTH // (BAR[0] * n_heads)))
-    step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR[0]), BAR[1])
+    columns = max(1, min(MAX_COLUMNS, MIXTURE_WIDTH // (BAR_PIXELS[0] * n_heads)))
+    step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR_PIXELS[0]), BAR_PIXELS[1])
     place = {part: order for order, part in enumerate(MIXTURE)}
     table, rows = rows, rounded_rows(rows, 4)
     rows = rows.assign(order=rows["part"].map(place))
@@ -229,7 +231,7 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=[*MIXTURE], range=[*MIXTURE.values()]),
-                legend=alt.Legend(orient="top", labelExpr=NAMES),
+                legend=alt.Legend(orient="top", labelExpr=PART_NAMES),
             ),
             tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
         )
@@ -248,10 +250,15 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
 
 
 SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
-NARROW, SCATTER_MARGIN = 170, 400  # the plot in a column, and one that has room for more names
+COLUMN_PLOT_PIXELS = 170  # width of the plot in a column of a paper, where few names fit
+MIN_NAMED_PIXELS = 400  # narrower plots leave out the other names
 Bools = NDArray[np.bool_]
-LETTERS = 10  # size of a head's name
-NAME = (6, 6.5, 6)  # pixels from a point to its name, of a letter, and to either side of a line
+NAME_PIXELS = 10  # font size of a head's name
+NAME_GEOMETRY = (
+    6,
+    6.5,
+    6,
+)  # pixels from a point to its name, of a letter, and to either side of a line
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
@@ -263,7 +270,7 @@ def head_scatter(
 
     Args:
         rows: columns ``head, layer, x, y``; ``head`` is the head's name.
-        titles: of the two axes.
+        titles: titles of the two axes.
         layers: all layers of the stack.
     """
     x, y = (
@@ -278,49 +285,49 @@ def head_scatter(
     marks = alt.Chart(rounded_rows(rows)).mark_circle(
         size=70, opacity=1, stroke=GREY, strokeWidth=0.6
     )
-    few = _roomy(rows, NARROW, np.zeros(len(rows), dtype=bool))
-    more = _roomy(rows, SCATTER_WIDTH, few) & ~few
+    few = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
+    more = _legible_names(rows, SCATTER_WIDTH, few) & ~few
     names = [
         alt.Chart(rounded_rows(rows[chosen]))
-        .mark_text(align="left", dx=6, fontSize=LETTERS)
+        .mark_text(align="left", dx=6, fontSize=NAME_PIXELS)
         .encode(x=x, y=y, text="head:N")
         for chosen in (few, more)
     ]
-    names[1] = names[1].properties(name=f"room{SCATTER_MARGIN}")
+    names[1] = names[1].properties(name=f"room{MIN_NAMED_PIXELS}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
     chart = layers_of.properties(width=SCATTER_WIDTH, height=SCATTER_HEIGHT)
     return styled_spec(chart), rows
 
 
-def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:
+def _legible_names(rows: pd.DataFrame, width: int, named: Bools) -> Bools:
     """Choose heads whose names hide neither a point nor another name, the outermost first.
 
     Args:
-        width: of the plot, in pixels.
-        found: those that are named in any case.
+        width: width of the plot in pixels.
+        named: heads that have a name in any case.
     """
     ends = rows[["x", "y"]].abs().max().to_numpy(float)
     x, y = (rows[["x", "y"]].to_numpy(float) / np.where(ends > 0, ends, 1)).T * [
         [width],
         [SCATTER_HEIGHT],
     ]
-    gap, letter, half = NAME
+    gap, letter, half = NAME_GEOMETRY
     left = x + gap
     right = left + letter * rows["head"].str.len().to_numpy(float)
-    found = found.copy()
+    named = named.copy()
     for n in np.argsort(-np.hypot(x - np.median(x), y - np.median(y)), kind="stable"):
         beside = abs(y - y[n]) < 2 * half
         points = (x > left[n] - half) & (x < right[n]) & beside
-        names = found & (left < right[n]) & (left[n] < right) & beside
+        names = named & (left < right[n]) & (left[n] < right) & beside
         if not names.any() and not (points & (np.arange(len(x)) != n)).any():
-            found[n] = True
-    return found
+            named[n] = True
+    return named
 
 
 SIMILAR_SIDE = 400  # pixels of a panel
 LABEL_DISTANCE = 14  # pixels to the next head from which on a number is not hidden
-DOT = 6  # pixels of a point that carries no number
-NUMBERED = 100  # heads that carry their number; more would hide each other
+SQUARE_PIXELS = 6  # side of a point without a number
+MAX_NUMBERED_HEADS = 100  # heads up to which points have numbers; more would overlap
 
 
 @lazy_figure()
@@ -329,7 +336,7 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
 
     Args:
         rows: columns ``head, layer, panel, x, y``; ``head`` is the head's name.
-        panels: from left to right.
+        panels: panels from left to right.
         layers: all layers of the stack.
     """
     table, rows = rows, rounded_rows(rows)
@@ -342,7 +349,7 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
     )
     axis = alt.Axis(tickCount=5, format=".1f")
     scale = alt.Scale(domain=[*ends], nice=False)
-    few = len(rows) <= NUMBERED * len(panels)
+    few = len(rows) <= MAX_NUMBERED_HEADS * len(panels)
     short = rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1)
     rows = rows.assign(short=short.where(_alone(rows, ends), "") if few else short)
     base = alt.Chart(_squares(rows, ends)).encode(
@@ -383,7 +390,7 @@ def _alone(rows: pd.DataFrame, ends: tuple[float, float]) -> "pd.Series[bool]":
 
 def _squares(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
     """Return rows with the opposite corner of a small square at each point, layer by layer."""
-    side = DOT * (ends[1] - ends[0]) / SIMILAR_SIDE
+    side = SQUARE_PIXELS * (ends[1] - ends[0]) / SIMILAR_SIDE
     rows = rows.sort_values("layer", kind="stable", ignore_index=True)
     return rows.assign(right=(rows["x"] + side).round(5), top=(rows["y"] + side).round(5))
 

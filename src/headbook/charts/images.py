@@ -1,4 +1,4 @@
-"""Attention maps as small images and as text: the only door to Pillow."""
+"""Attention maps as small images and as text; no other module imports Pillow."""
 
 import base64
 import io
@@ -16,8 +16,8 @@ Ink = Sequence[tuple[int, int, int, int]]
 PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
-LARGE = 4_096  # weights of maps that another strategy of compression suits
-LEVEL = 5  # of compression: as few bytes as 9, in a fifth of the time
+MANY_WEIGHTS = 4_096  # larger maps are compressed with the strategy ``Z_FILTERED``
+COMPRESSION_LEVEL = 5  # of PNGs: as few bytes as 9, in a fifth of the time
 
 
 def map_preview(cells: Map, ink: Ink) -> str:
@@ -85,8 +85,8 @@ def _largest(cells: Map, block: int) -> Map:
     pad = [(0, -size % block) for size in cells.shape]
     padded = np.pad(cells, pad)
     rows, columns = (size // block for size in padded.shape)
-    found: Map = padded.reshape(rows, block, columns, block).max((1, 3))
-    return found
+    blocks: Map = padded.reshape(rows, block, columns, block).max((1, 3))
+    return blocks
 
 
 def _zoomed(cells: Map, zoom: int) -> Map:
@@ -117,9 +117,11 @@ def inked(cells: Map, ink: Ink) -> bytes:
     image.putpalette([part for colour in used for part in colour[:3]])
     opacity = bytes(colour[3] for colour in used)
     clear = {"transparency": opacity} if min(opacity) < 255 else {}
-    strategy = zlib.Z_FILTERED if cells.size > LARGE else zlib.Z_DEFAULT_STRATEGY
+    strategy = zlib.Z_FILTERED if cells.size > MANY_WEIGHTS else zlib.Z_DEFAULT_STRATEGY
     stream = io.BytesIO()
-    image.save(stream, format="PNG", compress_level=LEVEL, compress_type=strategy, **clear)
+    image.save(
+        stream, format="PNG", compress_level=COMPRESSION_LEVEL, compress_type=strategy, **clear
+    )
     return stream.getvalue()
 
 

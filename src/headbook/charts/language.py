@@ -23,15 +23,15 @@ from headbook.charts.theme import (
     text_colour_rule,
 )
 
-LETTER, WIDE = 6.9, 12.0  # pixels of a letter, of an East Asian one
-SMALL = 5.6  # of a letter of a label
+LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
+LABEL_LETTER_PIXELS = 5.6  # width of a letter in the label of an arc
 GAP = 14.0  # between words
 MARGIN = 8.0
 LEVEL = 17.0  # from one arc to the next above it
 STEP = 8.0  # from one bracket to the next above it
 WORD_GAP = 7.0  # between a word and its lines
 TEXT = 12  # size of letters: 9 points
-THICKEST = 7.0  # line of weight 1
+MAX_LINE_PIXELS = 7.0  # width of a line of weight 1
 
 
 class Arc(NamedTuple):
@@ -105,9 +105,9 @@ def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Itera
         yield svg_text(word, x, base, TEXT)
 
 
-def _width(word: str, letter: float = LETTER) -> float:
+def _width(word: str, letter: float = LETTER_PIXELS) -> float:
     """Return an upper estimate of the width of a word in pixels."""
-    return guessed_width(word, letter, WIDE)
+    return guessed_width(word, letter, WIDE_LETTER_PIXELS)
 
 
 def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
@@ -121,7 +121,7 @@ def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
         for arc in arcs:
             first, last = sorted(arc[:2])
             if last == index:
-                x = max(x, centres[first] + _width(arc.label, SMALL) + GAP)
+                x = max(x, centres[first] + _width(arc.label, LABEL_LETTER_PIXELS) + GAP)
         centres.append(x)
     return centres
 
@@ -156,7 +156,7 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
     shift = 4.0 if arc.end > arc.start else -4.0
     a, b = centres[arc.start] + shift, centres[arc.end] - shift
     ink = ORANGE if arc.marked else BLUE if arc.weight is not None else GREY
-    size = 1.3 if arc.weight is None else max(0.6, THICKEST * arc.weight)
+    size = 1.3 if arc.weight is None else max(0.6, MAX_LINE_PIXELS * arc.weight)
     tip = 5.0 if reach > 0 else -5.0
     curve = f"M{a:.1f} {y:.1f}C{a:.1f} {y + reach:.1f} {b:.1f} {y + reach:.1f} {b:.1f}"
     line = f'fill="none" stroke="{ink}" stroke-width="{size:.1f}"'
@@ -166,15 +166,15 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
         yield svg_text(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
-OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
+OCTAVES = 2  # the colour scale ends at ratios of 1/4 and 4 to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
-HEIGHT = 16  # pixels of a tag
-LAYER = (10, 40)  # least and most pixels of a layer
-HEAD = (2, 13)  # least and most pixels of a head
-LEAST = 4  # pixels of a head from which on some heads have their numbers
-NUMBER = 14  # pixels that the number of a head takes
-NAMED = 44  # pixels of a layer that has room for "layer 12", else its number stands alone
-WIDTH = 1040  # pixels that a map of all heads may take
+TAG_PIXELS = 16  # height of a row
+LAYER_PIXELS = (10, 40)  # least and largest width of a layer
+HEAD_PIXELS = (2, 13)  # least and largest width of a head
+MIN_NUMBERED_PIXELS = 4  # width of a head above which some heads have numbers
+NUMBER_PIXELS = 14  # width of the number of a head
+NAMED_LAYER_PIXELS = 44  # width of a layer above which it is named "layer 12", else "12"
+MAX_HEADS_PIXELS = 1040  # width of a map of all heads
 
 
 @lazy_figure()
@@ -195,8 +195,8 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> SpecAndRows:
             "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
         ),
     )
-    width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
-    return styled_spec(chart.properties(width=width, height=alt.Step(HEIGHT))), table
+    width = alt.Step(_within(480 // max(n_layers, 1), LAYER_PIXELS))
+    return styled_spec(chart.properties(width=width, height=alt.Step(TAG_PIXELS))), table
 
 
 @lazy_figure()
@@ -213,28 +213,33 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> SpecA
     layers = sorted(set(rows["layer"]))
     series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
-    pixels = _within(WIDTH // max(total, 1), HEAD)
+    pixels = _within(MAX_HEADS_PIXELS // max(total, 1), HEAD_PIXELS)
     axis = _head_axis(layers, n_heads)
     scale = alt.Scale(domain=[0, total], nice=False)
     chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
-    title = "head" if pixels * (n_heads + 1) > NAMED else "layer (a column for each head)"
+    title = (
+        "head" if pixels * (n_heads + 1) > NAMED_LAYER_PIXELS else "layer (a column for each head)"
+    )
     chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
-    return styled_spec(chart.properties(width=total * pixels, height=alt.Step(HEIGHT))), table
+    return styled_spec(chart.properties(width=total * pixels, height=alt.Step(TAG_PIXELS))), table
 
 
 def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
-    """Return an axis with numbers of heads, where they fit, and of layers below."""
+    """Return an axis with numbers of heads, if they fit, and numbers of layers below."""
     step, half = n_heads + 1, n_heads // 2
     head = f"floor(datum.value) % {step}"
     pixels = f"width / {len(layers) * step - 1}"  # pixels of a head
-    number = f"({head}) % ceil({NUMBER} / ({pixels})) == 0 && {pixels} > {LEAST} ? {head} : ''"
+    number = (
+        f"({head}) % ceil({NUMBER_PIXELS} / ({pixels})) == 0 "
+        f"&& {pixels} > {MIN_NUMBERED_PIXELS} ? {head} : ''"
+    )
     place, wide = f"floor(datum.value / {step})", f"({pixels}) * {step}"
-    word = f"({wide} > {NAMED} ? 'layer ' : '')"
-    there = f"{head} == {half} && {place} % ceil({NUMBER} / ({wide})) == 0"
+    word = f"({wide} > {NAMED_LAYER_PIXELS} ? 'layer ' : '')"
+    has_label = f"{head} == {half} && {place} % ceil({NUMBER_PIXELS} / ({wide})) == 0"
     layer = f"{word} + {json.dumps(layers)}[{place}]"
     return alt.Axis(
         values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
-        labelExpr=f"[{number}, {there} ? {layer} : '']",
+        labelExpr=f"[{number}, {has_label} ? {layer} : '']",
         labelFontSize=9.5,
         labelOverlap=False,
         grid=False,
@@ -289,12 +294,12 @@ def _within(value: int, ends: tuple[int, int]) -> int:
     return min(max(value, ends[0]), ends[1])
 
 
-END = 0.4  # the colours end at so much better or worse
-COLOURS = 20  # in each half of the scale
+MAX_MARGIN = 0.4  # margin at which the colour scale ends, on both sides of 0
+N_MARGIN_COLOURS = 20  # in each half of the scale
 POINTS = "datum.value ? replace(format(100 * datum.value, '+.0f'), '-', '−') : '0'"
-NUMBERED = 46  # pixels of a cell that has room for its head and number
-CORNER = 0.1  # part of a cell's width that a stroke beside numbers takes
-PALE = 0.35  # opacity of what is not supported
+NUMBERED_CELL_PIXELS = 46  # width of a cell with its head and number
+CORNER_SHARE = 0.1  # of a cell's width, across which a stroke beside a number runs
+UNSUPPORTED_OPACITY = 0.35  # of cells whose margin is not supported
 
 
 @lazy_figure()
@@ -311,25 +316,27 @@ def relation_layers(
     """
     table, rows = rows, rounded_rows(rows, 4)
     directions = list(dict.fromkeys(rows["way"]))
-    step = END / COLOURS
-    rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
+    step = MAX_MARGIN / N_MARGIN_COLOURS
+    rows = rows.assign(
+        better=(rows["margin"].clip(-MAX_MARGIN, MAX_MARGIN) / step).round() * step + 0.0
+    )
     rows = rows.assign(points=list(map(_points, numbers, rows["margin"])))
     # Cells of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
-    pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER[0]), NUMBERED)
+    pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER_PIXELS[0]), NUMBERED_CELL_PIXELS)
     base = alt.Chart(rows).encode(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
         y=alt.Y(
             "relation:N", title=None, sort=[*relations], axis=alt.Axis(ticks=False, domain=False)
         ),
     )
-    numbered = pixels >= NUMBERED
-    layers = [_cells(base), _hatches(base, relations, CORNER if numbered else 1)]
+    numbered = pixels >= NUMBERED_CELL_PIXELS
+    layers = [_cells(base), _hatches(base, relations, CORNER_SHARE if numbered else 1)]
     layers += [_numbers(base, sure=sure) for sure in (False, True) if numbered]
     column = alt.Column(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
-    chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
+    chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(TAG_PIXELS))
     return styled_spec(chart.facet(column=column)), table
 
 
@@ -346,14 +353,16 @@ def _cells(base: Any) -> Any:
     colour = alt.Color(
         "better:Q",
         title="points above the best surface rule",
-        scale=ramp((-END, END)),
+        scale=ramp((-MAX_MARGIN, MAX_MARGIN)),
         legend=alt.Legend(
-            orient="top", labelExpr=POINTS, values=[-END, 0, END], gradientLength=200
+            orient="top", labelExpr=POINTS, values=[-MAX_MARGIN, 0, MAX_MARGIN], gradientLength=200
         ),
     )
     return base.mark_rect().encode(
         color=colour,
-        fillOpacity=alt.condition(alt.datum.supported, alt.value(1), alt.value(PALE)),
+        fillOpacity=alt.condition(
+            alt.datum.supported, alt.value(1), alt.value(UNSUPPORTED_OPACITY)
+        ),
         tooltip=[*about, *numbers, alt.Tooltip("words:Q", format=",")],
     )
 
@@ -375,8 +384,8 @@ def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
 
 def _numbers(base: Any, *, sure: bool) -> Any:
     """Draw margins in percentage points, bold if supported."""
-    ink = text_colour_rule("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
-    named = base.properties(name=f"room{NUMBERED - 2}_{int(sure)}")
+    ink = text_colour_rule("better", (0, MAX_MARGIN), DIVERGING[3:], DARK_DIVERGING[3:])
+    named = base.properties(name=f"room{NUMBERED_CELL_PIXELS - 2}_{int(sure)}")
     words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
         fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"
     )

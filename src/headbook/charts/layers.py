@@ -1,7 +1,4 @@
-"""Charts over layers: metric curves, curves with names at their ends.
-
-Curves and matrix of states.
-"""
+"""Charts over layers: curves of metrics, curves with names at their ends, matrix of states."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -16,9 +13,9 @@ from headbook.charts.axes import (
     CHANCE,
     CURVE,
     LAYER_NAMES,
-    LINE,
-    NAMED,
-    SHARE,
+    NAME_DISTANCE,
+    NAMED_CURVE_WIDTH,
+    SHARE_FORMAT,
     UNIFORM,
     axis_heading,
     choices_of,
@@ -35,9 +32,14 @@ from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import CURVES, GREY, INK, SERIES, ramp, text_colour_rule
 
 WIDTH, HEIGHT = 420.0, 210.0
-LEFT, TOP, BELOW, LABELS = 40.0, 12.0, 30.0, 150.0  # around the plot; LABELS to its right
-APART = 16.0  # between the names of two lines
-SMALL = 12
+LEFT, TOP, BELOW, LABELS_WIDTH = (
+    40.0,
+    12.0,
+    30.0,
+    150.0,
+)  # pixels around the plot; names of lines are on its right
+LABEL_DISTANCE = 16.0  # pixels between the names of two lines
+TEXT_PIXELS = 12  # font size
 
 
 Ends = tuple[float, float]
@@ -47,11 +49,10 @@ class Curve(NamedTuple):
     """One curve.
 
     Attributes:
-        name: what stands at its end, before its last value.
-        values, low, high: by place on the axis; NaN where one is missing. A line without an
-            interval has NaN there.
-        texts: its values, written.
-        dashed: whether it is a baseline.
+        name: name at the end of the curve, before the last value.
+        values, low, high: values and their intervals by point of the axis; NaN if missing.
+        texts: values as text.
+        dashed: whether the curve is a baseline.
     """
 
     name: str
@@ -66,10 +67,10 @@ class CurveAxis(NamedTuple):
     """The horizontal axis.
 
     Attributes:
-        places: of the points, 0 to 1, ascending.
-        names: of the points, for who points at one.
-        labels: places and what is written there.
-        apart: whether the first point is on no line: what was before all others.
+        places: places of the points, 0 to 1, ascending.
+        names: names of the points in tooltips.
+        labels: places of the labels, and their texts.
+        apart: whether the first point stands apart, and lines begin at the second one.
     """
 
     places: Sequence[float]
@@ -90,8 +91,8 @@ def layer_lines(
     """Draw lines over layers.
 
     Args:
-        ends: of the axis of values; nothing may lie outside.
-        ticks: places on the axis of values, and how they are written.
+        ends: ends of the axis of values, which no value may exceed.
+        ticks: values with a tick, and their texts.
     """
     return curves(name, caption, lines, axis=_of_layers(layers), ends=ends, ticks=ticks)
 
@@ -105,7 +106,12 @@ def curves(
     ends: Ends,
     ticks: Sequence[tuple[float, str]],
 ) -> Drawing:
-    """Draw lines over any axis; arguments as of `layer_lines`."""
+    """Draw lines over any axis.
+
+    Args:
+        ends: ends of the axis of values, which no value may exceed.
+        ticks: values with a tick, and their texts.
+    """
     parts = [*draw_axes(axis, ends, ticks)]
     inks = [*_inks(lines)]
     for line, ink in zip(lines, inks, strict=True):
@@ -134,7 +140,7 @@ def _inks(lines: Sequence[Curve]) -> Iterator[str]:
 
 def x_of(place: float) -> float:
     """Return the pixels from the left of a place from 0 to 1."""
-    return LEFT + (WIDTH - LABELS - LEFT) * place
+    return LEFT + (WIDTH - LABELS_WIDTH - LEFT) * place
 
 
 def y_of(value: float, ends: Ends) -> float:
@@ -147,19 +153,22 @@ def draw_axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -
     """Draw both axes of a picture of curves."""
     for value, text in ticks:
         y = y_of(value, ends)
-        yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
-        yield svg_text(text, LEFT - 6, y + 4, SMALL, anchor="end")
+        yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS_WIDTH:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
+        yield svg_text(text, LEFT - 6, y + 4, TEXT_PIXELS, anchor="end")
     for place, label in axis.labels:
-        yield svg_text(label, x_of(place), HEIGHT - 8, SMALL)
+        yield svg_text(label, x_of(place), HEIGHT - 8, TEXT_PIXELS)
 
 
 def _line(line: Curve, ink: str, ends: Ends, axis: CurveAxis) -> Iterator[str]:
-    there = [n for n, value in enumerate(line.values) if not np.isnan(value)]
-    x, joined = [*map(x_of, axis.places)], [n for n in there if n or not axis.apart]
-    known = [n for n in joined if not np.isnan(line.low[n])]
-    if len(known) > 1:
-        upper = [f"{x[n]:.1f},{y_of(min(line.high[n], ends[1]), ends):.1f}" for n in known]
-        lower = [f"{x[n]:.1f},{y_of(max(line.low[n], ends[0]), ends):.1f}" for n in reversed(known)]
+    known_values = [n for n, value in enumerate(line.values) if not np.isnan(value)]
+    x, joined = [*map(x_of, axis.places)], [n for n in known_values if n or not axis.apart]
+    with_interval = [n for n in joined if not np.isnan(line.low[n])]
+    if len(with_interval) > 1:
+        upper = [f"{x[n]:.1f},{y_of(min(line.high[n], ends[1]), ends):.1f}" for n in with_interval]
+        lower = [
+            f"{x[n]:.1f},{y_of(max(line.low[n], ends[0]), ends):.1f}"
+            for n in reversed(with_interval)
+        ]
         yield f'<path d="M{"L".join([*upper, *lower])}Z" fill="{ink}" fill-opacity="0.16"/>'
     points = [f"{x[n]:.1f},{y_of(line.values[n], ends):.1f}" for n in joined]
     if points:
@@ -167,7 +176,7 @@ def _line(line: Curve, ink: str, ends: Ends, axis: CurveAxis) -> Iterator[str]:
         width = 1.6 if line.dashed else 2.2
         yield f'<path d="M{"L".join(points)}" fill="none" stroke="{ink}" stroke-width="{width}"{dashes}/>'  # noqa: E501
     if not line.dashed:
-        for n in there:
+        for n in known_values:
             at = f'cx="{x[n]:.1f}" cy="{y_of(line.values[n], ends):.1f}"'
             texts = f"{line.name}, {axis.names[n]}: {line.texts[n]}"
             yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
@@ -180,7 +189,7 @@ def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[
     for y, n in spread_labels(wanted):
         line = lines[n]
         yield (
-            f'<text x="{WIDTH - LABELS + 8:.1f}" y="{y + 4:.1f}" font-size="{SMALL}" '
+            f'<text x="{WIDTH - LABELS_WIDTH + 8:.1f}" y="{y + 4:.1f}" font-size="{TEXT_PIXELS}" '
             f'fill="{inks[n]}" font-weight="600" text-anchor="start">{escape(line.name)} '
             f'<tspan font-weight="400" fill="{INK}">{escape(line.texts[last[n]])}</tspan></text>'
         )
@@ -191,7 +200,7 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
     ordered = sorted(wanted)
     places: list[float] = []
     for y, _ in ordered:
-        places.append(max(y, places[-1] + APART if places else y))
+        places.append(max(y, places[-1] + LABEL_DISTANCE if places else y))
     over = max(places[-1] - (HEIGHT - BELOW), 0.0) if places else 0.0
     yield from ((y - over, n) for y, (_, n) in zip(places, ordered, strict=True))
 
@@ -217,7 +226,7 @@ def layer_curve(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES)), color=colour
     )
     # From 0, or a baseline would look like it.
-    axis = alt.Axis(format=SHARE) if share else alt.Undefined
+    axis = alt.Axis(format=SHARE_FORMAT) if share else alt.Undefined
     y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
     # Uniform attention has an interval, too, which would only hide the others.
     band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
@@ -235,7 +244,7 @@ def layer_curve(
     )
     several = len(series) > 1
     chart = alt.layer(band, line, names if several else line)
-    wide = NAMED if several else CURVE[0]
+    wide = NAMED_CURVE_WIDTH if several else CURVE[0]
     chart = chart.properties(width=wide, height=CURVE[1], title=axis_heading(title))
     return styled_spec(chart), table
 
@@ -247,16 +256,16 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
         heights = group[["value", "low", "high"]].to_numpy(float)
         ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
         last = group[group["layer"] == group["layer"].max()]
-        gap = (ends[1] - ends[0]) * LINE / CURVE[1]
+        gap = (ends[1] - ends[0]) * NAME_DISTANCE / CURVE[1]
         placed.append(last.assign(place=spread_values(last["value"].to_numpy(float), gap, ends)))
     line_ends: pd.DataFrame = pd.concat(placed)
     return line_ends
 
 
-SIDE = (190, 200)  # width and height of a panel's curves
-CELLS = 360  # pixels of a matrix, at most
-CELL = 30  # pixels of a cell, at most
-NUMBERED = 16  # states whose numbers have room in the matrix
+PANEL_SIZE = (190, 200)  # width and height of a panel in pixels
+MAX_MATRIX_PIXELS = 360  # side of a matrix
+MAX_CELL_PIXELS = 30  # side of a cell
+MAX_NUMBERED_STATES = 16  # states up to which cells of the matrix have numbers
 
 
 @lazy_figure()
@@ -268,8 +277,8 @@ def state_curves(
     Args:
         rows: columns ``panel, title, series, baseline, state, value, low, high``; ``title`` is that
             of the vertical axis; lines with ``baseline`` are grey and dashed.
-        states: from left to right.
-        panels: from left to right.
+        states: states from left to right.
+        panels: panels from left to right.
     """
     table, rows = rows, rounded_rows(rows)
     ends = _shared_ends(rows)
@@ -303,7 +312,9 @@ def _panel(
         title="layer",
         sort=[*states],
         scale=alt.Scale(domain=[*states]),
-        axis=alt.Axis(labelAngle=0 if len(states) <= NUMBERED else -90, labelOverlap=True),
+        axis=alt.Axis(
+            labelAngle=0 if len(states) <= MAX_NUMBERED_STATES else -90, labelOverlap=True
+        ),
     )
     title = rows["title"].iloc[0]
     ends = shared[title]
@@ -322,14 +333,14 @@ def _panel(
     names = labels.encode(x=x, y="place:Q", text="series:N", color=colour)
     # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
     layers = [band, line, dots, names] if len(series) > 1 else [band, line, dots]
-    return alt.layer(*layers).properties(width=SIDE[0], height=SIDE[1], title=panel)
+    return alt.layer(*layers).properties(width=PANEL_SIZE[0], height=PANEL_SIZE[1], title=panel)
 
 
 def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
     """Return the places of the names of a panel's lines, moved apart if lines end together."""
     order = rows["state"].map({state: index for index, state in enumerate(states)})
     last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
-    gap = (ends[1] - ends[0]) * LINE / SIDE[1]
+    gap = (ends[1] - ends[0]) * NAME_DISTANCE / PANEL_SIZE[1]
     return last.assign(
         place=spread_values(last["value"].to_numpy(float), gap, ends), state=states[-1]
     )
@@ -341,7 +352,7 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Sp
 
     Args:
         rows: columns ``state, other, value``.
-        title: of the colour legend.
+        title: title of the colour legend.
     """
     axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
     base = alt.Chart(rounded_rows(rows, 4)).encode(
@@ -361,7 +372,7 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Sp
         .mark_text(fontSize=10)
         .encode(text=alt.Text("value:Q", format=".2f"), color=text_colour_rule("value", (0, 1)))
     )
-    few = len(states) <= NUMBERED
-    step = alt.Step(max(8, min(CELL, CELLS // len(states))))
+    few = len(states) <= MAX_NUMBERED_STATES
+    step = alt.Step(max(8, min(MAX_CELL_PIXELS, MAX_MATRIX_PIXELS // len(states))))
     chart = alt.layer(cells, numbers) if few else cells
     return styled_spec(chart.properties(width=step, height=step)), rows

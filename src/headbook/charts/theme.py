@@ -36,9 +36,9 @@ DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5
 DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
 DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
 LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
-STEPS = 64
-COARSE = 16  # of these, which take half a byte a pixel
-DARKEST_UNDER_BLACK = 0.179  # luminance from which on black letters stand out more than white ones
+STEPS = 64  # of the ink of maps
+COARSE_STEPS = 16  # of the steps, for pictures with half a byte a pixel
+MIN_LUMINANCE_UNDER_BLACK = 0.179  # above it, black letters have more contrast than white
 
 Ink = tuple[tuple[int, int, int, int], ...]
 
@@ -53,10 +53,10 @@ def colours(steps: int, stops: tuple[str, ...] = STOPS) -> tuple[str, ...]:
 @cache
 def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
     """Return red, green, blue and opacity of each step of a scale, 0 to 255, for any paper."""
-    found = _between(stops, steps)
-    alpha = 1 - found.min(1, keepdims=True) / 255
+    blended = _between(stops, steps)
+    alpha = 1 - blended.min(1, keepdims=True) / 255
     with np.errstate(invalid="ignore"):
-        bare = np.where(alpha > 0, (found - (1 - alpha) * 255) / alpha, 0).clip(0, 255)
+        bare = np.where(alpha > 0, (blended - (1 - alpha) * 255) / alpha, 0).clip(0, 255)
     table = np.concatenate([bare, 255 * alpha], axis=1).round().astype(int)
     return tuple((int(r), int(g), int(b), int(a)) for r, g, b, a in table)
 
@@ -64,21 +64,23 @@ def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
 def ink_steps(weights: Floats) -> NDArray[np.uint8]:
     """Return weights from 0 to 1 as steps of the ink by their square root; 0 for missing ones.
 
-    The shape of ``weights``.
+    *Shape:* that of ``weights``.
     """
     known = np.nan_to_num(weights).clip(0, 1)
-    found: NDArray[np.uint8] = np.rint(np.sqrt(known) * (STEPS - 1)).astype(np.uint8)
-    return found
+    steps: NDArray[np.uint8] = np.rint(np.sqrt(known) * (STEPS - 1)).astype(np.uint8)
+    return steps
 
 
 def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the nearest of `COARSE` steps of the ink, for small pictures drawn by scripts.
+    """Return the nearest of `COARSE_STEPS` steps of the ink, for small pictures drawn by scripts.
 
-    The shape of ``steps``.
+    *Shape:* that of ``steps``.
     """
-    kept = np.rint(np.linspace(0, STEPS - 1, COARSE)).astype(np.uint8)
-    found: NDArray[np.uint8] = kept[np.rint(steps * ((COARSE - 1) / (STEPS - 1))).astype(np.intp)]
-    return found
+    kept = np.rint(np.linspace(0, STEPS - 1, COARSE_STEPS)).astype(np.uint8)
+    nearest: NDArray[np.uint8] = kept[
+        np.rint(steps * ((COARSE_STEPS - 1) / (STEPS - 1))).astype(np.intp)
+    ]
+    return nearest
 
 
 def luminance(colour: str) -> float:
@@ -90,7 +92,7 @@ def luminance(colour: str) -> float:
 
 def text_colour(colour: str) -> str:
     """Return black or white, whichever has more contrast with a colour."""
-    return "#000" if luminance(colour) > DARKEST_UNDER_BLACK else "#fff"
+    return "#000" if luminance(colour) > MIN_LUMINANCE_UNDER_BLACK else "#fff"
 
 
 @cache
@@ -99,11 +101,11 @@ def text_colour_turns(
 ) -> tuple[float, float]:
     """Return the parts of a scale at which letters change colour: on dark paper, on light."""
     fine = 1001
-    found = []
+    turns = []
     for scale in (dark, stops):
         inks = [text_colour(colour) for colour in colours(fine, scale)]
-        found.append(next(n for n, each in enumerate(inks) if each != inks[0]) / (fine - 1))
-    return found[0], found[1]
+        turns.append(next(n for n, each in enumerate(inks) if each != inks[0]) / (fine - 1))
+    return turns[0], turns[1]
 
 
 def _between(stops: Sequence[str], steps: int) -> Floats:
@@ -126,7 +128,7 @@ def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
     """Return a scale of colours from paper at its lower end, or diverging at 0 if that is below 0.
 
     Args:
-        stops: of a scale that begins at its lower end.
+        stops: colours of a scale that begins at its lower end.
     """
     low, high = (round(end, 5) for end in ends)
     chosen = DIVERGING if low < 0 else stops

@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
-from headbook.charts.film import QUARTERS, step_areas
+from headbook.charts.film import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.comparison.film import BestHead
@@ -374,7 +374,7 @@ def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
             lines,
             axis=reel.axis,
             ends=(0.0, 1.0),
-            ticks=QUARTERS,
+            ticks=SHARE_TICKS,
         )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.charts import Drawing, Figure
-from headbook.charts.film import NAMED, head_steps
+from headbook.charts.film import MAX_COLOURED_HEADS, head_steps
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_row, head_row_link, measure_page
@@ -135,7 +135,7 @@ def _figure(reel: DrawnFilm, stack: AttentionStack, column: FilmColumn) -> Figur
     ]  # fmt: skip
     names = ["head", "layer", "step", "place", "value", "low", "high"]
     highest = [place for place in heads_by_value(numbers[-1].heads.value) if place in drawn]
-    named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
+    named = [head_name(HeadName(stack.name, *place)) for place in highest[:MAX_COLOURED_HEADS]]
     total = len(heads_of(stack))
     which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
     apart = " Step 0 stands apart: a logarithmic axis has no 0." * reel.axis.apart
