@@ -571,7 +571,7 @@ class _Asked:
 
     def rank(self, own: float) -> tuple[int, int, int]:
         """Return how many heads have more, less, and a value that is equal or printed alike."""
-        there = self.strip.there
+        there = self.strip.values
         tied = self.alike[_written(self.metric, own)]
         below = int(np.searchsorted(there, tied.min(), "left"))
         above = len(there) - int(np.searchsorted(there, tied.max(), "right"))
@@ -631,7 +631,7 @@ def _title(metric: HeadMetric, label: str) -> str:
 
 def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
     """How far from the middle: by rank, then in quartile ranges."""
-    there, (first, middle, third) = asked.strip.there, asked.strip.quarters
+    there, (first, middle, third) = asked.strip.values, asked.strip.quarters
     _, below, equal = asked.rank(own)
     away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
     return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
