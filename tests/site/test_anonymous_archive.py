@@ -17,7 +17,7 @@ from test_archive import refusal, unpacked
 
 from headbook.errors import StudyError
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
-from headbook.site.archive import LOCAL, TOP, anonymise, pack_site
+from headbook.site.archive import LOCAL_MODEL_NAME, TOP, anonymise, pack_site
 from headbook.site.markup import values
 from headbook.study.study import Study
 from html_pages import tree
@@ -140,7 +140,7 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
         if name.endswith((".csv", ".parquet", ".png", ".pdf")):
             assert named[name] == nameless[name], name
     page = nameless["index.html"].decode()
-    assert f">Attention heads of {LOCAL}</h1>" in page
+    assert f">Attention heads of {LOCAL_MODEL_NAME}</h1>" in page
     assert "input-1.jsonl" in page
     manifest = json.loads(nameless["data/manifest.json"])
     assert (manifest["created"], manifest["notes"], manifest["options"]["title"]) == ("", "", None)
@@ -151,7 +151,7 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
 @pytest.mark.slow
 def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
     report = "\n".join(pack_site(telling / "study", tmp_path / "s.zip", anonymous=True).report())
-    assert f"still there: the model's name, {LOCAL}\n" in report
+    assert f"still there: the model's name, {LOCAL_MODEL_NAME}\n" in report
     assert "and columns label" in report
     assert (tmp_path / "s.zip").read_bytes() == (telling / "nameless.zip").read_bytes()
 
@@ -162,7 +162,7 @@ def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
         (("bert-base-uncased", "0" * 40), "bert-base-uncased"),
         (("all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}"), "all-MiniLM-L6-v2"),
         (("SmolLM2-135M-Instruct", f"sha256:{DEMO_CAUSAL_SHA256}"), "SmolLM2-135M-Instruct"),
-        (("bert-base-uncased", f"sha256:{'0' * 64}"), LOCAL),
+        (("bert-base-uncased", f"sha256:{'0' * 64}"), LOCAL_MODEL_NAME),
     ],
     ids=["hub", "demo", "demo-causal", "folder"],
 )

@@ -1,7 +1,7 @@
 """A site as an archive with checksums, with names or anonymous.
 
-What identifies is taken away before a page is drawn, not looked for in finished files: there a
-title of one common word could be missed in one place, or changed in a sentence that holds it.
+Identifying data are removed from the study before its pages are drawn, not from finished files: a
+search for a title of one common word could miss a place, or change a sentence with this word.
 
 The same site gives the same bytes on one machine, with one version of zlib.
 """
@@ -28,9 +28,9 @@ from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import StoredSentence
 from headbook.study.study import Study
 
-LOCAL = "a local model"
-FOLDER = "sha256:"  # how revisions of models begin that came from a folder, not from the hub
-KNOWN = {f"{FOLDER}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
+LOCAL_MODEL_NAME = "a local model"
+FOLDER_REVISION = "sha256:"  # prefix of the revisions of models from a folder, not the hub
+DEMO_REVISIONS = {f"{FOLDER_REVISION}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
 LINK = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
 
 
@@ -51,7 +51,7 @@ def anonymise(study: Study) -> Study:
 
 
 def identifying_left(study: Study) -> Iterator[str]:
-    """Return what `anonymise` leaves in a study and the author should judge, in words."""
+    """Yield descriptions of the data that `anonymise` keeps, for the author to check."""
     manifest = study.manifest
     yield f"the model's name, {manifest.model.name}"
     yield f"annotation: {', '.join(dict.fromkeys(manifest.annotators.values()))}"
@@ -62,8 +62,8 @@ def identifying_left(study: Study) -> Iterator[str]:
 
 def _nameless(manifest: Manifest) -> Manifest:
     model = manifest.model
-    local = model.revision.startswith(FOLDER) and model.revision not in KNOWN
-    name = LOCAL if local else model.name
+    local = model.revision.startswith(FOLDER_REVISION) and model.revision not in DEMO_REVISIONS
+    name = LOCAL_MODEL_NAME if local else model.name
     return replace(
         manifest,
         created="",
@@ -79,7 +79,7 @@ def _nameless(manifest: Manifest) -> Manifest:
 
 
 def _unlinked_groups(sums: HeadSums) -> HeadSums:
-    """Without groups that a link names; members of pairs that one tells apart come in order."""
+    """Remove groups and labels of minimal pairs whose names or values have a link."""
     members = sums.members
     if members is not None:
         labels = {k: v for k, v in members.labels.items() if not LINK.search(" ".join((k, *v)))}
@@ -98,10 +98,10 @@ def _unlinked(sentence: StoredSentence) -> StoredSentence:
 
 TOP = "supplement"  # the one folder in an archive; the site's own folder may name its author
 SUMS = "SHA256SUMS"
-DATE = (1980, 1, 1, 0, 0, 0)  # the first that an archive can hold
-MODE = 0o100644  # a plain file that everybody may read
-UNIX = 3
-# Bytes of an archive, and who draws the line there.
+ENTRY_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that an archive can have
+ENTRY_MODE = 0o100644  # a plain file that everybody may read
+UNIX_SYSTEM = 3  # code of the system whose file modes an entry has
+# Limits of the size of an archive in bytes, and whose limits they are.
 LIMITS = {
     50_000_000: "GitHub warns of larger files",
     100_000_000: "as large as supplements at NeurIPS and files on GitHub may be",
@@ -126,11 +126,11 @@ class PackedSite:
     """An archive, or a site in one file.
 
     Attributes:
-        path: where it is.
-        files: number of files in it.
-        size: its own bytes.
-        unpacked: bytes of the files in it.
-        left: what its author should judge, because leaving out names did not touch it.
+        path: path of the archive or file.
+        files: number of files inside.
+        size: bytes of the archive or file.
+        unpacked: bytes of the files inside.
+        left: identifying data that anonymising keeps, for the author to check.
     """
 
     path: Path
@@ -140,7 +140,7 @@ class PackedSite:
     left: tuple[str, ...]
 
     def report(self) -> Iterator[str]:
-        """Return what was written, its size against limits of venues, and what to check."""
+        """Yield messages: the path, the size beside limits of venues, and data to check."""
         yield str(self.path)
         yield f"{self.files:,} files, {size_text(self.size)}, unpacked {size_text(self.unpacked)}"
         for limit, who in LIMITS.items():
@@ -165,12 +165,12 @@ def pack_site(
         source: the folder of a site; or a study or its folder, whose site is then drawn for the
             archive.
         out: the archive; it appears when it is complete.
-        anonymous: leave out what tells who made it, see `headbook.site.archive`. Such a site is
-            always drawn anew, which takes a study.
+        anonymous: leave out data that identify the author, see `headbook.site.archive`. An
+            anonymous site is always drawn again, which requires a study.
         single_file: one HTML file instead of an archive, see `headbook.site.single_file`.
-        processes: that draw pages, as for `headbook.render`.
-        force: replace an archive of ours that stands there.
-        progress: told how many pages are drawn.
+        processes: number of processes that draw pages, as for `headbook.render`.
+        force: replace an existing archive of Headbook.
+        progress: shows the number of drawn pages.
 
     Raises:
         StudyError: ``source`` is neither a site nor a study, or a site where a study is needed.
@@ -193,10 +193,10 @@ def pack_site(
 
 
 def _check_replaceable(out: Path, *, single_file: bool, force: bool) -> None:
-    """Refuse to replace a file that is not ours.
+    """Check that an existing file is an archive or one-file site and that ``force`` is set.
 
     Raises:
-        OutputError: with what to do instead.
+        OutputError: the file is not of Headbook, or ``force`` is not set.
     """
     if not out.exists():
         return
@@ -215,10 +215,7 @@ def _is_archive(out: Path) -> bool:
 
 
 def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """Return the archive of a folder.
-
-    Hidden files, a version history among them, stay out.
-    """
+    """Write the archive of a folder, without hidden files such as a version history."""
     files = dict(sorted((f"site/{name}", file) for name, file in _site_files(site)))
     with replace_file(out) as draft, zipfile.ZipFile(draft, "w") as archive:
         sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
@@ -233,7 +230,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
 
 
 def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """Return the one file of a folder."""
+    """Write a folder as one HTML file."""
     with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(single_file_text(site))
     sizes = [file.stat().st_size for _, file in _site_files(site)]
@@ -248,7 +245,7 @@ def _site_files(site: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Add a file; neither clock nor disk decides a byte of its entry."""
-    entry = zipfile.ZipInfo(f"{TOP}/{name}", DATE)
-    entry.create_system, entry.external_attr = UNIX, MODE << 16
+    """Add a file with a fixed date, mode and system, so that equal sites give equal bytes."""
+    entry = zipfile.ZipInfo(f"{TOP}/{name}", ENTRY_DATE)
+    entry.create_system, entry.external_attr = UNIX_SYSTEM, ENTRY_MODE << 16
     archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
