@@ -7,7 +7,12 @@ from functools import cache
 import pytest
 
 from headbook.resources import folder
-from headbook.site.assets import ASKED, EVERY, OWN, scripts_of
+from headbook.site.assets import (
+    SCRIPTS_OF_ALL_PAGES,
+    SCRIPTS_OF_TEMPLATES,
+    SCRIPTS_ON_DEMAND,
+    scripts_of,
+)
 
 ASSETS = folder("templates") / "assets"
 OURS = {file.stem for file in ASSETS.glob("*.js")}
@@ -46,7 +51,7 @@ def needed(script: str) -> set[str]:
 def missing(script: str, before: Iterable[str]) -> list[str]:
     """What neither the scripts before it have put there nor those for which it asks."""
     asked, lacks = [*before, script], []
-    for text in ASKED.get(script, ()):
+    for text in SCRIPTS_ON_DEMAND.get(script, ()):
         lacks += missing(text, asked)
         asked.append(text)
     there = set().union(*map(given, asked))
@@ -54,12 +59,14 @@ def missing(script: str, before: Iterable[str]) -> list[str]:
 
 
 def test_every_script_is_loaded_by_some_page() -> None:
-    loaded = {*EVERY}.union(*OWN.values(), *ASKED.values())
+    loaded = {*SCRIPTS_OF_ALL_PAGES}.union(
+        *SCRIPTS_OF_TEMPLATES.values(), *SCRIPTS_ON_DEMAND.values()
+    )
     assert loaded - {"vega"} == OURS
-    assert all((ASSETS.parent / template).is_file() for template in OWN)
+    assert all((ASSETS.parent / template).is_file() for template in SCRIPTS_OF_TEMPLATES)
 
 
-@pytest.mark.parametrize("template", OWN)
+@pytest.mark.parametrize("template", SCRIPTS_OF_TEMPLATES)
 def test_scripts_come_after_those_that_they_need(template: str) -> None:
     scripts = scripts_of(template)
     lacks = [text for n, script in enumerate(scripts) for text in missing(script, scripts[:n])]
@@ -70,5 +77,5 @@ def test_scripts_ask_for_what_the_list_says() -> None:
     asked = re.compile(r"\buse\((?:\"(\w+)\"|name)\)")
     for script in OURS:
         found = {name for name in asked.findall(text_of(script)) if name}
-        assert found <= {*ASKED.get(script, ())}, script
-        assert bool(asked.search(text_of(script))) == (script in ASKED), script
+        assert found <= {*SCRIPTS_ON_DEMAND.get(script, ())}, script
+        assert bool(asked.search(text_of(script))) == (script in SCRIPTS_ON_DEMAND), script

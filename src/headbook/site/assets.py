@@ -1,7 +1,8 @@
 """Style sheet and scripts, and which page loads which.
 
-Templates write their tags from here, and one file runs the scripts of these tags. The scripts are
-classic ones: each finds what it needs in ``window.headbook``, where those before it have put it.
+Templates write their script tags by `scripts_of`, and the site in one file runs the scripts of
+these tags. The scripts are classic scripts that share functions in ``window.headbook``, so their
+order matters.
 """
 
 import base64
@@ -18,23 +19,23 @@ from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
 from headbook.site import export, markup
 
-EVERY = ("site",)
-ATTENTION = ("view_math", "view_switches", "attention_canvas")
-OWN = {
+SCRIPTS_OF_ALL_PAGES = ("site",)
+ATTENTION_SCRIPTS = ("view_math", "view_switches", "attention_canvas")
+SCRIPTS_OF_TEMPLATES = {
     "alignment.html": ("alignment",),
     "film/film.html": ("film",),
-    "head.html": (*ATTENTION, "attention_view", "attention_lines", "exemplars"),
-    "comparison/headpair.html": (*ATTENTION, "attention_view", "headpair"),
+    "head.html": (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars"),
+    "comparison/headpair.html": (*ATTENTION_SCRIPTS, "attention_view", "headpair"),
     "heads.html": ("numbers", "scatter", "heads_list", "heads_controls", "heads"),
     "index.html": ("index",),
-    "sentence.html": (*ATTENTION, "sentence_tiles", "sentence"),
+    "sentence.html": (*ATTENTION_SCRIPTS, "sentence_tiles", "sentence"),
     "comparison/sentencepair.html": ("sentencepair",),
     "comparison/sentencepairs.html": ("filter_list",),
     "sentences.html": ("filter_list",),
     "tokens.html": ("tokens",),
 }
 # Scripts that another script loads on demand, in the order of loading.
-ASKED = {
+SCRIPTS_ON_DEMAND = {
     "site": ("gunzip", "search", "heads_map", "live_charts"),
     "live_charts": ("vega",),
     "attention_lines": ("save",),
@@ -45,16 +46,16 @@ ASKED = {
 
 def scripts_of(template: str) -> tuple[str, ...]:
     """Return the scripts that a page of a template has tags for."""
-    return (*EVERY, *OWN.get(template, ()))
+    return (*SCRIPTS_OF_ALL_PAGES, *SCRIPTS_OF_TEMPLATES.get(template, ()))
 
 
 def digest(text: str) -> str:
-    """Return the name by which a page's policy allows an inline script or style."""
-    found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{found}'"
+    """Return the hash by which a page's policy allows an inline script or style."""
+    encoded = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{encoded}'"
 
 
-PAPER = "var(--paper)"  # of any page
+PAPER = "var(--paper)"  # background of pages, light or dark
 
 
 def colour_rules() -> Iterator[str]:
@@ -88,9 +89,9 @@ def _both(light: str, dark: str) -> str:
     return f"light-dark({light},{dark})"
 
 
-def size_rules(most: int) -> Iterator[str]:
+def size_rules(max_tiles: int) -> Iterator[str]:
     """Yield a class for each number of columns and rows of tiles; policies forbid attributes."""
-    for number in range(1, most + 1):
+    for number in range(1, max_tiles + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
 
 
@@ -104,9 +105,10 @@ def compact(style: str) -> str:
 
 
 def bare(script: str) -> str:
-    """Return a script without comments, indents and empty lines; its texts have one line each.
+    """Return a script without comments, indents and empty lines.
 
-    Comments go that are lines of their own, end a line, or give a type; each up to its own end.
+    A comment is removed if it fills lines, ends a line, or gives a type. No string of the script
+    may span several lines.
     """
     comment = r"/\*(?:(?!\*/).)*\*/"
     typed = re.sub(r"/\*\* @type (?:(?!\*/).)*\*/ (?=\S)", "", script)
@@ -114,23 +116,23 @@ def bare(script: str) -> str:
     return re.sub(rf"^\s*(?:{comment}[ \t]*\n)?", "", ended, flags=re.DOTALL | re.MULTILINE)
 
 
-# Scripts and styles of sites of several models, which are named after the files of these.
-SEVERAL = {
+# Scripts and styles that only sites of several models have, by kind of site.
+ASSETS_OF_SITES = {
     "comparison": ("comparison.css", "headpair.js", "sentencepair.js"),
     "film": ("film.css", "film.js"),
 }
 
 
-def write_assets(folder: Path, most: int, site: str = "") -> None:
+def write_assets(folder: Path, max_tiles: int, site: str = "") -> None:
     """Write style and scripts into a site.
 
     Args:
-        most: layers, or heads of a layer, of the largest table of tiles.
-        site: which of `SEVERAL` it is; empty for a study's.
+        max_tiles: largest number of layers of a model, or of heads of a layer.
+        site: kind of site, a key of `ASSETS_OF_SITES`; empty for the site of a study.
     """
     assets = folder / "assets"
     assets.mkdir()
-    foreign = {name for kind, names in SEVERAL.items() if kind != site for name in names}
+    foreign = {name for kind, names in ASSETS_OF_SITES.items() if kind != site for name in names}
     for file in export.walk(resource_folder("templates") / "assets"):
         if file.name not in foreign:
             shutil.copy(file, assets)  # copytree would hide why one of them failed
@@ -143,12 +145,12 @@ def write_assets(folder: Path, most: int, site: str = "") -> None:
         if file != style:  # one file for all: pages link no other
             rules.append(compact(file.read_text(encoding="utf-8")))
             file.unlink()
-    rules += [*colour_rules(), *size_rules(most)]
+    rules += [*colour_rules(), *size_rules(max_tiles)]
     style.write_text("".join(rules), encoding="utf-8", newline="\n")
 
 
 def write_runtime(folder: Path) -> None:
-    """Write what draws live charts, packed; pages load it when a reader asks for one."""
+    """Write the compressed script of Vega, which pages load when a reader opens a live chart."""
     file = folder / "assets" / "vega.js"
     file.write_text(_runtime(), encoding="utf-8", newline="\n")
 
