@@ -33,9 +33,10 @@ class MapAxis(NamedTuple):
     """The tokens of rows or columns, and their words.
 
     Attributes:
-        sink: whether a token is one, see `StoredText.sink`.
-        units: by token, the number of its word; a token without one is a word by itself.
-        names: of the words.
+        pieces: tokens as printed.
+        sink: mask of the tokens in the sink, see `StoredText.sink`.
+        units: number of the word of each token; a token outside words is a unit of its own.
+        names: names of the words.
     """
 
     pieces: tuple[str, ...]
@@ -55,8 +56,8 @@ class StoredMap(NamedTuple):
     """A head's weights in one sentence.
 
     Attributes:
-        steps: before any view, in steps of 1/255. *Shape:* ``(query, key)``.
-        norms: length of each key's value after the head's part of W_O; empty where not known.
+        steps: weights of all keys in steps of 1/255. *Shape:* ``(query, key)``.
+        norms: norm of each key's value after the head's slice of W_O; empty if unknown.
     """
 
     steps: NDArray[np.uint8]
@@ -66,7 +67,7 @@ class StoredMap(NamedTuple):
     norms: NDArray[np.float32]
 
     def names(self, *, words: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of rows and columns."""
+        """Return the names of rows and columns."""
         if words:
             return self.queries.names, self.keys.names
         return self.queries.pieces, self.keys.pieces
@@ -94,9 +95,9 @@ class StoredMap(NamedTuple):
         return values
 
     def _of_words(self, between: Floats) -> Floats:
-        """Return weights of words: sums over tokens of the key, means over those of the query.
+        """Return weights of words: sums over tokens of the key, means over tokens of the query.
 
-        Those that count are no sink themselves, unless all tokens of the word are.
+        Query tokens in the sink are left out of the mean, unless all tokens are in the sink.
         """
         looked = self.keys.units[:, None] == np.arange(len(self.keys.names))
         of_words = np.full((len(self.queries.names), len(self.keys.names)), NAN)
@@ -111,7 +112,7 @@ class StoredMap(NamedTuple):
 
 
 def fewest(row: Floats, share: float) -> list[int]:
-    """Mask the fewest keys that hold a share of a row, the strongest and first ones first."""
+    """Return the fewest keys that have a share of a row, the strongest keys first."""
     held = np.nan_to_num(row)
     order = np.argsort(-held.round(12), kind="stable")  # sums that differ by rounding are equal
     before = np.cumsum(held[order]) - held[order]
@@ -119,7 +120,7 @@ def fewest(row: Floats, share: float) -> list[int]:
     return kept
 
 
-SHARE = 0.9  # of a row, which the lines of a query hold
+LINES_SHARE = 0.9  # of the weights of a query, which its lines show
 KINDS = ("map", "lines")
 COLUMNS = ("query_position", "query", "key_position", "key", "weight")
 VIEW_TITLES = {
@@ -176,15 +177,15 @@ def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> I
     """Yield the figures whose names are wanted, with their numbers."""
     for index, head in stored_maps(results):
         names = {kind: single_name(kind, index + 1, head) for kind in KINDS}
-        asked = [
+        requested = [
             (variant, kind)
             for variant, kind in product(VARIANTS, KINDS)
             if wanted(names[kind] + variant.ending)
         ]
-        if not asked:
+        if not requested:
             continue
         single = _single(results, index, head)
-        for variant, kind in asked:
+        for variant, kind in requested:
             if variant.weighting is not Weighting.NORM or len(single.map.norms):
                 yield _picture(single, kind, variant, names[kind] + variant.ending)
 
@@ -192,7 +193,7 @@ def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> I
 def _single(results: StackResults, index: int, head: HeadName) -> HeadInSentence:
     sentence_data, stack = results.study.sentence_data, results.stack
     maps, norms = (
-        found.get((stack.name, index)) for found in (sentence_data.maps, sentence_data.norms)
+        arrays.get((stack.name, index)) for arrays in (sentence_data.maps, sentence_data.norms)
     )
     sentence, none = sentence_data.sentences[index], np.zeros(0, np.float32)
     if maps is None:
@@ -219,7 +220,7 @@ def _picture(single: HeadInSentence, kind: str, variant: Variant, name: str) -> 
         links = [
             AttentionLine(q, k, float(row[k]))
             for q, row in enumerate(values)
-            for k in fewest(row, SHARE)
+            for k in fewest(row, LINES_SHARE)
         ]
         drawn = attention_lines(name, caption, queries, keys, links, about=about)
     rows = [(q, queries[q], k, keys[k], weight) for q, k, weight in links]
@@ -236,7 +237,7 @@ def _caption(single: HeadInSentence, kind: str, variant: Variant) -> str:
     else:
         axes = (
             f"Left: query {units}, right: key {units}; of each query the fewest links with "
-            f"{SHARE:.0%} of its weights".replace("%", " %")
+            f"{LINES_SHARE:.0%} of its weights".replace("%", " %")
         )
     weights = VIEW_TITLES[variant.weighting]
     if variant.words:

@@ -117,7 +117,7 @@ def _write_sentence(
     results: Mapping[str, StackResults], sentence: StoredSentence, folder: Path
 ) -> None:
     """Write the maps of a sentence as a picture, and as numbers unless there are too many."""
-    name, found = sentence_file(sentence.number), {}
+    name, by_stack = sentence_file(sentence.number), {}
     for stack_name, result in results.items():
         stack, sentence_data = result.stack, result.study.sentence_data
         maps = sentence_data.maps.get((stack_name, sentence.index))
@@ -138,9 +138,9 @@ def _write_sentence(
                 else None
             )
         if value is not None:
-            found[stack_name] = value
-    if found:
-        _write(folder / f"{name}.js", script(f"sentence-{name}", found))
+            by_stack[stack_name] = value
+    if by_stack:
+        _write(folder / f"{name}.js", script(f"sentence-{name}", by_stack))
 
 
 def _cited(results: StackResults, sentence: StoredSentence) -> dict[str, Any] | None:
