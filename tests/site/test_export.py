@@ -19,7 +19,7 @@ import pytest
 from headbook.output_folder import FILE_LIST
 from headbook.report.tables import STUDY_TABLES
 from headbook.site import export
-from headbook.site.markup import LEGIBLE, script
+from headbook.site.markup import MAX_PLAIN_CHARACTERS, script
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
 from headbook.study.tables import Table
@@ -101,7 +101,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
 def test_many_exemplars_are_compressed(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "UNCOMPRESSED", 0)
+    monkeypatch.setattr(export, "MAX_PLAIN_CSV_BYTES", 0)
     export.write_exemplars(small_site.study, tmp_path)
     (packed,) = tmp_path.iterdir()
     assert packed.name == "exemplars.jsonl.gz"
@@ -199,7 +199,7 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = (small_site.folder / "data/heads.csv").stat().st_size
-    monkeypatch.setattr(export, "MOST_CSV", size - 1)
+    monkeypatch.setattr(export, "MAX_CSV_BYTES", size - 1)
     (left_out, *_) = export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     assert left_out == f"heads.csv would hold more than {size - 1:,} bytes; use the Parquet file"
     assert not (tmp_path / "heads.csv").exists()
@@ -214,7 +214,7 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
 def test_a_table_written_in_pieces_is_the_same(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "AT_ONCE", 7)
+    monkeypatch.setattr(export, "CSV_BLOCK_ROWS", 7)
     export.write_tables(STUDY_TABLES.values(), small_site.study, tmp_path)
     for name in ("heads.csv", "layers.csv", "tokens.csv"):
         assert (tmp_path / name).read_bytes() == (small_site.folder / "data" / name).read_bytes()
@@ -226,7 +226,7 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     """The most used ones stay as they are for longer; the same bytes every time."""
     basic = small_site.folder / "data"
     size = (basic / "layers.csv").stat().st_size
-    monkeypatch.setattr(export, "UNCOMPRESSED", 0)
+    monkeypatch.setattr(export, "MAX_PLAIN_CSV_BYTES", 0)
     for name in STUDY_TABLES:
         limit = size if name == "layers" else None
         table = replace(STUDY_TABLES[name], plain_csv_limit=limit)
@@ -258,11 +258,15 @@ def test_numbers_that_repeat_stand_whole_in_parquet_and_others_byte_by_byte(tmp_
 
 @pytest.mark.parametrize(
     "value",
-    [[1, "é</script>"], {"a": ["<&>" * LEGIBLE, 0.25]}, {"10": b"\n<", "9": [b"", {"bytes": 1}]}],
+    [
+        [1, "é</script>"],
+        {"a": ["<&>" * MAX_PLAIN_CHARACTERS, 0.25]},
+        {"10": b"\n<", "9": [b"", {"bytes": 1}]},
+    ],
 )
 def test_a_data_file_gives_back_what_it_holds(value: Any, tmp_path: Path) -> None:
     text = script("name", value)
-    packed = len(str(value)) > LEGIBLE or "bytes" in str(value)
+    packed = len(str(value)) > MAX_PLAIN_CHARACTERS or "bytes" in str(value)
     assert text.startswith("headbook.packed(" if packed else "headbook.take(")
     assert not set("<&>") & set(text)
     assert script("name", value) == text

@@ -23,14 +23,14 @@ from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from headbook.study.study import Study
 from headbook.study.tables import TEXTS, Table
 
-MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
-UNCOMPRESSED = 100_000  # bytes up to which the CSV of most tables is not compressed
-AT_ONCE = 20_000  # rows of a CSV file that are written before it is looked whether it is too large
-LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
-DIGITS = 6  # of numbers in CSV files; Parquet has them exactly
+MAX_CSV_BYTES = 10_000_000  # of a CSV file; larger tables are written as Parquet alone
+MAX_PLAIN_CSV_BYTES = 100_000  # of a CSV file that is not compressed, for most tables
+CSV_BLOCK_ROWS = 20_000  # rows of a CSV file after which its size is checked
+PARQUET_LEVEL = 12  # of compression: a seventh of the time of 19, one per cent more bytes
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins so
+CSV_DIGITS = 6  # significant digits of numbers in CSV files; Parquet files have all
 
-
+# Fields of each line of exemplars.jsonl.
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
@@ -44,7 +44,7 @@ EXEMPLARS = {
     "query_token, key_token": "the same in letters",
     "texts": "the sentence's texts by side",
     "metadata": "other columns of the input",
-}  # of each line of exemplars.jsonl
+}
 
 
 def table_files(tables: Iterable[Table[Any]]) -> dict[str, DescribedFile]:
@@ -84,11 +84,11 @@ def write_table(frame: pd.DataFrame, table: Table[Any], folder: Path) -> list[st
     name = table.name
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     _write_parquet(rows, folder / f"{name}.parquet")
-    most = min(MOST_CSV, table.csv_limit or MOST_CSV)
-    text = _csv(frame, most)
+    max_bytes = min(MAX_CSV_BYTES, table.csv_limit or MAX_CSV_BYTES)
+    text = _csv(frame, max_bytes)
     if text is None:
-        return [f"{name}.csv would hold more than {most:,} bytes; use the Parquet file"]
-    if len(text) > (table.plain_csv_limit or UNCOMPRESSED):
+        return [f"{name}.csv would hold more than {max_bytes:,} bytes; use the Parquet file"]
+    if len(text) > (table.plain_csv_limit or MAX_PLAIN_CSV_BYTES):
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
     else:
         (folder / f"{name}.csv").write_bytes(text)
@@ -108,19 +108,19 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
         table,
         file,
         compression="zstd",
-        compression_level=LEVEL,
+        compression_level=PARQUET_LEVEL,
         use_dictionary=[name for name in table.column_names if name not in numbers],
         use_byte_stream_split=spread,
     )
 
 
-def _csv(frame: pd.DataFrame, most: int) -> bytes | None:
-    """Return a table as CSV; None if it has, or will by its first rows, over ``most`` bytes."""
+def _csv(frame: pd.DataFrame, max_bytes: int) -> bytes | None:
+    """Return a table as CSV, or None if it has more than ``max_bytes``, estimated by first rows."""
     parts, size = [], 0
-    for start in range(0, max(len(frame), 1), AT_ONCE):
-        part = _csv_rows(frame.iloc[start : start + AT_ONCE], header=start == 0)
+    for start in range(0, max(len(frame), 1), CSV_BLOCK_ROWS):
+        part = _csv_rows(frame.iloc[start : start + CSV_BLOCK_ROWS], header=start == 0)
         size += len(part)
-        if size > most or size * len(frame) > 2 * most * (start + AT_ONCE):
+        if size > max_bytes or size * len(frame) > 2 * max_bytes * (start + CSV_BLOCK_ROWS):
             return None
         parts.append(part)
     return b"".join(parts)
@@ -132,7 +132,7 @@ def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
         .to_csv(
             index=False,
             header=header,
-            float_format=f"%.{DIGITS}g",
+            float_format=f"%.{CSV_DIGITS}g",
             lineterminator="\n",
             quoting=csv.QUOTE_MINIMAL,
         )
@@ -156,7 +156,7 @@ def write_exemplars(study: Study, folder: Path) -> None:
     """Write one JSON object a line for each exemplar, with gzip if that is large."""
     lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.sentence_data.exemplars]
     text = "".join(f"{line}\n" for line in lines).encode()
-    packed = len(text) > UNCOMPRESSED
+    packed = len(text) > MAX_PLAIN_CSV_BYTES
     file = folder / ("exemplars.jsonl.gz" if packed else "exemplars.jsonl")
     file.write_bytes(gzip.compress(text, mtime=0) if packed else text)
 
@@ -189,7 +189,7 @@ def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     letters = texts.astype(str)
-    safe = letters.where(~letters.str.startswith(FORMULA), "'" + letters)
+    safe = letters.where(~letters.str.startswith(FORMULA_STARTS), "'" + letters)
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
 
 
@@ -205,7 +205,7 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
     Numbers have the digits of the tables; they come last. Empty columns of data are left out.
 
     Args:
-        columns: also as wide as a column of a paper.
+        columns: whether the figure is also drawn as wide as a column of a paper.
     """
     drawn = figure.paper(columns=columns)
     if figure.rows is None:
@@ -214,12 +214,12 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
     filled = [str(name) for name in rows if (rows[name] != "").any()]
     texts = {n: _printed(rows[n]) for n in filled if not pd.api.types.is_numeric_dtype(rows[n])}
     rows = rows.assign(**texts)[sorted(filled, key=lambda name: rows[name].dtype.kind == "f")]
-    text = _ended(rows).to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+    text = _ended(rows).to_csv(index=False, float_format=f"%.{CSV_DIGITS}g", lineterminator="\n")
     return drawn | {".csv": text.encode()}
 
 
 def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
+    """Return texts of pages, safe in spreadsheets; signed whole numbers stay, as they are safe."""
     letters = texts.map(visible)
     return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
 
@@ -235,7 +235,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def release_memory() -> None:
-    """Give memory that tables took, and garbage, back to the system, where it takes any."""
+    """Free garbage and the memory of tables, and return it to the system if possible."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     trim_memory()

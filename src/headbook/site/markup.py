@@ -1,6 +1,6 @@
-"""Text that pages take as HTML. No other module makes any.
+"""HTML that templates insert unescaped; no other module makes any.
 
-Everything that comes from outside either goes through Jinja's escaping or through a function here.
+All text from models, inputs and users is escaped by Jinja or by a function of this module.
 """
 
 import base64
@@ -19,9 +19,9 @@ from markupsafe import Markup, escape
 from headbook.report.wording import unbroken, visible
 from headbook.site import latex
 
-LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
-END = ");\n"  # of a data file
-LINE = b"\n"  # between a value's JSON and its bytes
+MAX_PLAIN_CHARACTERS = 1_000  # of a value that a data file has as JSON, not compressed
+CALL_END = ");\n"  # of the call in a data file
+JSON_END = b"\n"  # between a value's JSON and its bytes
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
@@ -34,7 +34,7 @@ def printed(value: Any) -> Any:
 
 
 def prose(text: str) -> Markup:
-    """Return Markdown as HTML, without everything that could run or load."""
+    """Return Markdown as HTML without elements that run or load something."""
     html = markdown(visible(text), extensions=["tables", "sane_lists"], output_format="html")
     tags = nh3.ALLOWED_TAGS - {"img", "map", "area"}
     return Markup(nh3.clean(html, tags=tags))  # noqa: S704 - cleaned
@@ -60,7 +60,7 @@ def reference(text: str) -> Markup:
 
 
 def safe_json(value: Any) -> str:
-    """Return JSON that may stand in a script: no way out of it, no NaN, reproducible bytes.
+    """Return JSON that is safe in a script element: no tags, no NaN, reproducible bytes.
 
     Raises:
         ValueError: a number is not finite.
@@ -86,13 +86,13 @@ def script(name: str, value: Any) -> str:
     """Return a data file: one call of a function that every page registers.
 
     Args:
-        value: what JSON can hold, and bytes. With bytes, or of more than `LEGIBLE` characters, it
-            is written as `gzipped`; `values` reads it back.
+        value: JSON data and bytes. With bytes, or of more than `MAX_PLAIN_CHARACTERS`, the value is
+            written as `gzipped`; `values` reads it.
     """
     content = _content(value)
-    if len(content) <= LEGIBLE and LINE not in content:
-        return f"headbook.take({safe_json(name)},{safe_json(value)}{END}"
-    return f'headbook.packed({safe_json(name)},"{gzipped(content)}"{END}'
+    if len(content) <= MAX_PLAIN_CHARACTERS and JSON_END not in content:
+        return f"headbook.take({safe_json(name)},{safe_json(value)}{CALL_END}"
+    return f'headbook.packed({safe_json(name)},"{gzipped(content)}"{CALL_END}'
 
 
 def gzipped(content: bytes) -> str:
@@ -104,7 +104,7 @@ def gzipped(content: bytes) -> str:
 
 
 def _content(value: Any) -> bytes:
-    """Return JSON, and behind its line all bytes, to which the JSON refers by places."""
+    """Return one line of JSON followed by all bytes, to which the JSON refers by offsets."""
     behind = bytearray()
 
     def place(raw: bytes) -> dict[str, list[int]]:
@@ -112,16 +112,16 @@ def _content(value: Any) -> bytes:
         return {"bytes": [len(behind) - len(raw), len(behind)]}
 
     text = _json(value, place).encode()
-    return text + LINE + behind if behind else text
+    return text + JSON_END + behind if behind else text
 
 
 def values(text: str) -> bytes:
-    """Return name and value of a data file as a list in JSON, with the value.s bytes behind it."""
+    """Return name and value of a data file as a list in JSON, followed by the value's bytes."""
     call, _, rest = text.partition("(")
-    name, _, given = rest.removesuffix(END).partition(",")
+    name, _, argument = rest.removesuffix(CALL_END).partition(",")
     plain = call == "headbook.take"
-    content = given.encode() if plain else gzip.decompress(base64.b64decode(given[1:-1]))
-    value, line, behind = content.partition(LINE)
+    content = argument.encode() if plain else gzip.decompress(base64.b64decode(argument[1:-1]))
+    value, line, behind = content.partition(JSON_END)
     return b"[%s,%s]" % (name.encode(), value) + line + behind
 
 
