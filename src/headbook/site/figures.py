@@ -1,4 +1,4 @@
-"""`headbook figures`: figures alone, as a paper takes them."""
+"""Figures for papers without a site, as written by ``headbook figures``."""
 
 import difflib
 import re
@@ -78,21 +78,21 @@ class Choosable:
 
 
 def chosen_figures(
-    choosable: Sequence[Choosable], asked: Sequence[Sequence[str]], label: str, view: str
+    choosable: Sequence[Choosable], requested: Sequence[Sequence[str]], label: str, view: str
 ) -> list[Figure]:
     """Draw the figures that have a label and a view.
 
     Args:
-        asked: names of figures of the site, in groups; of each group at least one must have the
+        requested: names of figures of the site, in groups; of each group at least one must have the
             label and the view, and those that lack them are left out.
 
     Raises:
         ConfigError: all figures of a group lack the label or the view.
     """
-    made: dict[str, Figure] = {}
-    for names in asked:
+    drawn: dict[str, Figure] = {}
+    for names in requested:
         known: list[Choosable] = []
-        found: dict[str, Figure] = {}
+        of_group: dict[str, Figure] = {}
         for each in choosable:
             if not any(name.startswith(f"{each.metric}-{each.stack}") for name in names):
                 continue
@@ -102,11 +102,11 @@ def chosen_figures(
             known += [each] if places else []
             if column is not None and places:
                 figures = each.draw(*column)
-                found |= {figures[place].name: figures[place] for place in places}
-        if not found:
+                of_group |= {figures[place].name: figures[place] for place in places}
+        if not of_group:
             raise ConfigError(_refusal(names, known, label, view))
-        made |= found
-    return [*made.values()]
+        drawn |= of_group
+    return [*drawn.values()]
 
 
 def _refusal(names: Sequence[str], known: Sequence[Choosable], label: str, view: str) -> str:
@@ -134,10 +134,10 @@ def _of_stack(results: StackResults) -> Iterator[Choosable]:
     for metric in results.metrics:
         labels, usual = results.drawable(metric), results.drawn(metric)
         if usual is not None:
-            there = [
+            available = [
                 (v, x) for v in metric.views for x in labels if results.has_value(metric.id, v, x)
             ]
-            columns = dict.fromkeys((str(v), x) for v, x in (usual, *there))
+            columns = dict.fromkeys((str(v), x) for v, x in (usual, *available))
             draw = partial(_heads, results, metric)
             yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)
 
@@ -148,7 +148,7 @@ def _heads(results: StackResults, metric: HeadMetric, view: str, label: str) -> 
 
 def choosable_of_two(comparison: Comparison) -> list[Choosable]:
     """Return the metrics of heads that a comparison has figures of."""
-    found = []
+    choosable = []
     for both in both_stacks(comparison):
         for name in (*all_metrics(), EFFECT):
             metric = compared_metric(name)
@@ -159,8 +159,10 @@ def choosable_of_two(comparison: Comparison) -> list[Choosable]:
                 columns = [(str(view), label) for view, label in depth_choices(both, metric)]
             if columns:
                 draw = partial(_pair, both, metric)
-                found.append(Choosable(metric.id, both.stack, tuple(columns), metric.label, draw))
-    return found
+                choosable.append(
+                    Choosable(metric.id, both.stack, tuple(columns), metric.label, draw)
+                )
+    return choosable
 
 
 def _pair(both: StackComparison, metric: ComparedMetric, view: str, label: str) -> Sequence[Figure]:
@@ -170,10 +172,11 @@ def _pair(both: StackComparison, metric: ComparedMetric, view: str, label: str) 
 
 
 Results = Mapping[str, StackResults]
-PROFILE = "profile-"  # how names of attention by offset begin
-SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
-NEAR = 3  # names that are offered for one that is not there
-ALIKE = 0.4  # from 0 to 1, how near they are at least
+PROFILE_PREFIX = "profile-"  # of names of figures of attention by offset
+# How names of figures of single sentences begin.
+SENTENCE_FIGURE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")
+N_SUGGESTIONS = 3  # names that the message about an unknown name suggests
+MIN_SUGGESTION_SIMILARITY = 0.4  # ratio of `difflib`, from 0 to 1
 
 
 def write_figures(
@@ -204,7 +207,7 @@ def write_figures(
             left out, and names of figures end with it unless the site shows it, too.
         view: which keys these figures show: ``raw``, ``nosink`` or ``renorm``.
         force: replace a folder of figures that is there; one with foreign files is refused.
-        progress: told how many figures are done.
+        progress: shows the number of finished figures.
 
     Returns:
         The names of the figures, in the order of the site.
@@ -219,9 +222,11 @@ def write_figures(
     if not isinstance(study, Study):
         study = Study.load(study)
     results = results_of(study)
-    asked = [*_profiles(results, only), *_singles(results, only)]
-    own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
-    figures = [*(() if own else study_figures(study)), *asked]
+    of_heads = [*_profiles(results, only), *_singles(results, only)]
+    only_of_heads = bool(only) and all(
+        p.startswith(PROFILE_PREFIX) or SENTENCE_FIGURE.match(p) for p in only
+    )
+    figures = [*(() if only_of_heads else study_figures(study)), *of_heads]
     chosen: Sequence[Drawable] = _chosen(figures, only, partial(_expected, results))
     if label or view:
         chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
@@ -240,7 +245,7 @@ def write_comparison_figures(
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Write the figures of two models held against each other; see `write_figures`."""
+    """Write the figures of a comparison of two models; arguments as for `write_figures`."""
     check_output_folder(Path(out), OutputKind.FIGURES, force=force)
     check_address_space()
     figures = exported(pages_over_heads(comparison))
@@ -263,7 +268,7 @@ class _Made(NamedTuple):
 def _write(
     chosen: Sequence[Drawable], made: _Made, out: Path, *, force: bool, progress: Progress
 ) -> list[str]:
-    """Write a folder of figures; their names."""
+    """Write a folder of figures, and return their names."""
     progress.stage("figures", len(chosen))
     with replace_folder(out, OutputKind.FIGURES, force=force) as draft:
         for figure in chosen:
@@ -291,14 +296,14 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     for result in results.values():
         for head in heads_of(result.stack):
             if _wanted(profile_name(head), only):
-                found = offset_section(result, head)
-                if found is not None:
-                    yield found.picture
+                section = offset_section(result, head)
+                if section is not None:
+                    yield section.picture
 
 
 def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Yield maps and lines of single sentences that are asked for; ``*`` alone does not."""
-    asking = [pattern for pattern in only if SINGLE.match(pattern)]
+    asking = [pattern for pattern in only if SENTENCE_FIGURE.match(pattern)]
     for result in results.values() if asking else ():
         yield from attention_figures(result, lambda name: _wanted(name, asking))
 
@@ -345,12 +350,12 @@ def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
 def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
     """Return names near one that is missing, and what can be asked for."""
     kept = [single for result in results.values() for single in stored_maps(result)]
-    if pattern.startswith(PROFILE):
+    if pattern.startswith(PROFILE_PREFIX):
         stacks = [result.stack for result in results.values() if has_offsets(result)]
         names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
         if not names:
             return f"the study has no {OFFSET_METRIC}; --metrics {OFFSET_METRIC} measures it"
-    if not SINGLE.match(pattern) or not kept:
+    if not SENTENCE_FIGURE.match(pattern) or not kept:
         return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
     numbers, heads = sorted({index + 1 for index, _ in kept}), [*dict.fromkeys(h for _, h in kept)]
     kind = pattern.partition("-")[0]
@@ -370,5 +375,8 @@ def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
 
 
 def _near(pattern: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(pattern, names, n=NEAR, cutoff=ALIKE) or names[:NEAR]
+    near = (
+        difflib.get_close_matches(pattern, names, n=N_SUGGESTIONS, cutoff=MIN_SUGGESTION_SIMILARITY)
+        or names[:N_SUGGESTIONS]
+    )
     return ", ".join(near)

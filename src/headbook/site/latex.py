@@ -1,4 +1,4 @@
-"""Figures in LaTeX: what a paper needs beside the pictures."""
+"""LaTeX environments and BibTeX entries of figures."""
 
 import re
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def snippet(figure: Drawable, source: str) -> str:
     """Return a figure environment.
 
     Args:
-        source: what the figure is made from; ends the caption.
+        source: sentence on model and data at the end of the caption.
     """
     column = "-column" if isinstance(figure, Figure) else ""
     return rf"""
