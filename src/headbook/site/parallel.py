@@ -11,44 +11,43 @@ from typing import Any, Self
 
 from headbook.errors import ResourceError
 
-MOST = 3  # processes by default
-WAIT = 1.0  # seconds after which to look whether a process has died
+MAX_DEFAULT_PROCESSES = 3  # more would need much memory; options may request more
+ALIVE_CHECK_SECONDS = 1.0  # without a result, until the processes are checked
 
 
 def default_processes() -> int:
-    """Return one process for every two cores that this process may use, `MOST` at most.
+    """Return the number of processes: half the cores available, at most `MAX_DEFAULT_PROCESSES`.
 
     With one for each core, drawing pages took more than half as much memory again as when
     processes shared the arrays of a study (`benchmarks/README.md`).
     """
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max((mine or 1) // 2, 1), MOST)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(max((cores or 1) // 2, 1), MAX_DEFAULT_PROCESSES)
 
 
 class DrawingPool:
     """Processes that each do a share of some work; a context manager that ends them.
 
-    They end with the process that began them, too, however that ends.
-
-    They are begun afresh, not forked: threads of libraries do not survive a fork. So a script that
-    uses this needs ``if __name__ == "__main__"``.
+    The processes also end if their parent ends, even by a signal. They are spawned, not forked,
+    because threads of libraries do not survive a fork. So a script that uses this class needs
+    ``if __name__ == "__main__"``.
 
     Args:
-        work: a function of a module, called as ``work(*given, share)``; what it yields must be
-            picklable, and so must ``given``.
-        given: small, since each process gets a copy; large values are read from files instead.
-        processes: how many; each gets every so many-th piece of work.
+        work: function of a module, called as ``work(*arguments, share)``; its results must be
+            picklable.
+        arguments: picklable and small, since each process gets a copy.
+        processes: number of processes n; each gets every n-th piece of work.
     """
 
     def __init__(
-        self, work: Callable[..., Iterator[Any]], given: tuple[Any, ...], processes: int
+        self, work: Callable[..., Iterator[Any]], arguments: tuple[Any, ...], processes: int
     ) -> None:
         context = get_context("spawn")
-        pickled = pickle.dumps((work, given))
-        self._found = context.Queue()
+        pickled = pickle.dumps((work, arguments))
+        self._results = context.Queue()
         shares = [slice(number, None, processes) for number in range(processes)]
         self._processes = [
-            context.Process(target=_do, args=(self._found, pickled, share), daemon=True)
+            context.Process(target=_do, args=(self._results, pickled, share), daemon=True)
             for share in shares
         ]
 
@@ -67,20 +66,20 @@ class DrawingPool:
 
         Raises:
             ResourceError: a process was killed.
-            Exception: what a process has raised, or that one has died.
+            Exception: a process raised an error or died.
         """
-        left = len(self._processes)
-        while left:
+        running = len(self._processes)
+        while running:
             try:
-                error, found = self._found.get(timeout=WAIT)
+                error, result = self._results.get(timeout=ALIVE_CHECK_SECONDS)
             except Empty:
                 self._check_alive()
                 continue
             if error:
-                raise found
-            left -= found is None
-            if found is not None:
-                yield found
+                raise result
+            running -= result is None
+            if result is not None:
+                yield result
 
     def _check_alive(self) -> None:
         codes = [process.exitcode for process in self._processes]
@@ -95,7 +94,7 @@ class DrawingPool:
             raise RuntimeError("a process that draws pages has died")
 
 
-def _do(found: Any, pickled: bytes, share: slice) -> None:
+def _do(results: Any, pickled: bytes, share: slice) -> None:
     """Send everything that the work yields, then None; runs in a process of its own.
 
     The work is unpickled here, not by `multiprocessing`: that imports what it needs, which takes
@@ -104,12 +103,12 @@ def _do(found: Any, pickled: bytes, share: slice) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted as well, and ends this
     try:
-        work, given = pickle.loads(pickled)  # noqa: S301 - our own
-        for each in work(*given, share):
-            found.put((False, each))
-        found.put((False, None))
+        work, arguments = pickle.loads(pickled)  # noqa: S301 - our own
+        for each in work(*arguments, share):
+            results.put((False, each))
+        results.put((False, None))
     except Exception as error:  # noqa: BLE001 - raised again where the work was asked for
-        found.put((True, _portable(error)))
+        results.put((True, _portable(error)))
 
 
 def _end_with_parent() -> None:

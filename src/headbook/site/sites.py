@@ -117,7 +117,7 @@ def render(
             cores if there are many pages, at most three. A script that asks for several needs
             ``if __name__ == "__main__"``. Each loads the study from its folder; a study that has
             none is saved to a temporary folder meanwhile.
-        progress: told how many pages are done.
+        progress: shows the number of finished pages.
 
     Raises:
         StudyError: the stored study cannot be read.
@@ -300,10 +300,10 @@ class ComparisonSite(Site):
     @cached_property
     def menu(self) -> Menu:
         """Menu with the pages that the comparison has."""
-        there = {page.path for page in self.charted} | ({SENTENCES[0]} if self.listed else set())
-        some = (entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in there)
+        paths = {page.path for page in self.charted} | ({SENTENCES[0]} if self.listed else set())
+        optional = (entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in paths)
         metrics = (page for page in self.charted if page.path.startswith("metrics/"))
-        return _metrics_menu((OVERVIEW, *some), metrics)
+        return _metrics_menu((OVERVIEW, *optional), metrics)
 
     @property
     def n_pages(self) -> int:
@@ -382,7 +382,7 @@ def render_film(
     """Write the site of a film; the bytes depend on the film and zlib alone.
 
     Args:
-        title: of the site; by default it says how many checkpoints there are.
+        title: title of the site; by default the number of checkpoints.
 
     Raises:
         OutputError: ``out`` may not be replaced or written.
@@ -456,8 +456,8 @@ def _site_facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
     """Return the provenance of a site of several studies.
 
     Args:
-        models: their names in words.
-        manifest: of the first study.
+        models: names of the models in words.
+        manifest: manifest of the first study.
     """
     files = ", ".join(file.name for file in manifest.inputs)
     sentences = count_text(manifest.counts["sentences"], "sentence")

@@ -1,7 +1,7 @@
 """The writer of sites: assets, pages, tables, figures, manifest and files for search engines.
 
-`Site` has the parts in which sites differ; `headbook.site.sites` declares those of one study, of
-two studies, and of many checkpoints. Pages are drawn in one process or in several.
+`Site` declares the contents in which sites differ; `headbook.site.sites` has the sites of one
+study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +35,10 @@ from headbook.site.parallel import DrawingPool, default_processes
 from headbook.study.manifest import Manifest
 
 PREVIEW = "assets/preview.png"
-PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)  # of the picture
+# Colours of the picture for links.
+PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)
 
-SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # its name by the protocol
+SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # XML namespace of the sitemap protocol
 
 
 def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -75,9 +76,9 @@ def _steps(stack_grid: Grid) -> images.Map:
     return np.where(steps < 0, 0, first + steps).astype(np.uint8)
 
 
-# Pages from which on several processes are worth their start, which takes each of them as long as
-# drawing about a hundred pages.
-PARALLEL_FROM = 400
+# Pages from which on several processes save time: the start of a process takes as long as drawing
+# about a hundred pages.
+MIN_PARALLEL_PAGES = 400
 
 Work = Callable[..., Iterator[str]]
 
@@ -98,15 +99,15 @@ class WrittenSite:
 
 
 class Site(ABC):
-    """The parts in which sites differ.
+    """The contents of one kind of site.
 
     Attributes:
-        kind: as in `headbook.site.assets.write_assets`.
+        kind: kind of site, as in `headbook.site.assets.write_assets`.
         texts: templates of files beside the pages.
         across: addresses of pages across metrics.
         stacks: kinds of attention of all models.
-        manifest: of the first study.
-        facts: provenance, for every page.
+        manifest: manifest of the first study.
+        facts: provenance, shown on every page.
         files: descriptions of the files of the folder ``data``, by name.
     """
 
@@ -176,7 +177,7 @@ def write_site(
     Args:
         make_site: makes the parts of the site, after folder and memory were checked.
         base_url: address where the folder will be published, or None.
-        force: replace a site that is there.
+        force: replace an existing site.
         processes: number of processes that draw pages; 0: chosen by the number of pages.
 
     Raises:
@@ -245,7 +246,7 @@ def _many_drawn(site: Site, writer: PageWriter, processes: int) -> Iterator[Iter
 
     If the site has many pages, other processes write them while this one writes everything else.
     """
-    processes = processes or (default_processes() if site.n_pages >= PARALLEL_FROM else 1)
+    processes = processes or (default_processes() if site.n_pages >= MIN_PARALLEL_PAGES else 1)
     if processes == 1:
         yield draw_pages(writer, site.many())
         return
