@@ -15,7 +15,7 @@ from headbook.pages.patterns import DEAD
 from headbook.report.findings.patterns import QUESTIONS
 from headbook.report.results import stack_results
 from headbook.site import search
-from headbook.site.search import KEYWORDS, RELATION_WORDS, SAME, find_data
+from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data
 from headbook.site.sites import across_pages
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
@@ -96,9 +96,9 @@ def many(study: Study, amount: int) -> Study:
 
 
 def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) -> None:
-    found = find_data(stack_results(many(small_site.study, search.MOST_SENTENCES + 3)), ())
-    assert len(found["sentences"]) == search.MOST_SENTENCES
-    assert found["total"] == search.MOST_SENTENCES + 3
+    found = find_data(stack_results(many(small_site.study, search.MAX_SEARCHED_SENTENCES + 3)), ())
+    assert len(found["sentences"]) == search.MAX_SEARCHED_SENTENCES
+    assert found["total"] == search.MAX_SEARCHED_SENTENCES + 3
     assert [row[1:4] for row in found["tokens"] if row[0] == "water"] == [
         [5000, 5000, [1, 2, 3, 4, 5]]
     ]
@@ -137,7 +137,9 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
     asked |= {*QUESTIONS, DEAD}
     across = {*menu.FIRST, *menu.ANALYSES}
     assert {*KEYWORDS} <= known | metrics | asked | across
-    assert {name for names in SAME.values() for name in names if ":" in name} <= {*RELATION_WORDS}
+    assert {name for names in SYNONYMS.values() for name in names if ":" in name} <= {
+        *RELATION_WORDS
+    }
 
 
 def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:

@@ -27,7 +27,7 @@ COREFERENCE = "coreference coref anaphora pronoun antecedent"
 INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
 ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
 
-# By address, or for a question by the number that answers it or by what it asks.
+# Search words by address of a page; for a question, by the question or the column that answers it.
 KEYWORDS = MappingProxyType({
     "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
     "Why not to the token itself?": f"{SINK} diagonal",
@@ -89,7 +89,7 @@ KEYWORDS = MappingProxyType({
 })  # fmt: skip
 
 # Synonyms of words of a query: labels of other annotation schemes, other spellings.
-SAME = MappingProxyType({
+SYNONYMS = MappingProxyType({
     "acomp": ("xcomp",),
     "agent": ("obl",),
     "attr": ("cop",),
@@ -119,12 +119,16 @@ SAME = MappingProxyType({
 })  # fmt: skip
 
 
-MOST_SENTENCES = 5000  # without an index, more would make typing slow
-NAMED = 5  # sentences that a token leads to
-MARKS = ("␣", "##")  # how vocabulary entries begin that stand in texts without it
-SENTENCES = ("Sentences", "sentences/index.html", "All sentences that have a page of their own.")
-# Pages and parts of pages that every study has, and what they hold.
-ALWAYS = (
+MAX_SEARCHED_SENTENCES = 5000  # the search has no index, so more would make typing slow
+SENTENCES_PER_TOKEN = 5  # sentences to which a result for a token links
+TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not have
+SENTENCES_PAGE = (
+    "Sentences",
+    "sentences/index.html",
+    "All sentences that have a page of their own.",
+)
+# Title, address and content of pages, and of their parts, that every study has.
+PAGES_OF_ALL_STUDIES = (
     ("Overview", "index.html", "All heads at once, who does what, and findings."),
     ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
     ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
@@ -136,7 +140,7 @@ ALWAYS = (
     ("Data", "data.html", "Every number of this site as a file."),
     ("About", "about.html", "How to cite this site; versions and licences."),
 )
-PUBLISHED = (
+PUBLISHED_PAGE = (
     "Methods: published results",
     "methods.html#published",
     "Figures that papers print about this model, beside this study's values.",
@@ -178,11 +182,11 @@ RELATION_WORDS = {
 
 
 def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
-    """Return everything that the search needs beside ``data/headlist.js``.
+    """Return the data of the search, which also reads ``data/headlist.js``.
 
     Args:
-        results: by stack.
-        pages: those of metrics, and across metrics.
+        results: results by stack.
+        pages: pages of metrics and pages across metrics.
 
     Returns:
         ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
@@ -192,7 +196,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     """
     study = study_of(results)
     chosen = study.sentence_data.paged
-    searched = chosen[:MOST_SENTENCES]
+    searched = chosen[:MAX_SEARCHED_SENTENCES]
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
@@ -200,16 +204,16 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         + [
             _words(*each)
             for each in (
-                *ALWAYS,
-                *([SENTENCES] if chosen else []),
-                *([PUBLISHED] if any(published_figures(results)) else []),
+                *PAGES_OF_ALL_STUDIES,
+                *([SENTENCES_PAGE] if chosen else []),
+                *([PUBLISHED_PAGE] if any(published_figures(results)) else []),
             )
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(chosen),
         "tokens": _tokens(study, searched),
         "relations": RELATION_WORDS,
-        "same": {word: [*others] for word, others in SAME.items()},
+        "same": {word: [*others] for word, others in SYNONYMS.items()},
         "types": [name for result in results.values() for name in _types(result)],
     }
 
@@ -249,12 +253,12 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """Return the questions of the list of heads; each leads to the order that answers it."""
     for page in pages:
-        for asked in page.questions if isinstance(page, HeadsPage) else ():
-            parts = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
+        for question in page.questions if isinstance(page, HeadsPage) else ():
+            parts = ((a.head.text, a.value, a.interval, a.behind) for a in question.heads)
             value = "; ".join(" ".join(filter(None, part)) for part in parts)
-            label = asked.column.label.partition(":")[0]
-            unseen = " ".join(filter(None, (KEYWORDS.get(asked.column.key), label)))
-            yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
+            label = question.column.label.partition(":")[0]
+            unseen = " ".join(filter(None, (KEYWORDS.get(question.column.key), label)))
+            yield [question.text, f"{page.path}#{question.view}", value, unseen]
 
 
 def _sentence(sentence: StoredSentence) -> list[Any]:
@@ -280,15 +284,21 @@ def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]
         _bare(visible(name)) for sums in study.corpus_sums.types.values() for name in sums.names
     }
     return [
-        [name, times.get(name, 0), len(found), [*islice(found, NAMED)], int(name in types)]
+        [
+            name,
+            times.get(name, 0),
+            len(numbers),
+            [*islice(numbers, SENTENCES_PER_TOKEN)],
+            int(name in types),
+        ]
         for name in sorted({*times, *types} - {""})
-        for found in (places.get(name, {}),)
+        for numbers in (places.get(name, {}),)
     ]
 
 
 def _bare(name: str) -> str:
     """Return a vocabulary entry as it stands in texts."""
-    for mark in MARKS:
+    for mark in TOKEN_MARKS:
         if len(name) > len(mark):
             name = name.removeprefix(mark)
     return name.strip()
