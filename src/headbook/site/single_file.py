@@ -21,18 +21,22 @@ from headbook.site.export import walk
 from headbook.site.markup import gzipped, values
 
 MARK = '<meta name="generator" content="Headbook, one file">'
-# Files that only a folder needs: servers read them, or the head of the one file holds them.
-USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
-UNPACK = "assets/gunzip.js"
-USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
-RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
-HEAD = 1000  # bytes in which the mark stands
+# Files that only a folder needs: servers read them, or the head of the one file has their content.
+FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
+UNPACK_SCRIPT = "assets/gunzip.js"
+FOLDER_ONLY_FILES |= {
+    UNPACK_SCRIPT,
+    *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")),
+}
+VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
+MARK_BYTES = 1000  # at the start of the file, among which the mark is
 LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
-PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
-DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
-MOST = 6_000_000  # bytes of files that are opened together, unless one alone is larger
-COMPRESSED = {".pdf", ".parquet", ".gz"}
-LEFT = "Left out of this one file, but in the folder of the site: {}."
+# Pictures in files, which readers without scripts cannot see in the one file.
+PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')
+DRAWN_PICTURES = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
+MAX_BLOCK_BYTES = 6_000_000  # of files that are decompressed together; a larger file is alone
+COMPRESSED_SUFFIXES = {".pdf", ".parquet", ".gz"}
+LEFT_OUT_MESSAGE = "Left out of this one file, but in the folder of the site: {}."
 
 
 def is_single_file(file: Path) -> bool:
@@ -40,25 +44,26 @@ def is_single_file(file: Path) -> bool:
     if not file.is_file():
         return False
     with file.open("rb") as stream:
-        return MARK.encode() in stream.read(HEAD)
+        return MARK.encode() in stream.read(MARK_BYTES)
 
 
 def single_file_text(site: Path) -> Iterator[str]:
-    """Yield the text of the one file, part by part.
-
-    Without scripts the overview can be read.
+    """Yield the text of the one file, part by part; without scripts, it shows the overview.
 
     Raises:
         StudyError: an older Headbook wrote the site, with other scripts and data files.
     """
-    if not (site / UNPACK).exists() or "DecompressionStream" not in _text(site / UNPACK):
+    unpack = site / UNPACK_SCRIPT
+    if not unpack.exists() or "DecompressionStream" not in _text(unpack):
         raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = _text(site / UNPACK) + bare(_text(folder("templates") / "onefile.js"))
+    loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
     style = _text(site / "assets/site.css")
-    left = LEFT.format(", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)]))
+    left = LEFT_OUT_MESSAGE.format(
+        ", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)])
+    )
     yield f'<!doctype html>\n<html lang="en" data-left="{escape(left)}">\n'
     yield f'<head>\n<meta charset="utf-8">\n{MARK}\n{_policy([loader, *scripts], style)}\n'
     yield from (f"{line}\n" for line in _kept(index))
@@ -72,7 +77,7 @@ def single_file_text(site: Path) -> Iterator[str]:
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     """Return the contents of the file by address, data files as their values."""
-    unwanted = USELESS | _drawn(site)
+    unwanted = FOLDER_ONLY_FILES | _drawn(site)
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
@@ -81,7 +86,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode())
-        if name == RUNTIME:
+        if name == VEGA_SCRIPT:
             content = json.loads(values(content.decode()))[1].encode()
         yield name, content
 
@@ -93,13 +98,13 @@ def _absent(site: Path, files: Mapping[str, bytes]) -> list[str]:
 
 
 def _is_left(file: Path) -> bool:
-    return file.suffix in COMPRESSED
+    return file.suffix in COMPRESSED_SUFFIXES
 
 
 def _drawn(site: Path) -> set[str]:
     """Return pictures that scripts draw anew, which need not be in a file that needs scripts."""
     pages = sorted(site.glob("sentences/*.html"))
-    return {name for page in pages for name in DRAWN.findall(_text(page))}
+    return {name for page in pages for name in DRAWN_PICTURES.findall(_text(page))}
 
 
 def _is_code(name: str) -> bool:
@@ -114,7 +119,7 @@ def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
     for names in kinds.values():
         block: dict[str, bytes] = {}
         for name in names:
-            if block and sum(map(len, block.values())) + len(files[name]) > MOST:
+            if block and sum(map(len, block.values())) + len(files[name]) > MAX_BLOCK_BYTES:
                 yield block
                 block = {}
             block[name] = files[name]
@@ -124,7 +129,7 @@ def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
 def _kind(name: str) -> str:
     """Return folder and suffix, by which files share a block; tables and Vega have their own."""
     folder, _, file = name.rpartition("/")
-    if folder == "data" or name == RUNTIME:
+    if folder == "data" or name == VEGA_SCRIPT:
         return name
     return f"{folder} {file.partition('.')[2]}"
 
