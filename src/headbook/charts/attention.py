@@ -236,7 +236,7 @@ LEFT, TOP, BELOW, RIGHT = 52.0, 8.0, 42.0, 12.0
 PROFILE_BAR = 0.8  # width of a bar, as a share of the width of an offset
 STEPS = (1, 2, 2.5, 5, 10)  # distances of ticks, times a power of ten
 PROFILE_TICKS = 5  # at most, above 0
-SMALL, TITLE = 11, 12  # font sizes of labels and of titles of axes
+LABEL_TEXT, TITLE_TEXT = 11, 12  # font sizes of labels and of titles of axes
 
 
 class OffsetBar(NamedTuple):
@@ -263,7 +263,7 @@ def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawin
     """Draw the share of attention by offset with intervals, and uniform attention as a line.
 
     Args:
-        bars: offsets in order; NaN where there is no number.
+        bars: offsets in order; NaN if missing.
     """
     numbers = [part for bar in bars for part in bar[1:] if not math.isnan(part)]
     step = _step(max(numbers, default=1.0) or 1.0)
@@ -294,15 +294,15 @@ def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
         yield (
             f'<path d="M{LEFT:.1f} {y:.1f}h{WIDTH:.0f}" stroke="{INK}" stroke-opacity="{opacity}"/>'
         )
-        yield svg_text(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, SMALL, anchor="end")
+        yield svg_text(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, LABEL_TEXT, anchor="end")
     every = max(1, max(abs(bar.offset) for bar in bars) // 4)
     for index, bar in enumerate(bars):
         if bar.offset % every == 0:
-            yield svg_text(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, SMALL)
+            yield svg_text(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, LABEL_TEXT)
     middle = LEFT + WIDTH / 2
     about = "offset in tokens: − earlier keys, + later keys"
-    yield svg_text(about, middle, TOP + HEIGHT + 36, TITLE)
-    turned = svg_text("share of attention", 0, 0, TITLE)
+    yield svg_text(about, middle, TOP + HEIGHT + 36, TITLE_TEXT)
+    turned = svg_text("share of attention", 0, 0, TITLE_TEXT)
     yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{turned}</g>'
 
 

@@ -57,7 +57,7 @@ class Figure:
 
     Attributes:
         name: unique on its page; also the name of its files.
-        caption: what the chart shows; also its text for readers who cannot see it.
+        caption: description of the chart, also for readers who cannot see it.
         make: makes the chart.
         interactive: whether the live chart shows more than the picture.
     """

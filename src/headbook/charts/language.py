@@ -38,9 +38,9 @@ class Arc(NamedTuple):
     """A line from a word to a word, with an arrow at its end.
 
     Attributes:
-        weight: of its width, between 0 and 1; None for a thin line.
-        marked: whether it stands out.
-        label: at its middle.
+        weight: weight that sets its width, from 0 to 1; None for a thin line.
+        marked: whether it is drawn in another colour, over the other arcs.
+        label: text at its middle.
     """
 
     start: int
@@ -130,7 +130,7 @@ def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[i
     """Return the distance of each line from the words, from 1, above the lines that it spans.
 
     Args:
-        inside: only those that lie inside it count; else all that it overlaps.
+        inside: whether a line is only above lines inside its span, not above all that it overlaps.
     """
     levels = [0] * len(spans)
     ends = [tuple(sorted(span)) for span in spans]
@@ -183,7 +183,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> SpecAndRows:
 
     Args:
         rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
-        tags: from top to bottom.
+        tags: tags from top to bottom.
     """
     table, rows = rows, rounded_rows(rows)
     directions = list(dict.fromkeys(rows["way"]))
@@ -206,7 +206,7 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> SpecA
     Args:
         rows: columns ``head, tag, layer, number, ratio, low, high, share, words, thin``;
             ``head`` is the name of a head, ``number`` its place in the layer.
-        tags: from top to bottom.
+        tags: tags from top to bottom.
         n_heads: heads of a layer.
     """
     table, rows = rows, rounded_rows(rows)
@@ -311,8 +311,8 @@ def relation_layers(
     Args:
         rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; struck
             and pale where the head is not supported.
-        relations: from top to bottom.
-        numbers: of the rows' heads in their layers.
+        relations: relations from top to bottom.
+        numbers: index in its layer of the head of each row.
     """
     table, rows = rows, rounded_rows(rows, 4)
     directions = list(dict.fromkeys(rows["way"]))

@@ -66,8 +66,8 @@ class Choosable:
         """Return the view and label that are asked for, or None if they have no numbers.
 
         Args:
-            label: as in tables, or as on pages; empty for the site's.
-            view: empty for the site's, or for the first that has the label.
+            label: label as in tables or on pages; empty for the label of the site.
+            view: view of the keys; empty for that of the site, or the first that has the label.
         """
         usual_view, usual_label = self.columns[0]
         if label and all(label != x for _, x in self.columns):
@@ -316,7 +316,7 @@ def _chosen(
     """Return the figures whose names match a pattern, in their own order.
 
     Args:
-        expected: what to ask for instead of a pattern that matches none of some names.
+        expected: returns what the message suggests for a pattern that matches none of some names.
 
     Raises:
         ConfigError: a pattern matches none.
