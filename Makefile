@@ -1,7 +1,8 @@
 # make demo    build the sample site into site/
 # make demo-causal    the same on a causal model, into site-causal/
 # make check   lint, format, types
-# make test    checks and all tests
+# make test    checks and every functional test
+# make test-all    the same and the soak tests: kills, Ray, large models
 # make gallery pictures of the sample site, for README and docs/gallery.md
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"; export PATH
 # Processes that tests start find what others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-causal check test browser gallery clean
+.PHONY: demo demo-causal check test test-all browser gallery clean
 
 # The marker is newer than what it was made from: a second call only runs.
 $(VENV)/demo.done: pyproject.toml constraints.txt
@@ -49,6 +50,9 @@ check: node_modules/.package-lock.json
 	$(WITH_NODE); npm run --loglevel=error check
 
 test: check browser
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 30 -m "not soak"
+
+test-all: check browser
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 30
 
 # A browser that is there, else the distribution's, else Playwright's own.

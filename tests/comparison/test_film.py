@@ -368,6 +368,7 @@ def test_areas_fill_the_whole() -> None:
     assert ">x 1<" in drawn.svg
 
 
+@pytest.mark.soak
 def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> None:
     found = film(shots(filmed / "studies"))
     assert [each.name for each in found.frames] == [*REVISIONS]
@@ -443,6 +444,7 @@ def peak(number: int, study: Path) -> int:
     return found
 
 
+@pytest.mark.soak
 def test_memory_does_not_grow_with_checkpoints(encoder_site: Site) -> None:
     peak(2, encoder_site.stored)  # modules are loaded
     two, six = (peak(number, encoder_site.stored) for number in (2, 6))

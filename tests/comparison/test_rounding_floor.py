@@ -74,6 +74,7 @@ def of(given: CollectedPair, *, floor: bool = True) -> Comparison:
     )  # fmt: skip
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("dtypes", [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_two_number_formats_of_one_model_differ_in_nothing(

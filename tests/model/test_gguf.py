@@ -307,6 +307,7 @@ def causal() -> Model:
 
 
 @needs_weights
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_causal_demo_model_writes_english(causal: Model) -> None:
     ids = causal.tokenizer("The capital of France is").input_ids
@@ -320,6 +321,7 @@ def test_the_causal_demo_model_writes_english(causal: Model) -> None:
 
 
 @needs_weights
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_causal_demo_model_knows_english(causal: Model) -> None:
     """Perplexity 7 on a sentence that every model has read; random weights: 49,152 or more."""
@@ -331,6 +333,7 @@ def test_the_causal_demo_model_knows_english(causal: Model) -> None:
 
 
 @needs_weights
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_causal_demo_model_is_what_its_card_says(causal: Model) -> None:
     config = causal.config
@@ -344,6 +347,7 @@ def test_the_causal_demo_model_is_what_its_card_says(causal: Model) -> None:
 
 
 @needs_weights
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_causal_demo_model_copies_and_has_a_sink(causal: Model) -> None:
     """On random tokens that come twice, one head looks one after the token's first place."""

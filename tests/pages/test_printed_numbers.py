@@ -136,6 +136,7 @@ def tables_of(site: Path) -> Tables:
     return Tables(site / "data")
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_every_number_of_the_demo_site_is_in_a_table(demo_site: Path) -> None:
     pages = looked_at(demo_site, HEADS)
@@ -161,6 +162,7 @@ def altered(text: str) -> str:
     return f"{text[:place]}{(int(text[place]) + 3) % 10}{text[place + 1 :]}"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_nine_of_ten_altered_numbers_are_missed(demo_site: Path) -> None:
     """Bound what is found by chance: a number of the same head, metric and label."""
@@ -362,6 +364,7 @@ def counts_of(site: Path, heads: tuple[str, ...]) -> list[Count]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_counts_of_heads_are_those_of_the_tables(demo_site: Path) -> None:
     counts = counts_of(demo_site, HEADS)

@@ -127,6 +127,7 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.soak
 def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: Path) -> None:
     """All layers share their weights: head 5 maps atoms in layer 10, and in those around it."""
     study = collect(

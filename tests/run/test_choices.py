@@ -56,6 +56,7 @@ def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:
     assert all(mode & stat.S_IRGRP for mode in modes.values())
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "bart"])
 @pytest.mark.parametrize("name", ["sentences.txt", "sentences.conllu", "pairs.tsv"])

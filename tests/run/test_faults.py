@@ -153,6 +153,7 @@ def test_a_layer_that_gives_no_numbers_is_named(
             collect(file, model=folder, **OPTIONS)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_workers_set_the_same_aside(
     study: Study, model: str, poisoned: list[str], tmp_path: Path

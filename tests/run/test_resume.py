@@ -163,6 +163,7 @@ def command(texts: Path, model: str, out: Path) -> list[str]:
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [2, 5])
 def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
@@ -184,6 +185,7 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 5])
 def test_workers_that_are_killed_change_no_byte(
@@ -198,6 +200,7 @@ def test_workers_that_are_killed_change_no_byte(
     assert content(tmp_path / "study") == whole
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_an_actor_that_is_killed_changes_no_byte(
     texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
@@ -249,6 +252,7 @@ def killing(
         thread.join()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path) -> None:
     out = tmp_path / "study"
@@ -262,6 +266,7 @@ def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path)
     assert process.returncode == 2
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_kills_at_any_moment_change_no_byte(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -438,6 +443,7 @@ def test_shards_hold_every_sentence_once_and_few_buckets() -> None:
     assert canonical_order(twice).tolist() == [*range(len(twice))]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_ten_million_sentences_take_flat_time_and_memory() -> None:
     """Of each shard's sums, in one process."""

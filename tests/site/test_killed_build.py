@@ -56,6 +56,7 @@ def killed_after(files: int, command: list[str], place: Path, number: int = sign
     return False
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_kill_while_pages_are_written_leaves_the_old_site(
@@ -75,6 +76,7 @@ def test_a_kill_while_pages_are_written_leaves_the_old_site(
     assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_kill_of_a_build_leaves_the_old_site(small_site: Site, tmp_path: Path) -> None:
     out = copied(small_site, tmp_path)

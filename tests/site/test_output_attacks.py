@@ -194,6 +194,7 @@ study.save(sys.argv[2], force=True)
 """
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_what_somebody_makes_after_a_kill_is_not_deleted(small_site: Site, tmp_path: Path) -> None:
     """Wherever the run was killed: a replacement was undone once, over somebody's own files."""
@@ -217,6 +218,7 @@ def test_what_somebody_makes_after_a_kill_is_not_deleted(small_site: Site, tmp_p
     assert moves > 2
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_several_renders_of_one_site_at_once_leave_the_pages_of_one(
     small_site: Site, tmp_path: Path
