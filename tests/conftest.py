@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from headbook.analysis import intervals
 
-pytest_plugins = ["sites", "films"]
+pytest_plugins = ["sites", "films", "command_line"]
 
 # No test fails for being slow: it may share its machine with others.
 settings.register_profile("patient", deadline=None)

@@ -11,9 +11,9 @@ import pytest
 import scipy.special
 import torch
 from numpy.typing import NDArray
-from test_logit_lens import bare
 
 import tiny
+from bare_logits import bare
 from bare_model import Bare
 from headbook.ablation.ablator import (
     REPLACEMENTS,

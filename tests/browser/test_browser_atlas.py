@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from test_search import data_of
 
 from browser import Open, Record, each, sideways, violations
+from search_data import data_of
 from sites import Site
 
 pytest_plugins = ["browser_windows"]

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from playwright.sync_api import Page, expect
-from test_search import data_of
 from typer.testing import CliRunner
 
 from browser import Open, come_alive, each, sideways, violations
@@ -18,6 +17,7 @@ from headbook.metrics import all_metrics
 from headbook.pages.parts.grid import short
 from headbook.report.wording import is_share
 from html_pages import html_of
+from search_data import data_of
 from sites import Site
 
 pytest_plugins = ["browser_windows"]

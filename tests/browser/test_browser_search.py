@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from test_search import data_of
 
 from browser import DARK, Open, Record, each, sideways, violations
 from headbook.report.head_facts import head_facts
 from headbook.report.results import stack_results
 from html_pages import data_file
+from search_data import data_of
 from sites import Site
 
 pytest_plugins = ["browser_windows"]

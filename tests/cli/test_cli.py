@@ -3,21 +3,17 @@
 import dataclasses
 import io
 import json
-import logging
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import headbook
-from headbook.cli import main as cli
+from command_line import FEW, Output, Run
 from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
@@ -26,7 +22,7 @@ from headbook.site import sites
 from headbook.study.manifest import SCHEMA
 from html_pages import differing, tree
 from machine import small_files
-from sites import EPOCH, Site
+from sites import Site
 
 COMMANDS = {
     "build": options.BUILDING,
@@ -36,42 +32,6 @@ COMMANDS = {
     "pack": options.DRAWING,
     "figures": options.DRAWING,
 }
-FEW = (
-    "--metrics=attention_distance,cosine_to_input,nearest_tokens",
-    "--annotator=none", "--exemplars=1", "--sentence-pages=1", "--title=T", "--importance=off",
-)  # fmt: skip
-
-
-class Output(NamedTuple):
-    """What a command said, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Output]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Run a command in this process."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
-
-    def once(*arguments: object) -> Output:
-        monkeypatch.setattr(sys, "argv", ["headbook", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return Output(code, out, err)
-
-    with warnings.catch_warnings():
-        yield once
-    logging.disable(logging.NOTSET)
 
 
 def refused(output: Output, message: str) -> None:

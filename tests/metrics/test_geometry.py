@@ -13,55 +13,18 @@ from scipy.stats import ortho_group
 import naive_geometry as naive
 import tiny
 from bare_model import Bare, Given
+from geometry_texts import METRICS, TEXTS, run
 from headbook.analysis.state_vectors import MINIBATCH, NO_KIND, StateVectors, TokenSample
-from headbook.metrics import all_metrics, layer_metrics
 from headbook.metrics.base import LayerMetric
 from headbook.metrics.geometry import layer_cka
 from headbook.metrics.geometry import maximum_explainable_variance as mev
 from headbook.passes import state_geometry
-from headbook.run.collect import collect
-from headbook.study.state_geometry import CKA, GeometrySums, to_ratio_sums
-from headbook.study.study import Study
+from headbook.study.state_geometry import GeometrySums, to_ratio_sums
 from naive_tokens import paths
 
 Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
-METRICS = {metric.id: metric for metric in layer_metrics(all_metrics().values())}
-IDS = [*METRICS, CKA]
 FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
-WORDS = (
-    "the", "old", "fisherman", "sees", "small", "dog", "bird", "house", "water", "sings", "sleeps",
-    "garden", "red", "unhappiness",
-)  # fmt: skip
-
-
-def sentences(number: int, seed: int = 0) -> list[str]:
-    """Different sentences of words that recur."""
-    draw = np.random.default_rng(seed)
-    found: dict[str, None] = {}
-    while len(found) < number:
-        words = draw.choice(WORDS, draw.integers(2, 7))
-        found[" ".join(words) + draw.choice([" .", ""])] = None
-    return [*found]
-
-
-TEXTS = sentences(14)
-
-
-def write(folder: Path, texts: list[str], *, paired: bool = False) -> Path:
-    """Sentences as a file; a pair has the same text backwards on its other side."""
-    file = folder / ("pairs.tsv" if paired else "texts.txt")
-    rows = [f"{t}\t{' '.join(t.split()[::-1])}" for t in texts] if paired else texts
-    head = ["source\ttarget"] if paired else []
-    file.write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
-    return file
-
-
-def run(folder: Path, model: Path, texts: list[str], *, paired: bool = False, **more: Any) -> Study:
-    """The geometry of a tiny model, in float64."""
-    given: dict[str, Any] = {"metrics": ",".join(IDS), "dtype": "float64", "annotator": "none"}
-    given["importance"] = "off"
-    return collect(write(folder, texts, paired=paired), model=str(model), **given | more)
 
 
 def states(bare: Bare, texts: list[str], *, paired: bool) -> Iterator[tuple[str, naive.Tokens]]:

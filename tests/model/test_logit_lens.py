@@ -10,10 +10,10 @@ import pytest
 import scipy.special
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 import tiny
 import treebank
+from bare_logits import bare
 from bare_model import Bare, given
 from headbook.model.architecture import probe_architecture
 from headbook.model.load import TokenStrings, load_model
@@ -23,14 +23,6 @@ from headbook.schema import IntervalRule
 from headbook.study.study import Study
 from naive_ratios import Part, ratio
 from naive_tokens import record
-
-pytestmark = pytest.mark.usefixtures("of_any_number")
-
-Floats = NDArray[np.float64]
-IDS = "logit_lens,logit_lens_rank,logit_lens_probability,logit_lens_kl"
-TREES = (treebank.TREES[0], treebank.TREES[2], treebank.TREES[5])
-DOUBLE, SINGLE = 1e-9, 1e-5
-CAP = 3.0  # of the logits of Gemma, in tiny.py
 
 
 class Case(NamedTuple):
@@ -54,6 +46,7 @@ CASES = {
     "encoder-decoder, untied": Case("bart", untied=True),
     "encoder-decoder, scaled": Case("t5"),
 }
+
 Made = Callable[[str], Path]
 
 
@@ -68,6 +61,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Made:
         return tiny.write(case.family, path, head=True, untied=case.untied)
 
     return of
+
+
+pytestmark = pytest.mark.usefixtures("of_any_number")
+
+Floats = NDArray[np.float64]
+IDS = "logit_lens,logit_lens_rank,logit_lens_probability,logit_lens_kl"
+TREES = (treebank.TREES[0], treebank.TREES[2], treebank.TREES[5])
+DOUBLE, SINGLE = 1e-9, 1e-5
+CAP = 3.0  # of the logits of Gemma, in tiny.py
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +109,6 @@ class Readout(NamedTuple):
     logits: Floats
     true: list[int | None]
     special: list[bool]
-
-
-def bare(folder: Path, family: str) -> Bare:
-    """The model with its head, in float64."""
-    loader: Any = AutoModelForCausalLM
-    if tiny.ALL[family].pairs:
-        loader = AutoModelForSeq2SeqLM
-    elif family in {"bert", "distilbert"}:
-        loader = AutoModelForMaskedLM
-    found = Bare.load(folder, pairs=True) if tiny.ALL[family].pairs else Bare.load(folder)
-    network = loader.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
-    return Bare(network.eval(), found.tokenizer)
 
 
 # By model type: the layers, and what is done to a state behind them, as the papers' code has it.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_geometry import IDS, TEXTS, run, sentences
 
 import headbook
+from geometry_texts import IDS, TEXTS, run, sentences
 from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import all_metrics
 from headbook.pages.geometry import HEADINGS, GeometryPage, geometry_page

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_ablation_verdicts import SENTENCES, ablation_results, around
 
 import hand_model
 import headbook
+from ablation_results import SENTENCES, ablation_results, around
 from headbook.charts.ablation import effect_map
 from headbook.pages.head import ablation_section
 from headbook.pages.importance import ImportancePage, importance_page

@@ -19,15 +19,9 @@ from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data
 from headbook.site.sites import across_pages
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from html_pages import data_file, html_of, ids
+from html_pages import html_of, ids
+from search_data import data_of
 from sites import Site
-
-
-def data_of(site: Site, name: str) -> Any:
-    """The value of a data file."""
-    named, value = data_file(site.folder / f"data/{name}.js")
-    assert named == name
-    return value
 
 
 def addresses(found: Any) -> list[str]:

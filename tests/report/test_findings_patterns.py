@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_ablation_verdicts import ablation_results, around
 
 import tiny
 import treebank
+from ablation_results import ablation_results, around
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.patterns import without_them

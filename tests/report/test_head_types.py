@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from test_metric_laws import values
 from transformers import (
     BertConfig,
     BertModel,
@@ -44,6 +43,7 @@ from headbook.run.collect import collect
 from headbook.schema import SinkView
 from headbook.study.study import Study
 from layers import Marks, views_of
+from metric_values import values
 
 N = 24  # tokens; the first and the last are special
 Map = NDArray[np.float64]

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from test_ablation_verdicts import ablation_results, around
 
 import headbook
 import tiny
 import treebank
+from ablation_results import ablation_results, around
 from bare_model import Bare, given
 from chosen_results import Fake, fake_results
 from code_blocks import ROOT, blocks, commands, read

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_cli import FEW, Output, run
 
+from command_line import FEW, Output
 from headbook.passes import self_checks
 from headbook.study.manifest import Check
 from headbook.study.study import Study
-
-__all__ = ["run"]  # a fixture
 
 Run = Callable[..., Output]
 NAME = "final output = output of the model without the hook"

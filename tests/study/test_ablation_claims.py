@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_ablation_verdicts import LOSS, SENTENCES, TOKENS, ablation_results, around
 
+from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from chosen_results import Fake, fake_results
 from headbook.report.claims.ablation import EMPTY, ablation_tests
 from headbook.schema import AblationTarget, HeadKey, SinkView
