@@ -313,7 +313,7 @@ type FindData = {
   same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
   tokens: FindToken[]; types: string[];
 };
-/** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure.live`). */
+/** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
