@@ -179,10 +179,15 @@ def same(
         np.testing.assert_allclose(row["value"], wanted, rtol=tolerance, atol=tolerance)
         return
     number = ratio(parts, limits, all_metrics()[name].spread(SIMILARITY_LABELS[0]))
+    columns = {"sentences": "n_sentences", "events": "n_observations"}
     for field in Estimate._fields[:-1]:
         within = max(tolerance, 1e-7) if field in {"low", "high"} else tolerance
         np.testing.assert_allclose(
-            row[field], getattr(number, field), rtol=within, atol=within, err_msg=f"{name} {field}"
+            row[columns.get(field, field)],
+            getattr(number, field),
+            rtol=within,
+            atol=within,
+            err_msg=f"{name} {field}",
         )
 
 

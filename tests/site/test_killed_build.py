@@ -109,7 +109,7 @@ def test_a_fault_while_pages_are_made_leaves_the_old_site_and_nothing_else(
 def test_the_overview_is_there_before_tables_and_figures_are_made(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object, data: Path, *__: object) -> None:
+    def broken(_: object, __: object, data: Path) -> None:
         assert "</html>" in (data.parent / "index.html").read_text()
         raise KeyboardInterrupt
 
