@@ -32,10 +32,8 @@ SHORT = {  # gaps of a run, as a table has room for them
     "queries, keys and values": "q, k, v",
     "importance of heads": "importance",
 }
-EVERYWHERE = (
-    "comparison with token",
-    "Attention rollout with measured ratios",
-)  # for a few only
+# Available for a few families only.
+EVERYWHERE = ("comparison with token", "Attention rollout with measured ratios")
 BEHIND = {"`mid`", "values", "states", "q, k, v"}
 INTRODUCTION = """\
 # Families

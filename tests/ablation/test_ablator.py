@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import tiny
-from bare_logits import bare
-from bare_model import Bare
+from bare_model import Bare, bare_with_head
 from headbook.ablation.ablator import (
     REPLACEMENTS,
     BatchEffects,
@@ -131,7 +130,7 @@ class Naive:
         self.case, self.masked = case, masked
         self.architecture = case.ablator.heads.architecture
         own = dict(case.ablator.heads.model.base_model.named_modules())
-        self.model = bare(case.folder, case.family)
+        self.model = bare_with_head(case.folder, case.family)
         names = {
             place: next(n for n, m in own.items() if m is projection.module)
             for place, projection in self.architecture.ends.projections.items()

@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, Record, each, sideways, violations
-from search_data import data_of
-from sites import Site
+from sites import Site, data_of
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -17,8 +17,7 @@ from headbook.metrics import all_metrics
 from headbook.pages.parts.grid import short
 from headbook.report.wording import is_share
 from html_pages import html_of
-from search_data import data_of
-from sites import Site
+from sites import Site, data_of
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

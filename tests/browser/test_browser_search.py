@@ -13,8 +13,7 @@ from browser import DARK, Open, Record, each, sideways, violations
 from headbook.report.head_facts import head_facts
 from headbook.report.results import stack_results
 from html_pages import data_file
-from search_data import data_of
-from sites import Site
+from sites import Site, data_of
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

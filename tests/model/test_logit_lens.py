@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 import tiny
 import treebank
-from bare_logits import bare
-from bare_model import Bare, given
+from bare_model import Bare, bare_with_head, given
 from headbook.model.architecture import probe_architecture
 from headbook.model.load import TokenStrings, load_model
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
@@ -183,7 +182,7 @@ def test_the_lens_equals_the_formulas_in_every_layer(
     case = CASES[name]
     tolerance = SINGLE if case.single else DOUBLE
     series = study(name).tokens.set_index(["metric", "sentence", "layer", "position"])["value"]
-    model = bare(folder(name), case.family)
+    model = bare_with_head(folder(name), case.family)
     seen = 0
     for number, readout in enumerate(sentences(model, case.family), start=1):
         assert set(study(name).tokens["stack"]) == {readout.stack}
@@ -203,7 +202,7 @@ def test_the_lens_equals_the_formulas_in_every_layer(
 def test_the_ten_entries_are_the_head_of_a_full_sort(
     name: str, study: Callable[[str], Study], folder: Made
 ) -> None:
-    model = bare(folder(name), CASES[name].family)
+    model = bare_with_head(folder(name), CASES[name].family)
     near = study(name).nearest
     groups = dict(iter(near.groupby(["sentence", "layer", "position"])))
     for number, readout in enumerate(sentences(model, CASES[name].family), start=1):
@@ -226,7 +225,7 @@ def test_the_ten_entries_are_the_head_of_a_full_sort(
 def test_averages_leave_out_the_token_that_has_no_next(
     name: str, study: Callable[[str], Study], folder: Made
 ) -> None:
-    model = bare(folder(name), CASES[name].family)
+    model = bare_with_head(folder(name), CASES[name].family)
     rows = study(name).layers
     for metric in IDS.split(","):
         of_metric = rows[(rows["metric"] == metric) & (rows["label"] == "out/all")]

@@ -20,8 +20,7 @@ from headbook.site.sites import across_pages
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
 from html_pages import html_of, ids
-from search_data import data_of
-from sites import Site
+from sites import Site, data_of
 
 
 def addresses(found: Any) -> list[str]:

@@ -38,9 +38,8 @@ def test_pages_of_all_heads_go_to_the_first_sentences_and_to_those_that_most_hea
     choices = [
         ExemplarChoice(h, Ranking.STRONGEST, 1, i, 1.0) for i, by in cited.items() for h in by
     ]
-    choices += [
-        ExemplarChoice(heads[0], Ranking.MASS, r, 9, 1.0) for r in (1, 2, 3)
-    ]  # the same head
+    # The same head by another ranking.
+    choices += [ExemplarChoice(heads[0], Ranking.MASS, r, 9, 1.0) for r in (1, 2, 3)]
     assert most_cited(choices, 2, 400, 0) == []
     assert most_cited(choices, 2, 400, 1) == [0]
     assert most_cited(choices, 2, 400, 4) == [0, 1, 4, 7]

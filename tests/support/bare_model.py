@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import wordfreq
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 
+import tiny
 from naive_written_vectors import Written
 from single_head import HeadAttention, Text, Token
 from treebank import Gold, spans_of, text_of
@@ -174,3 +181,15 @@ class Bare:
         """Encoders do, and cross-attention."""
         encoders = {"bert", "roberta", "distilbert", "modernbert"}
         return stack != "self" or self.network.config.model_type in encoders
+
+
+def bare_with_head(folder: Path, family: str) -> Bare:
+    """The model with its head, in float64."""
+    loader: Any = AutoModelForCausalLM
+    if tiny.ALL[family].pairs:
+        loader = AutoModelForSeq2SeqLM
+    elif family in {"bert", "distilbert"}:
+        loader = AutoModelForMaskedLM
+    found = Bare.load(folder, pairs=True) if tiny.ALL[family].pairs else Bare.load(folder)
+    network = loader.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    return Bare(network.eval(), found.tokenizer)

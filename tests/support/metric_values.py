@@ -1,20 +1,14 @@
-"""Values of a metric on attention made by hand."""
+"""Values of head metrics on layers of single sentences, without accumulators."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from hypothesis import strategies as st
 
 from headbook.analysis.accumulators import HashSample
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.attention.surface_rules import linked_cells, mass_by_cell, pairs_in_cells
 from headbook.attention.views import LayerAttention
-from headbook.metrics import (
-    all_metrics,
-    head_metrics,
-)
 from headbook.metrics.base import (
     AttentionMetric,
     ContextMetric,
@@ -22,21 +16,7 @@ from headbook.metrics.base import (
     HeadMetric,
     SampledMetric,
 )
-from headbook.schema import UPOS
 from headbook.study.word_samples import PairCells
-from layers import Marks
-
-METRICS = all_metrics()
-
-HEADS = {metric.id: metric for metric in head_metrics(METRICS.values())}
-
-EXAMPLES = {
-    f"{name}: {description}": (metric, *example)
-    for name, metric in HEADS.items()
-    for description, example in metric.examples.items()
-}
-
-T = TypeVar("T")
 
 
 def values(metric: HeadMetric, layers: Sequence[LayerAttention]) -> torch.Tensor:
@@ -87,59 +67,3 @@ def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finishe
     if metric.sentence_statistics is not None:
         reported = [metric.sentence_statistics(layer.scope).numpy() for layer in layers]
     return metric.finish(stats, np.concatenate(reported))
-
-
-class Layer(NamedTuple):
-    """A random layer over one sentence, or across two."""
-
-    weights: torch.Tensor
-    queries: Marks
-    keys: Marks | None
-    causal: bool
-
-
-@st.composite
-def marks(draw: st.DrawFn) -> Marks:
-    """A short text with words of one or more pieces, tags, heads and special tokens; values."""
-    n = draw(st.integers(1, 6))
-    some = st.lists(st.integers(0, n - 1), max_size=2)
-    vectors = st.lists(st.tuples(*[st.floats(-9, 9)] * 2), min_size=n, max_size=n)
-    special = draw(some)
-    steps = draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
-    numbers = np.cumsum([0, *steps[1:]])
-    word = [-1 if i in special else int(numbers[i]) for i in range(n)]
-    n_words = max(word) + 1
-
-    def each_word(values: st.SearchStrategy[T]) -> list[T]:
-        return draw(st.lists(values, min_size=n_words, max_size=n_words))
-
-    return Marks(
-        n,
-        ids=draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)),
-        special=special,
-        separator=special[:1],
-        punctuation=draw(some),
-        word=word,
-        tags=each_word(st.sampled_from(UPOS)),
-        heads=each_word(st.integers(-1, n_words - 1)),
-        rarest=draw(st.integers(-1, n_words - 1)),
-        norms=draw(st.just([]) | st.lists(st.floats(0, 9), min_size=n, max_size=n)),
-        values=draw(st.just([]) | vectors),
-        stops=draw(some),
-        sentences=draw(st.just([]) | st.just(numbers.tolist())),
-    )
-
-
-@st.composite
-def layers(draw: st.DrawFn) -> Layer:
-    """Attention of one head, from uniform to a single key a row."""
-    queries = draw(marks())
-    keys = draw(st.none() | marks())
-    causal = keys is None and draw(st.booleans())
-    m = (keys or queries).n
-    row = st.lists(st.floats(-1, 1), min_size=m, max_size=m)
-    scores = torch.tensor(draw(st.lists(row, min_size=queries.n, max_size=queries.n)))
-    scores = scores.double() * draw(st.sampled_from([0, 1, 10, 1000]))
-    if causal:
-        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
-    return Layer(scores.softmax(-1)[None], queries, keys, causal)

@@ -12,6 +12,7 @@ from filelock import FileLock
 
 import headbook
 from headbook.study.study import Study
+from html_pages import data_file
 
 FAMILIES = {"encoder": "bert", "decoder": "gpt2", "pair": "bart"}
 EPOCH = "1700000000"  # the date of every study here: 2023-11-14
@@ -173,3 +174,10 @@ def any_site(request: pytest.FixtureRequest) -> Site:
     """The sites of encoder, decoder and pair in turn; in the quick round the first alone."""
     site: Site = request.getfixturevalue(f"{request.param}_site")
     return site
+
+
+def data_of(site: Site, name: str) -> Any:
+    """The value of a data file."""
+    named, value = data_file(site.folder / f"data/{name}.js")
+    assert named == name
+    return value

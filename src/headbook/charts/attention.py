@@ -16,11 +16,8 @@ from headbook.charts.theme import BLUE, GREY, INK, colours
 from headbook.report.wording import interval_text, number, shortened
 from headbook.study.sentence_data import UINT8_STEPS
 
-TEXT, LETTER_PIXELS, WIDE_LETTER_PIXELS = (
-    12,
-    6.9,
-    12.0,
-)  # font size; widths of a Latin and of an East Asian letter
+# Font size; widths of a Latin and of an East Asian letter.
+TEXT, LETTER_PIXELS, WIDE_LETTER_PIXELS = 12, 6.9, 12.0
 MAX_TOKEN_LETTERS = 24  # longer tokens are shortened
 GAP_PIXELS = 8.0
 CELL_PIXELS = 14.0  # of a map that fits on a page
@@ -30,10 +27,8 @@ LEAN = -60  # degrees by which the names of columns are turned
 RISE, RUN = 0.87, 0.5  # sine and cosine of this angle
 ROW_PIXELS, SIDES_DISTANCE = 20.0, 180.0  # from token to token, and from query to key
 LEGEND_WIDTH, LEGEND_HEIGHT, LEGEND_STEPS = 140.0, 10.0, 40  # width, height and steps of a legend
-LEGEND_TICKS, LEGEND_WEIGHTS = (
-    (0.0, 0.5, 1.0),
-    (0.1, 0.5, 1.0),
-)  # numbers of the legends of colours and of lines
+# Numbers of the legends of colours and of lines.
+LEGEND_TICKS, LEGEND_WEIGHTS = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)
 MIN_LINE_PIXELS, MAX_LINE_PIXELS = 0.5, 4.0  # width of lines of weight 0 and 1
 MIN_LINE_OPACITY = 0.12  # of weight 0
 

@@ -70,10 +70,8 @@ NAMED_CURVE_WIDTH = 224  # pixels if names of lines are beside the plot: three c
 LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
 UNIFORM = "uniform attention"
 CHANCE = "expected overlap"
-SHARE_FORMAT, PLAIN_FORMAT = (
-    "~p",
-    "~g",
-)  # formats of shares in per cent, as in tables, and of other numbers
+# Formats of shares in per cent, as in tables, and of other numbers.
+SHARE_FORMAT, PLAIN_FORMAT = "~p", "~g"
 
 # Names of the drop-down lists, by column.
 FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}

@@ -178,15 +178,8 @@ LABELS = {"role-axis-label": "axis", "role-legend-label": "legend"}  # class in 
 MAX_LABEL_PIXELS = 160.0  # the smallest default of Vega for the width of labels
 NARROW_LETTERS = re.compile(r"[a-ln-vx-z0-9 .,:'()-]")  # letters less than 0.65 as wide as high
 TRANSLATION = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
-SHAPE_ATTRIBUTES = {
-    "d",
-    "fill",
-    "fill-opacity",
-    "stroke",
-    "stroke-width",
-    "opacity",
-}  # of shapes that can be joined
-
+# Attributes of shapes that can be joined.
+SHAPE_ATTRIBUTES = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}
 DROPPED_ATTRIBUTES = {"role", "class", "pointer-events"}  # without meaning in a still picture
 DEFAULT_ATTRIBUTES = {("opacity", "1"), ("transform", "translate(0,0)"), ("font-family", FONT)}
 EMPTY_SHAPES = {"", "M0,0h0v0h0Z"}

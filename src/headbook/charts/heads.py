@@ -254,11 +254,8 @@ COLUMN_PLOT_PIXELS = 170  # width of the plot in a column of a paper, where few 
 MIN_NAMED_PIXELS = 400  # narrower plots leave out the other names
 Bools = NDArray[np.bool_]
 NAME_PIXELS = 10  # font size of a head's name
-NAME_GEOMETRY = (
-    6,
-    6.5,
-    6,
-)  # pixels from a point to its name, of a letter, and to either side of a line
+# Pixels from a point to its name, of a letter, and to either side of a line.
+NAME_GEOMETRY = 6, 6.5, 6
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 

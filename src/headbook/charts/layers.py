@@ -32,12 +32,8 @@ from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import CURVES, GREY, INK, SERIES, ramp, text_colour_rule
 
 WIDTH, HEIGHT = 420.0, 210.0
-LEFT, TOP, BELOW, LABELS_WIDTH = (
-    40.0,
-    12.0,
-    30.0,
-    150.0,
-)  # pixels around the plot; names of lines are on its right
+# Pixels around the plot; names of lines are on its right.
+LEFT, TOP, BELOW, LABELS_WIDTH = 40.0, 12.0, 30.0, 150.0
 LABEL_DISTANCE = 16.0  # pixels between the names of two lines
 TEXT_PIXELS = 12  # font size
 

@@ -161,10 +161,8 @@ def load_with_lm_head(
     """
     # The grouped products of all experts do not support float64.
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
-    file = {
-        "gguf_file": gguf,
-        "ignore_mismatched_sizes": True,
-    }  # mismatches are refused by the caller
+    # The caller refuses mismatches.
+    file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}
     weights = {"use_safetensors": True} if gguf is None else file
 
     def moved(loader: Any) -> dict[str, Any]:

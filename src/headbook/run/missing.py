@@ -37,10 +37,11 @@ from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.text.annotate import WordFrequencies
 
 LENS = "logit lens"
+# Needs, the parts that pages leave out, and the counts that show whether texts have them.
 NEEDS = (
     (Need.TAGS, MissingPart.TAGS, "tagged"),
     (Need.TREE, MissingPart.TREE, "parsed"),
-)  # needs, the parts that pages leave out, and the counts that show whether texts have them
+)
 
 
 def find_gaps(

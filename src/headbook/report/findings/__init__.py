@@ -40,13 +40,8 @@ __all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
 
 MOST = 12  # most findings of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
-GENERAL: Rules = (
-    distance_trend,
-    sink_layers,
-    drift_from_input,
-    own_word,
-    like_untrained,
-)  # rules on all heads together
+# Rules on all heads together.
+GENERAL: Rules = (distance_trend, sink_layers, drift_from_input, own_word, like_untrained)
 SPECIAL: Rules = (
     positional_heads,
     beyond_distance,
