@@ -19,13 +19,14 @@ from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps,
 from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
 from headbook.pages.parts.atlas import atlas, mean_maps
 from headbook.pages.parts.head_card import atlas_data, notable
-from headbook.pages.parts.page import SiteFacts, menu
+from headbook.pages.parts.page import SiteFacts
 from headbook.report.findings.finding import Link
 from headbook.report.findings.overview import overview_lead
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.page_writer import PageWriter
+from headbook.site.registry import study_menu
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, text_of
 from sites import Site
@@ -240,7 +241,7 @@ def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
     facts = SiteFacts.of(found.study.manifest, sentence_pages=False)
     frame = {
         "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
-        "menu": menu((), sentence_pages=False), "preview": "",
+        "menu": study_menu(()), "preview": "",
     }  # fmt: skip
     PageWriter(folder, "", frame).write_page(page)
     return page, html_of(folder / "index.html")

@@ -1,7 +1,7 @@
 """The contents of a page are its headings, in order, each with an address of its own."""
 
-from headbook.pages.parts.page import ANALYSES
 from headbook.site.page_writer import MAIN, MAIN_END, with_contents
+from headbook.site.registry import PAGES, Place
 from html_pages import elements, html_of, ids, text_of
 from sites import Site
 
@@ -67,11 +67,16 @@ def test_long_pages_have_contents_and_wide_ones_none(encoder_site: Site) -> None
 
 
 def test_an_analysis_is_called_as_the_menu_calls_it(encoder_site: Site) -> None:
-    there = {path: name for path, name in ANALYSES.items() if (encoder_site.folder / path).exists()}
-    assert len(there) > 5
-    for path, name in there.items():
-        title = text_of(html_of(encoder_site.folder / path)).strip().partition(" · ")[0]
-        assert title == (name if path != "metrics/index.html" else "Metrics")
+    analyses = [
+        entry
+        for entry in PAGES
+        if entry.place is Place.ANALYSES and (encoder_site.folder / entry.path).exists()
+    ]
+    assert len(analyses) > 5
+    for entry in analyses:
+        title = text_of(html_of(encoder_site.folder / entry.path)).strip().partition(" · ")[0]
+        if entry.path != "metrics/index.html":
+            assert title == (entry.question or entry.name)
 
 
 def test_a_table_stands_once_among_the_files_with_both_of_its_formats(encoder_site: Site) -> None:

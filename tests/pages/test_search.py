@@ -9,7 +9,6 @@ import pytest
 
 from headbook.metrics import all_metrics
 from headbook.pages.heads import ASKED
-from headbook.pages.parts import page as menu
 from headbook.pages.parts.grid import grid, map_data
 from headbook.pages.patterns import DEAD
 from headbook.report.findings.patterns import QUESTIONS
@@ -128,8 +127,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
     metrics = {f"metrics/{name}.html" for name in all_metrics()}
     asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
     asked |= {*QUESTIONS, DEAD}
-    across = {*menu.FIRST, *menu.ANALYSES}
-    assert {*KEYWORDS} <= known | metrics | asked | across
+    assert {*KEYWORDS} <= known | metrics | asked
     assert {name for names in SYNONYMS.values() for name in names if ":" in name} <= {
         *RELATION_WORDS
     }

@@ -1,18 +1,15 @@
 """The scripts of the site find what they need: the order in which pages load them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import pytest
 
+from headbook.pages.parts.page import Page
 from headbook.resources import folder
-from headbook.site.assets import (
-    SCRIPTS_OF_ALL_PAGES,
-    SCRIPTS_OF_TEMPLATES,
-    SCRIPTS_ON_DEMAND,
-    scripts_of,
-)
+from headbook.site import sites  # noqa: F401 - imports every page
+from headbook.site.assets import SCRIPTS_ON_DEMAND
 
 ASSETS = folder("templates") / "assets"
 OURS = {file.stem for file in ASSETS.glob("*.js")}
@@ -21,6 +18,16 @@ TAKEN = re.compile(rf"const \{{([^}}]*)\}} =\s+{SHARED};")  # const { all, svg: 
 NAMED = re.compile(rf"{SHARED}\.(\w+)")
 GIVEN = re.compile(rf"{SHARED}\.(\w+) =[^=]")
 TOGETHER = re.compile(rf"Object\.assign\({SHARED}, \{{([^}}]*)\}}")
+
+
+def _kinds(kind: type[Page]) -> Iterator[type[Page]]:
+    """Yield the classes of pages below a class."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kinds(each)
+
+
+PAGES = [*_kinds(Page)]
 
 
 @cache
@@ -59,16 +66,18 @@ def missing(script: str, before: Iterable[str]) -> list[str]:
 
 
 def test_every_script_is_loaded_by_some_page() -> None:
-    loaded = {*SCRIPTS_OF_ALL_PAGES}.union(
-        *SCRIPTS_OF_TEMPLATES.values(), *SCRIPTS_ON_DEMAND.values()
-    )
+    loaded = {"site"}.union(*(kind.scripts for kind in PAGES), *SCRIPTS_ON_DEMAND.values())
     assert loaded - {"vega"} == OURS
-    assert all((ASSETS.parent / template).is_file() for template in SCRIPTS_OF_TEMPLATES)
 
 
-@pytest.mark.parametrize("template", SCRIPTS_OF_TEMPLATES)
-def test_scripts_come_after_those_that_they_need(template: str) -> None:
-    scripts = scripts_of(template)
+def test_every_style_sheet_is_loaded_by_some_page() -> None:
+    loaded = {"site"}.union(*(kind.styles for kind in PAGES))
+    assert loaded == {file.stem for file in ASSETS.glob("*.css")}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_scripts_come_after_those_that_they_need(kind: type[Page]) -> None:
+    scripts = ("site", *kind.scripts)
     lacks = [text for n, script in enumerate(scripts) for text in missing(script, scripts[:n])]
     assert not lacks
 

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.slow
 # What servers and folders need, and what stands in the head of the one file.
 RUNTIME = "assets/vega.js"
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
-OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "gunzip.js")}
+OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "gunzip.js")}
+OUTSIDE |= {f"assets/{file.name}" for file in (folder("templates") / "assets").glob("*.css")}
 
 
 BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</script>\n""")
@@ -94,7 +95,10 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: PackedSit
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
-    assert rules.pop("style-src") == digest((small_site.folder / "assets/site.css").read_text())
+    styles = sorted(
+        (small_site.folder / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file)
+    )
+    assert rules.pop("style-src") == digest("".join(file.read_text() for file in styles))
     rest = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
     assert rules == rest | {"img-src": "data:"}
 

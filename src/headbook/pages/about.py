@@ -40,6 +40,7 @@ class MissingPage(Page):
     """What a web server shows for a wrong address."""
 
     template: ClassVar[str] = "404.html"
+    contents = False
 
 
 def missing_page() -> MissingPage:

@@ -13,7 +13,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page, page_if
+from headbook.pages.parts.page import Page
 from headbook.pages.parts.rollout import TokenLabel
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.alignment import NO_SOURCE, Alignments, Links, alignments, f1, links
@@ -242,6 +242,7 @@ class AlignmentPage(Page):
     """
 
     template: ClassVar[str] = "alignment.html"
+    scripts = ("alignment",)
     behind: str
     gold: int
     table: PageTable
@@ -258,7 +259,11 @@ def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignm
     return None if crossing is None or found is None else (crossing, found)
 
 
-@page_if("alignment.html", lambda results: _crossing(results) is not None)
+def has_alignment(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has cross-attention whose alignment it shows."""
+    return _crossing(results) is not None
+
+
 def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
     """The page of cross-attention."""
     known = _crossing(results)

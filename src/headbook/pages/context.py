@@ -11,7 +11,7 @@ from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION
 from headbook.analysis.arrays import divide
 from headbook.charts import Figure, layer_curve
 from headbook.metrics.outputs.segmentation import MEASURES
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text, page_if
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -200,18 +200,17 @@ class ContextPage(Page):
     remarks: tuple[str, ...]
 
 
-def _there(results: Mapping[str, StackResults]) -> bool:
+def has_context(results: Mapping[str, StackResults]) -> bool:
     """Whether there are its first metrics, which the others are read against."""
     return any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values())
 
 
-@page_if("context.html", _there)
 def context_page(results: Mapping[str, StackResults]) -> ContextPage:
     """The page of what heads write, and of sentence ends."""
     manifest = study_of(results).manifest
     return ContextPage(
         path="context.html",
-        title=ANALYSES["context.html"],
+        title="Head outputs and sentence ends",
         description=f"Which tokens receive nearly the same output from the heads of "
         f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
         sections=tuple(_section(r) for r in results.values() if _has_any(r)),

@@ -12,7 +12,7 @@ from headbook.analysis.arrays import effective_number
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.metrics import all_metrics, ids
 from headbook.pages.metric import study_metrics
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text, page_if
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.table import (
     DASH,
     Content,
@@ -194,7 +194,11 @@ def _sections(results: Mapping[str, StackResults]) -> tuple[FlowSection, ...]:
     return tuple(section for r in results.values() if (section := r.cached(_section)))
 
 
-@page_if("flow.html", lambda results: bool(_sections(results)))
+def has_flow(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has value-weighted norms."""
+    return bool(_sections(results))
+
+
 def flow_page(results: Mapping[str, StackResults]) -> FlowPage:
     """The page of flow."""
     manifest = study_of(results).manifest
@@ -202,7 +206,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage:
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
         path="flow.html",
-        title=ANALYSES["flow.html"],
+        title="Attention flow",
         description=f"How much information the attention of {manifest.model.name} moves between "
         "tokens, what remains of a token's own input, and which heads contribute.",
         metrics=tuple(metric.id for metric in study_metrics(results)),

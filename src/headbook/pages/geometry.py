@@ -11,7 +11,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.state_vectors import MINIBATCH, NAMED
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import ANALYSES, Page, page_if
+from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -198,14 +198,18 @@ class GeometryPage(Page):
     minibatch: int
 
 
-@page_if("geometry.html", lambda results: bool(study_of(results).corpus_sums.geometry))
+def has_geometry(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has the geometry of token states."""
+    return bool(study_of(results).corpus_sums.geometry)
+
+
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
     """The page of the geometry of states."""
     study = study_of(results)
     geometry_sums = study.corpus_sums.geometry
     return GeometryPage(
         path="geometry.html",
-        title=ANALYSES["geometry.html"],
+        title="Representation geometry",
         description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
         "their effective dimensions, and similarity of layers.",
         sections=tuple(

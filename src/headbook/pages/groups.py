@@ -19,7 +19,7 @@ from headbook.pages.parts.groups import (
     pair_cells,
     stack_headlines,
 )
-from headbook.pages.parts.page import Page, StackSection, gap_text, page_if
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.table import (
     Content,
     MarkedText,
@@ -214,13 +214,12 @@ class GroupsPage(Page):
     remarks: tuple[str, ...]
 
 
-def _there(results: Mapping[str, StackResults]) -> bool:
+def has_groups(results: Mapping[str, StackResults]) -> bool:
     """Whether there are groups, or pairs."""
     pairs = study_of(results).pair_differences
     return any(groups_of(r) for r in results.values()) or bool(pairs)
 
 
-@page_if("groups.html", _there)
 def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
     """The page of groups and of pairs."""
     each = [*results.values()]

@@ -28,7 +28,7 @@ from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
-from headbook.pages.parts.page import EVERY, Page, gap_texts
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page, gap_texts
 from headbook.pages.parts.table import (
     MarkedText,
     NumberCell,
@@ -947,6 +947,8 @@ class HeadPage(Page):
     """
 
     template: ClassVar[str] = "head.html"
+    scripts = (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars")
+    contents = False
     name: str
     lead: Lead
     stack_title: str

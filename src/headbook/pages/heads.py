@@ -18,7 +18,7 @@ from headbook.charts.heads import head_scatter
 from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.grid import FIRST, number_key, offered_labels
-from headbook.pages.parts.page import Page, page_if
+from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -389,6 +389,8 @@ class HeadsPage(Page):
     """
 
     template: ClassVar[str] = "heads.html"
+    scripts = ("numbers", "scatter", "heads_list", "heads_controls", "heads")
+    contents = False
     questions: tuple[Question, ...]
     table: PageTable
     total: int
@@ -397,7 +399,11 @@ class HeadsPage(Page):
     values: str = "data/values/"
 
 
-@page_if("heads.html", lambda results: bool(number_columns(results)))
+def has_heads(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has numbers of heads."""
+    return bool(number_columns(results))
+
+
 def heads_page(results: Results) -> HeadsPage:
     """The list of heads."""
     offered = number_columns(results)

@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.charts import Figure
 from headbook.charts.ablation import RANDOM, compared_effects, effect_map, pruning_curves
 from headbook.pages.parts.ablation import ablation_by_layer, effect_cell, removed_table
-from headbook.pages.parts.page import ANALYSES, Page, page_if
+from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.ablation import (
     NAMES,
@@ -95,7 +95,11 @@ class ImportancePage(Page):
     others: PageTable | None
 
 
-@page_if("importance.html", lambda results: study_of(results).corpus_sums.ablation is not None)
+def has_importance(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has heads that were ablated or whose effect was estimated."""
+    return study_of(results).corpus_sums.ablation is not None
+
+
 def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
     """The page of importance, where heads were replaced."""
     study = study_of(results)
@@ -107,7 +111,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
     titles = ("Head", f"Change, {unit(ablation)}", "Verdict")
     return ImportancePage(
         path="importance.html",
-        title=ANALYSES["importance.html"],
+        title="Importance of heads",
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
         target=NAMES.get(main_target(ablation), main_target(ablation)),  # type: ignore[call-overload]

@@ -326,6 +326,8 @@ class OverviewPage(Page):
     """
 
     template: ClassVar[str] = "index.html"
+    scripts = ("index",)
+    contents = False
     lead: Parts
     atlases: tuple[Atlas, ...]
     inspected: FirstCard | None

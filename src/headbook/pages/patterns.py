@@ -12,7 +12,7 @@ from headbook.charts import Figure, images, mixture_bars
 from headbook.charts.theme import MIXTURE, rgba_ramp
 from headbook.metrics import ids
 from headbook.pages.parts.ablation import TYPES, removed_table
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, page_if
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.ablation import margin_text
 from headbook.report.findings import Finding
@@ -217,7 +217,11 @@ def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
     return [name for name, r in results.items() if r.has_value(PATTERN, SinkView.RAW, "spread")]
 
 
-@page_if("patterns.html", lambda results: bool(_with_patterns(results)))
+def has_patterns(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has fits of attention patterns."""
+    return bool(_with_patterns(results))
+
+
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
     """The page of patterns."""
     there = _with_patterns(results)
@@ -225,7 +229,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
     model = study_of(results).manifest.model.name
     return PatternsPage(
         path="patterns.html",
-        title=ANALYSES["patterns.html"],
+        title="Attention patterns",
         description=f"The heads of {model} by type: sinks, positions, near-uniform and mixed, with "
         "mean attention maps.",
         sections=sections,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headbook.charts import Arc, Drawing, arc_diagram
 from headbook.pages.parts.exemplars import GROUPS
-from headbook.pages.parts.page import EVERY, Page
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page
 from headbook.pages.parts.passages import ProposedEnds, proposals
 from headbook.pages.parts.rollout import Sources, sources
 from headbook.pages.parts.sentence_maps import has_exact_maps, neuron_files, reason, weight_picture
@@ -579,6 +579,8 @@ class SentencePage(Page):
     """
 
     template: ClassVar[str] = "sentence.html"
+    scripts = (*ATTENTION_SCRIPTS, "sentence_tiles", "sentence")
+    contents = False
     number: int
     listed: bool
     previous: str | None

@@ -30,6 +30,7 @@ class SentencesPage(Page):
     """
 
     template: ClassVar[str] = "sentences.html"
+    scripts = ("filter_list",)
     lines: tuple[SentenceLine, ...]
     total: int
 

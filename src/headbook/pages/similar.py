@@ -11,7 +11,7 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.charts import Figure, head_points, images
 from headbook.charts.theme import rgba_ramp
 from headbook.pages.parts.nearest_heads import NEAREST, distances, nats_text
-from headbook.pages.parts.page import Page, StackSection, page_if
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import DASH, PageTable, Part, Row, WordsCell, words_cell
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
@@ -167,7 +167,11 @@ def _compared(
     return {name: each for name, r in results.items() if (each := r.cached(head_distances))}
 
 
-@page_if("similar.html", lambda results: bool(_compared(results)))
+def has_similar(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has distances of heads."""
+    return bool(_compared(results))
+
+
 def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
     """The page of similar heads."""
     found = _compared(results)

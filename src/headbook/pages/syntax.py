@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headbook.analysis.trees import best_trees, equalised, gold_phrases, phrase_scores
 from headbook.charts import Arc, Drawing, Figure, arc_diagram, bracket_diagram
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import ANALYSES, Page, StackSection, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.relations import layer_figure, relation_table, verdict
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.pages.parts.table import DASH, NumberCell, PageTable, Row, layer_table
@@ -415,7 +415,7 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
     sections = [_section(r) for r in within]
     return SyntaxPage(
         path="syntax.html",
-        title=ANALYSES["syntax.html"],
+        title="Syntax: relations and trees",
         description=f"Which heads of {manifest.model.name} attend along dependency relations more "
         "often than the best surface rule, and trees induced from their attention.",
         sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
-from headbook.pages.parts.page import Page, StackSection, page_if
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, first_option, number, sentence_page, visible
@@ -226,11 +226,16 @@ class TypesPage(Page):
     """
 
     template: ClassVar[str] = "tokens.html"
+    scripts = ("tokens",)
     stacks: tuple[StackTypes, ...]
     data: str
 
 
-@page_if("tokens.html", lambda results: bool(study_of(results).corpus_sums.types))
+def has_types(results: Mapping[str, StackResults]) -> bool:
+    """Return whether a study has sums of vocabulary tokens."""
+    return bool(study_of(results).corpus_sums.types)
+
+
 def types_page(results: Mapping[str, StackResults]) -> TypesPage:
     """The page of token types."""
     study = study_of(results)

@@ -1,8 +1,7 @@
-"""Style sheet and scripts, and which page loads which.
+"""Style sheets and scripts of a site, and the scripts that other scripts load on demand.
 
-Templates write their script tags by `scripts_of`, and the site in one file runs the scripts of
-these tags. The scripts are classic scripts that share functions in ``window.headbook``, so their
-order matters.
+Each page names the scripts and the style sheets of its own (`headbook.pages.parts.page.Page`). The
+scripts are classic scripts that share functions in ``window.headbook``, so their order matters.
 """
 
 import base64
@@ -19,21 +18,6 @@ from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
 from headbook.site import export, markup
 
-SCRIPTS_OF_ALL_PAGES = ("site",)
-ATTENTION_SCRIPTS = ("view_math", "view_switches", "attention_canvas")
-SCRIPTS_OF_TEMPLATES = {
-    "alignment.html": ("alignment",),
-    "film/film.html": ("film",),
-    "head.html": (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars"),
-    "comparison/headpair.html": (*ATTENTION_SCRIPTS, "attention_view", "headpair"),
-    "heads.html": ("numbers", "scatter", "heads_list", "heads_controls", "heads"),
-    "index.html": ("index",),
-    "sentence.html": (*ATTENTION_SCRIPTS, "sentence_tiles", "sentence"),
-    "comparison/sentencepair.html": ("sentencepair",),
-    "comparison/sentencepairs.html": ("filter_list",),
-    "sentences.html": ("filter_list",),
-    "tokens.html": ("tokens",),
-}
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
     "site": ("gunzip", "search", "heads_map", "live_charts"),
@@ -42,11 +26,6 @@ SCRIPTS_ON_DEMAND = {
     "sentencepair": ("token_paths",),
     "sentence": ("token_paths", "work_panel", "save", "query_key_math", "query_key"),
 }
-
-
-def scripts_of(template: str) -> tuple[str, ...]:
-    """Return the scripts that a page of a template has tags for."""
-    return (*SCRIPTS_OF_ALL_PAGES, *SCRIPTS_OF_TEMPLATES.get(template, ()))
 
 
 def digest(text: str) -> str:
@@ -139,14 +118,11 @@ def write_assets(folder: Path, max_tiles: int, site: str = "") -> None:
     for file in assets.glob("*.js"):
         text = bare(file.read_text(encoding="utf-8"))
         file.write_text(text, encoding="utf-8", newline="\n")
-    style = assets / "site.css"
-    rules = [compact(style.read_text(encoding="utf-8"))]
     for file in assets.glob("*.css"):
-        if file != style:  # one file for all: pages link no other
-            rules.append(compact(file.read_text(encoding="utf-8")))
-            file.unlink()
-    rules += [*colour_rules(), *size_rules(max_tiles)]
-    style.write_text("".join(rules), encoding="utf-8", newline="\n")
+        rules = [compact(file.read_text(encoding="utf-8"))]
+        if file.name == "site.css":
+            rules += [*colour_rules(), *size_rules(max_tiles)]
+        file.write_text("".join(rules), encoding="utf-8", newline="\n")
 
 
 def write_runtime(folder: Path) -> None:

@@ -27,20 +27,9 @@ from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
 from headbook.site import markup
-from headbook.site.assets import digest, scripts_of
+from headbook.site.assets import digest
 
 MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
-# Templates of pages that have no table of contents, because they are wide or short.
-TEMPLATES_WITHOUT_CONTENTS = (
-    "index.html",
-    "comparison/comparison.html",
-    "film/film.html",
-    "film/filmheads.html",
-    "head.html",
-    "heads.html",
-    "sentence.html",
-    "404.html",
-)
 MAIN = '<main id="main" tabindex="-1">\n'
 MAIN_END = "</main>"
 # Headings, and elements whose headings the table of contents leaves out.
@@ -225,9 +214,7 @@ class PageWriter:
         html, parts = take_out_folded(html, root, page.path)
         if parts:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))
-        self.write_text(
-            page.path, html if page.template in TEMPLATES_WITHOUT_CONTENTS else with_contents(html)
-        )
+        self.write_text(page.path, with_contents(html) if page.contents else html)
 
     def write_live_data(self, figure: Figure) -> None:
         """Write the data of a figure's live chart if it has one and the file does not exist."""
@@ -263,7 +250,6 @@ def _templates(base: str) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(markup.filters())
-    environment.filters["scripts"] = scripts_of
     environment.filters["address"] = partial(page_address, base)
     return environment
 

@@ -11,11 +11,12 @@ from typing import Any
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import AnalysisPage, Page, plain_text
 from headbook.pages.patterns import DEAD, PatternsPage
 from headbook.report.head_types import NOT_MEASURED, head_types, kinds_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
+from headbook.site.registry import PAGES
 from headbook.study.sentence_data import StoredSentence, heads_of
 from headbook.study.study import Study
 
@@ -27,7 +28,8 @@ COREFERENCE = "coreference coref anaphora pronoun antecedent"
 INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
 ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
 
-# Search words by address of a page; for a question, by the question or the column that answers it.
+# Search words by address of a metric's page or of a part of a page; for a question, by the question
+# or the column that answers it. Words of whole pages are in `headbook.site.registry.PAGES`.
 KEYWORDS = MappingProxyType({
     "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
     "Why not to the token itself?": f"{SINK} diagonal",
@@ -43,24 +45,7 @@ KEYWORDS = MappingProxyType({
     "sink_share/": SINK,
     "relative_entropy/": ENTROPY,
     "induction_score/": INDUCTION,
-    "index.html": "atlas tiles map of all heads start home findings",
     "index.html#limits": "distrust trust limitations caveats explanation causal conclude",
-    "about.html": "cite citation bibtex licence license",
-    "data.html": FILES,
-    "heads.html": "list of heads table sort filter compare scatter",
-    "patterns.html": f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
-    "importance.html": f"{USELESS} ablation ablate causal knockout removable prune michel voita",
-    "syntax.html": "dependency parse tree grammar relations uas treebank dobj nsubj",
-    "speech.html": "punctuation content function words pos tags upos part of speech nouns verbs",
-    "similar.html": f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
-    "alignment.html": "encoder decoder translation word alignment cross attention aer",
-    "flow.html": f"rollout norms value-weighted contribution context mixing {USELESS}",
-    "geometry.html": "isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
-    "context.html": "sentence boundary segmentation anchors repetition passages",
-    "groups.html": "metadata compare corpora minimal pairs subsets genres",
-    "tokens.html": "vocabulary types words trajectories function words content words",
-    "sentences/index.html": "texts examples corpus compare two heads share link permalink",
-    "metrics/index.html": f"definitions formulas glossary {FILES}",
     "methods.html#views": f"raw nosink renorm masked renormalised keys {SINK}",
     "methods.html#types": "roles classes taxonomy previous-token next-token local-window",
     "methods.html#rules": "distrust limits confidence intervals significance statistics p-value",
@@ -88,6 +73,7 @@ KEYWORDS = MappingProxyType({
     "metrics/variability.html": "position content",
 })  # fmt: skip
 
+PAGE_KEYWORDS = {entry.path: entry.keywords for entry in PAGES}
 # Synonyms of words of a query: labels of other annotation schemes, other spellings.
 SYNONYMS = MappingProxyType({
     "acomp": ("xcomp",),
@@ -122,17 +108,10 @@ SYNONYMS = MappingProxyType({
 MAX_SEARCHED_SENTENCES = 5000  # the search has no index, so more would make typing slow
 SENTENCES_PER_TOKEN = 5  # sentences to which a result for a token links
 TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not have
-SENTENCES_PAGE = (
-    "Sentences",
-    "sentences/index.html",
-    "All sentences that have a page of their own.",
-)
 # Title, address and content of pages, and of their parts, that every study has.
 PAGES_OF_ALL_STUDIES = (
     ("Overview", "index.html", "All heads at once, who does what, and findings."),
     ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
-    ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
-    ("Methods", "methods.html", "How every number is defined, counted and checked."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
     ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
     ("Methods: types of heads", "methods.html#types", "How each type is decided."),
@@ -200,12 +179,11 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
-        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
+        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage | AnalysisPage)]
         + [
             _words(*each)
             for each in (
                 *PAGES_OF_ALL_STUDIES,
-                *([SENTENCES_PAGE] if chosen else []),
                 *([PUBLISHED_PAGE] if any(published_figures(results)) else []),
             )
         ],
@@ -233,12 +211,17 @@ def _line(page: Page) -> list[str]:
 
 
 def _words(title: str, path: str, note: str) -> list[str]:
-    return [title, path, note, KEYWORDS.get(path, "")]
+    return [title, path, note, KEYWORDS.get(path) or PAGE_KEYWORDS.get(path, "")]
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of the page of patterns, with the first sentence of each answer."""
+    """Return the questions that pages answer, with their answers."""
     for page in pages:
+        if isinstance(page, AnalysisPage):
+            yield [page.title, page.path, plain_text(page.answer), PAGE_KEYWORDS.get(page.path, "")]
+            for question in page.questions:
+                address = f"{page.path}#{question.id}"
+                yield [question.title, address, plain_text(question.answer), question.keywords]
         for section in page.sections if isinstance(page, PatternsPage) else ():
             if section.without.findings:
                 address = f"{page.path}#{section.stack}-without"

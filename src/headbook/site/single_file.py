@@ -26,7 +26,7 @@ FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml
 UNPACK_SCRIPT = "assets/gunzip.js"
 FOLDER_ONLY_FILES |= {
     UNPACK_SCRIPT,
-    *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")),
+    *(f"assets/{name}" for name in ("favicon.svg", "preview.png")),
 }
 VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
 MARK_BYTES = 1000  # at the start of the file, among which the mark is
@@ -60,7 +60,8 @@ def single_file_text(site: Path) -> Iterator[str]:
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
-    style = _text(site / "assets/site.css")
+    styles = sorted((site / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file))
+    style = "".join(map(_text, styles))
     left = LEFT_OUT_MESSAGE.format(
         ", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)])
     )
@@ -81,7 +82,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
-        if name in unwanted or hidden or _is_left(file):
+        if name in unwanted or hidden or file.suffix == ".css" or _is_left(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):

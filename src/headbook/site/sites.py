@@ -22,7 +22,6 @@ from headbook.comparison.head_pairs import (
 from headbook.errors import StudyError
 from headbook.output_folder import temporary_folder
 from headbook.pages.about import about_page, missing_page
-from headbook.pages.alignment import alignment_page
 from headbook.pages.comparison.comparing import comparing_page
 from headbook.pages.comparison.comparison import ComparisonPage, comparison_page
 from headbook.pages.comparison.headpair import headpair_pages
@@ -30,37 +29,15 @@ from headbook.pages.comparison.matched import matched_page
 from headbook.pages.comparison.metricpair import metric_pair_pages
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
-from headbook.pages.context import context_page
 from headbook.pages.film.film import PICTURES, film_data, film_page, sheets
 from headbook.pages.film.filmheads import filmheads_page
 from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
-from headbook.pages.flow import flow_page
-from headbook.pages.geometry import geometry_page
-from headbook.pages.groups import groups_page
 from headbook.pages.head import head_pages
-from headbook.pages.heads import heads_page
-from headbook.pages.importance import importance_page
 from headbook.pages.index import DRAWN, overview_page
-from headbook.pages.methods import methods_page
-from headbook.pages.metric import metric_pages, metrics_page, study_metrics
-from headbook.pages.parts.page import (
-    EVERY,
-    Entry,
-    Menu,
-    OptionalPage,
-    Page,
-    SiteFacts,
-    always,
-    menu,
-)
-from headbook.pages.patterns import patterns_page
+from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.sentence import sentence_pages
-from headbook.pages.sentences import sentences_page
-from headbook.pages.similar import similar_page
-from headbook.pages.speech import speech_page
-from headbook.pages.syntax import syntax_page
-from headbook.pages.tokens import types_page
 from headbook.progress import Progress
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
@@ -69,30 +46,16 @@ from headbook.report.wording import count_text
 from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
+from headbook.site.registry import Menu, MenuEntry, moved_pages, study_menu, study_pages
 from headbook.site.writer import Site, Work, WrittenSite, draw_pages, link_preview, write_site
 from headbook.study.manifest import Manifest
 from headbook.study.study import Study
 
-SENTENCES: Entry = ("sentences/index.html", "Sentences")
-MATCHED: Entry = ("matched.html", "Matched heads")
-METHODS: Entry = ("comparing.html", "Methods")
-OVERVIEW: Entry = ("index.html", "Overview")
-DATA: Entry = ("data.html", "Data")
-
-OPTIONAL_PAGES: tuple[OptionalPage[Page], ...] = (
-    heads_page,
-    alignment_page,
-    OptionalPage("speech.html", always, speech_page),
-    OptionalPage("syntax.html", always, syntax_page),
-    patterns_page,
-    importance_page,
-    similar_page,
-    types_page,
-    flow_page,
-    geometry_page,
-    context_page,
-    groups_page,
-)
+SENTENCES = MenuEntry("sentences/index.html", "Sentences")
+MATCHED = MenuEntry("matched.html", "Matched heads")
+METHODS = MenuEntry("comparing.html", "Methods")
+OVERVIEW = MenuEntry("index.html", "Overview")
+DATA = MenuEntry("data.html", "Data")
 
 
 def render(
@@ -146,7 +109,8 @@ class StudySite(Site):
         paged = bool(self.study.sentence_data.paged)
         self.facts = SiteFacts.of(self.manifest, sentence_pages=paged)
         self.results = results_of(self.study)
-        self.across = frozenset(page.path for page in OPTIONAL_PAGES if page.there(self.results))
+        self.entries = study_pages(self.results)
+        self.across = frozenset(entry.path for entry in self.entries)
         self.metrics = study_metrics(self.results)
         about = "Exemplar sentences of every head, one a line."
         exemplars = about, export.EXEMPLARS
@@ -162,21 +126,19 @@ class StudySite(Site):
     @property
     def menu(self) -> Menu:
         """Menu with the pages that the study has."""
-        return menu(self.across, sentence_pages=self.facts.sentence_pages)
+        return study_menu(self.entries)
 
     @property
     def n_pages(self) -> int:
-        """Number of pages.
-
-        Six stand alone: overview, metrics, methods, data, about, and that for wrong addresses.
-        """
+        """Number of pages, with that for wrong addresses and those at old addresses."""
         heads = sum(len(stack.attention_layers) * stack.n_heads for stack in self.stacks)
-        sentences = len(self.study.sentence_data.paged) + self.facts.sentence_pages
-        return 6 + len(self.metrics) + len(self.across) + heads + sentences
+        moved = sum(len(entry.moved) for entry in self.entries)
+        sentences = len(self.study.sentence_data.paged)
+        return len(self.entries) + moved + len(self.metrics) + heads + sentences + 1
 
     @cached_property
     def charted(self) -> tuple[Page, ...]:
-        """Pages of metrics and pages across metrics."""
+        """Pages of metrics and pages of the registry."""
         return (*metric_pages(self.results, self.metrics), *across_pages(self.results))
 
     def first(self) -> Page:
@@ -199,11 +161,8 @@ class StudySite(Site):
 
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
-        yield metrics_page(self.metrics)
         yield from self.charted
-        if self.facts.sentence_pages:
-            yield sentences_page(self.study)
-        yield methods_page(self.results, self.metrics)
+        yield from moved_pages(self.entries)
         yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 
@@ -246,8 +205,8 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
 
 
 def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
-    """Make the pages across metrics for which a study has the numbers."""
-    return tuple(page.make(results) for page in OPTIONAL_PAGES if page.there(results))
+    """Make the pages of the registry that need the results of a study alone."""
+    return tuple(entry.make(results) for entry in study_pages(results) if entry.make)
 
 
 def render_comparison(
@@ -300,8 +259,8 @@ class ComparisonSite(Site):
     @cached_property
     def menu(self) -> Menu:
         """Menu with the pages that the comparison has."""
-        paths = {page.path for page in self.charted} | ({SENTENCES[0]} if self.listed else set())
-        optional = (entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in paths)
+        paths = {page.path for page in self.charted} | ({SENTENCES.path} if self.listed else set())
+        optional = (entry for entry in (SENTENCES, MATCHED, METHODS) if entry.path in paths)
         metrics = (page for page in self.charted if page.path.startswith("metrics/"))
         return _metrics_menu((OVERVIEW, *optional), metrics)
 
@@ -414,7 +373,7 @@ class FilmSite(Site):
     @property
     def menu(self) -> Menu:
         """Menu with the pages of metrics."""
-        return _metrics_menu((OVERVIEW, (HEADS, "All heads")), self.charted)
+        return _metrics_menu((OVERVIEW, MenuEntry(HEADS, "All heads")), self.charted)
 
     @property
     def n_pages(self) -> int:
@@ -446,10 +405,10 @@ class FilmSite(Site):
         yield missing_page()
 
 
-def _metrics_menu(first: tuple[Entry, ...], metrics: Iterable[Page]) -> Menu:
+def _metrics_menu(first: tuple[MenuEntry, ...], metrics: Iterable[Page]) -> Menu:
     """Return a menu of a few entries, and one below which the pages of metrics open."""
-    entries = tuple((page.path, page.title) for page in metrics)
-    return Menu(first, entries, last=(DATA,), foot=(DATA,), name="Metrics", find=False)
+    entries = tuple(MenuEntry(page.path, page.title) for page in metrics)
+    return Menu(first, entries, last=(DATA,), foot=(DATA,), name="Metrics", search=False)
 
 
 def _site_facts(title: str, models: str, manifest: Manifest) -> SiteFacts:

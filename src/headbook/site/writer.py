@@ -23,7 +23,7 @@ from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.data import DescribedFile, data_page
 from headbook.pages.parts.grid import Grid, grid
-from headbook.pages.parts.page import EVERY, Menu, Page, SiteFacts
+from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
@@ -32,6 +32,7 @@ from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.page_writer import MISSING, PageWriter, figures_of, page_address, site_address
 from headbook.site.parallel import DrawingPool, default_processes
+from headbook.site.registry import Menu
 from headbook.study.manifest import Manifest
 
 PREVIEW = "assets/preview.png"

@@ -27,6 +27,7 @@ class ComparingPage(Page):
     """
 
     template: ClassVar[str] = "comparison/comparing.html"
+    styles = ("comparison",)
     names: tuple[str, str]
     same: bool
     apart: str

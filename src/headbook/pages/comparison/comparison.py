@@ -505,6 +505,8 @@ class ComparisonPage(Page):
     """
 
     template: ClassVar[str] = "comparison/comparison.html"
+    styles = ("comparison",)
+    contents = False
     names: tuple[str, str]
     same: bool
     models: PageTable

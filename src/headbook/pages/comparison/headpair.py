@@ -22,7 +22,7 @@ from headbook.pages.comparison.pairmaps import (
 from headbook.pages.comparison.parts import METRICS, divergence_text, moved, moved_words
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.head_types import head_types, style_of
 from headbook.report.results import StackResults
@@ -277,6 +277,8 @@ class HeadPairPage(Page):
     """
 
     template: ClassVar[str] = "comparison/headpair.html"
+    scripts = (*ATTENTION_SCRIPTS, "attention_view", "headpair")
+    styles = ("comparison",)
     name: str
     stack_title: str
     place: str

@@ -152,6 +152,7 @@ class MatchedPage(Page):
     """
 
     template: ClassVar[str] = "comparison/matched.html"
+    styles = ("comparison",)
     names: tuple[str, str]
     apart: str
     sections: tuple[MatchedSection, ...]

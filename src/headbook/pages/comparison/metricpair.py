@@ -261,6 +261,7 @@ class MetricPairPage(Page):
     """
 
     template: ClassVar[str] = "comparison/metricpair.html"
+    styles = ("comparison",)
     metric: ComparedMetric
     names: tuple[str, str]
     rounded: bool

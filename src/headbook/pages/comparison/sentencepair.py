@@ -253,6 +253,8 @@ class SentencePairPage(Page):
     """
 
     template: ClassVar[str] = "comparison/sentencepair.html"
+    scripts = ("sentencepair",)
+    styles = ("comparison",)
     names: tuple[str, str]
     number: int
     previous: str | None
@@ -434,6 +436,8 @@ class SentencePairsPage(Page):
     """
 
     template: ClassVar[str] = "comparison/sentencepairs.html"
+    scripts = ("filter_list",)
+    styles = ("comparison",)
     lines: tuple[SharedSentenceLine, ...]
     total: int
     lists: str

@@ -193,6 +193,9 @@ class FilmPage(Page):
     """
 
     template: ClassVar[str] = "film/film.html"
+    scripts = ("film",)
+    styles = ("film",)
+    contents = False
     lead: Parts
     failed: tuple[str, ...]
     curves: tuple[Drawing, ...]

@@ -55,6 +55,8 @@ class FilmHeadsPage(Page):
     """
 
     template: ClassVar[str] = "film/filmheads.html"
+    styles = ("film",)
+    contents = False
     ends: tuple[str, str]
     sections: tuple[HeadsSection, ...]
 

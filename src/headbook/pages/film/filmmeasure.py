@@ -63,6 +63,7 @@ class MeasurePage(Page):
     """
 
     template: ClassVar[str] = "film/filmmeasure.html"
+    styles = ("film",)
     about: str
     sections: tuple[MeasureSection, ...]
 

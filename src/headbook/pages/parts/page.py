@@ -1,14 +1,9 @@
-"""What every page has: address, title, menu, site facts, remarks on what is missing.
+"""Parts of every page: address, title, scripts, provenance, and remarks on what is missing."""
 
-When a page exists.
-"""
-
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Protocol
 
-from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, count_text
 from headbook.study.manifest import InputFacts, Manifest, NotAvailable
 
@@ -74,88 +69,8 @@ def _taken(file: InputFacts) -> str:
     return f"{file.sentences:,} of {count_text(file.sentences + file.left, 'sentence')}"
 
 
-Entry = tuple[str, str]  # address and name
-
-FIRST = {
-    "index.html": "Overview",
-    "heads.html": "Heads",
-    "sentences/index.html": "Sentences",
-    "tokens.html": "Tokens",
-}
-ALL_METRICS = "metrics/index.html"
-ANALYSES = {
-    "patterns.html": "Attention patterns",
-    "importance.html": "Importance of heads",
-    "syntax.html": "Syntax: relations and trees",
-    "speech.html": "Parts of speech",
-    "similar.html": "Similar heads",
-    "alignment.html": "Cross-attention",
-    "flow.html": "Attention flow",
-    "geometry.html": "Representation geometry",
-    "context.html": "Head outputs and sentence ends",
-    "groups.html": "Groups of sentences",
-    ALL_METRICS: "All metrics",
-}
-METHODS = {"methods.html": "Methods"}
-FOOT = {
-    "data.html": "Data",
-    "about.html": "About",
-}
-ALWAYS = ("index.html", ALL_METRICS, "methods.html", "data.html", "about.html")
-# Pages that no entry leads to, by how their addresses begin, and the entry that they belong to.
-WITHIN = {
-    "heads/": "heads.html",
-    "sentences/": "sentences/index.html",
-    "metrics/": ALL_METRICS,
-    "data.html": "methods.html",
-    "about.html": "methods.html",
-}
-
-
-@dataclass(frozen=True)
-class Menu:
-    """Addresses and names of the pages that a site has.
-
-    Attributes:
-        first: entries before the analyses; ``last``: those after.
-        analyses: entries that open below one.
-        foot: what the foot of each page leads to.
-        name: of the entry below which the analyses open.
-        find: whether there is a search.
-    """
-
-    first: tuple[Entry, ...]
-    analyses: tuple[Entry, ...]
-    last: tuple[Entry, ...]
-    foot: tuple[Entry, ...]
-    name: str = "Analyses"
-    find: bool = True
-
-    def entry(self, path: str) -> str:
-        """Address of the entry that a page belongs to; empty where there is none."""
-        if path in FIRST or path in ANALYSES:
-            return path
-        return next((entry for start, entry in WITHIN.items() if path.startswith(start)), path)
-
-
-def menu(across: Collection[str], *, sentence_pages: bool) -> Menu:
-    """The menu of a site.
-
-    Args:
-        across: addresses of its pages across metrics.
-        sentence_pages: whether there are pages of sentences.
-    """
-    there = {*ALWAYS, *across, *(["sentences/index.html"] if sentence_pages else [])}
-
-    def some(entries: Mapping[str, str]) -> Iterator[Entry]:
-        return ((path, name) for path, name in entries.items() if path in there)
-
-    first, analyses, last, foot = (
-        tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)
-    )
-    return Menu(first, analyses, last, foot)
-
-
+# Scripts that draw attention maps, in the order of loading.
+ATTENTION_SCRIPTS = ("view_math", "view_switches", "attention_canvas")
 EVERY = slice(None)  # of the pages of a kind
 
 
@@ -201,20 +116,80 @@ class Page:
 
     Attributes:
         template: file that renders it.
+        scripts: names of the scripts in ``templates/assets`` that it loads after ``site``.
+        styles: names of the style sheets in ``templates/assets`` that it loads after ``site``.
+        contents: whether it has a table of contents if it has several headings.
         path: address, relative to the site's root.
-        title: of the page, for its heading and the browser.
+        title: title of the page, for its heading and the browser.
         description: one sentence for search engines and previews.
     """
 
     template: ClassVar[str]
+    scripts: ClassVar[tuple[str, ...]] = ()
+    styles: ClassVar[tuple[str, ...]] = ()
+    contents: ClassVar[bool] = True
     path: str
     title: str
     description: str
 
     @property
     def root(self) -> str:
-        """The way from this page to the site's root."""
+        """Relative address of the site's root."""
         return "../" * self.path.count("/")
+
+
+class TextPart(Protocol):
+    """A part of a sentence with markup: a link, a number with its row, or marked words."""
+
+    @property
+    def text(self) -> str:
+        """Words of the part."""
+
+
+Sentence = tuple[str | TextPart, ...]  # words and other parts in order
+
+
+def plain_text(sentence: Sentence) -> str:
+    """Return the words of a sentence without markup."""
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A further question of a page, with its answer.
+
+    Attributes:
+        id: fragment of its address.
+        title: the question.
+        answer: one sentence that answers it.
+        keywords: words by which the search finds it, beside those of the title.
+    """
+
+    id: str
+    title: str
+    answer: Sentence
+    keywords: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisPage(Page):
+    """A page that answers a question about all heads; its title is the question.
+
+    Attributes:
+        topic: subject of the page, as the menu calls it.
+        answer: one sentence that answers the question.
+        scope: pairs of a term and a fact: what was measured, and what it is compared with.
+        questions: further questions, in the order of the page.
+        absent: what was not measured and the option that measures it, a sentence each.
+    """
+
+    styles = ("plots", "analysis")
+    contents = False
+    topic: str
+    answer: Sentence
+    scope: tuple[tuple[str, str], ...]
+    questions: tuple[Question, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,40 +223,3 @@ def gap_texts(gaps: Iterable[NotAvailable]) -> list[str]:
         gap_text(NotAvailable(", ".join(what), stack, why))
         for (stack, why), what in together.items()
     ]
-
-
-Results = Mapping[str, StackResults]
-Made_co = TypeVar("Made_co", bound=Page, covariant=True)
-
-
-@dataclass(frozen=True)
-class OptionalPage(Generic[Made_co]):
-    """A page that not every site has; called with the results of a study, it makes it.
-
-    Whether it is there is known long before it is made: menus say it on the first page.
-
-    Attributes:
-        path: its address.
-        there: whether a study has its numbers.
-        make: makes it of a study that has.
-    """
-
-    path: str
-    there: Callable[[Results], bool]
-    make: Callable[[Results], Made_co]
-
-    def __call__(self, results: Results) -> Made_co | None:
-        """The page; None where a study has nothing for it."""
-        return self.make(results) if self.there(results) else None
-
-
-def always(_: Results) -> bool:
-    """What every site has."""
-    return True
-
-
-def page_if(
-    path: str, there: Callable[[Results], bool]
-) -> Callable[[Callable[[Results], Made_co]], OptionalPage[Made_co]]:
-    """Make a function that makes a page one that knows whether there is one."""
-    return partial(OptionalPage, path, there)

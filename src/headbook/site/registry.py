@@ -1,0 +1,237 @@
+"""Pages of a study's site: address, place in the menu, search words, and the maker of each.
+
+A new page is a module in `headbook.pages`, a template, and an entry in `PAGES`. Its scripts, style
+sheets and table of contents are class variables of its `Page`. Menu, search, number of pages and
+the pages at old addresses follow from the entries.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from headbook.pages.alignment import alignment_page, has_alignment
+from headbook.pages.context import context_page, has_context
+from headbook.pages.flow import flow_page, has_flow
+from headbook.pages.geometry import geometry_page, has_geometry
+from headbook.pages.groups import groups_page, has_groups
+from headbook.pages.heads import has_heads, heads_page
+from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.methods import methods_page
+from headbook.pages.metric import metrics_page, study_metrics
+from headbook.pages.parts.page import Page
+from headbook.pages.patterns import has_patterns, patterns_page
+from headbook.pages.sentences import sentences_page
+from headbook.pages.similar import has_similar, similar_page
+from headbook.pages.speech import speech_page
+from headbook.pages.syntax import syntax_page
+from headbook.pages.tokens import has_types, types_page
+from headbook.report.results import StackResults, study_of
+
+Results = Mapping[str, StackResults]
+
+
+class Place(Enum):
+    """Place of a page in the menu."""
+
+    MAIN = "before the analyses"
+    ANALYSES = "below one entry"
+    END = "after the analyses"
+    FOOT = "foot of every page"
+
+
+def _always(_: Results) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class PageEntry:
+    """An entry of the registry.
+
+    Attributes:
+        path: address of the page, relative to the site's root.
+        name: name of the page in the menu.
+        place: place in the menu.
+        make: makes the page from the results of a study by stack; None for a page that the site
+            makes itself because it needs more than the results.
+        exists: whether a study has what the page shows.
+        question: question that the page answers, printed below its name in the menu.
+        keywords: words by which the search finds the page, beside those of its title.
+        within: beginnings of addresses of pages that have no entry of their own and belong to it.
+        moved: fragment of this page for each old address whose content it took over.
+    """
+
+    path: str
+    name: str
+    place: Place
+    make: Callable[[Results], Page] | None = None
+    exists: Callable[[Results], bool] = _always
+    question: str = ""
+    keywords: str = ""
+    within: tuple[str, ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+
+_POSITION = "positional head fixed offset diagonal band"
+_SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
+_USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
+
+PAGES = (
+    PageEntry(
+        "index.html", "Overview", Place.MAIN,
+        keywords="atlas tiles map of all heads start home findings",
+    ),
+    PageEntry(
+        "heads.html", "Heads", Place.MAIN, heads_page, has_heads,
+        keywords="list of heads table sort filter compare scatter",
+        within=("heads/",),
+    ),
+    PageEntry(
+        "sentences/index.html", "Sentences", Place.MAIN,
+        lambda results: sentences_page(study_of(results)),
+        lambda results: bool(study_of(results).sentence_data.paged),
+        keywords="texts examples corpus compare two heads share link permalink",
+        within=("sentences/",),
+    ),
+    PageEntry(
+        "tokens.html", "Tokens", Place.MAIN, types_page, has_types,
+        keywords="vocabulary types words trajectories function words content words",
+    ),
+    PageEntry(
+        "patterns.html", "Attention patterns", Place.ANALYSES, patterns_page, has_patterns,
+        keywords=f"{_USELESS} {_SINK} {_POSITION} block heterogeneous types of heads",
+    ),
+    PageEntry(
+        "importance.html", "Importance of heads", Place.ANALYSES, importance_page, has_importance,
+        keywords=f"{_USELESS} ablation ablate causal knockout removable prune michel voita",
+    ),
+    PageEntry(
+        "syntax.html", "Syntax: relations and trees", Place.ANALYSES, syntax_page,
+        keywords="dependency parse tree grammar relations uas treebank dobj nsubj",
+    ),
+    PageEntry(
+        "speech.html", "Parts of speech", Place.ANALYSES, speech_page,
+        keywords="punctuation content function words pos tags upos part of speech nouns verbs",
+    ),
+    PageEntry(
+        "similar.html", "Similar heads", Place.ANALYSES, similar_page, has_similar,
+        keywords=f"{_USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+    ),
+    PageEntry(
+        "alignment.html", "Cross-attention", Place.ANALYSES, alignment_page, has_alignment,
+        keywords="encoder decoder translation word alignment cross attention aer",
+    ),
+    PageEntry(
+        "flow.html", "Attention flow", Place.ANALYSES, flow_page, has_flow,
+        keywords=f"rollout norms value-weighted contribution context mixing {_USELESS}",
+    ),
+    PageEntry(
+        "geometry.html", "Representation geometry", Place.ANALYSES, geometry_page, has_geometry,
+        keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
+    ),
+    PageEntry(
+        "context.html", "Head outputs and sentence ends", Place.ANALYSES, context_page,
+        has_context, keywords="sentence boundary segmentation anchors repetition passages",
+    ),
+    PageEntry(
+        "groups.html", "Groups of sentences", Place.ANALYSES, groups_page, has_groups,
+        keywords="metadata compare corpora minimal pairs subsets genres",
+    ),
+    PageEntry(
+        "metrics/index.html", "All metrics", Place.ANALYSES,
+        lambda results: metrics_page(study_metrics(results)),
+        keywords="definitions formulas glossary download pdf svg csv latex bibtex figure heat map",
+        within=("metrics/",),
+    ),
+    PageEntry(
+        "methods.html", "Methods", Place.END,
+        lambda results: methods_page(results, study_metrics(results)),
+        keywords="definitions intervals self-checks versions",
+        within=("about.html",),
+    ),
+    PageEntry(
+        "data.html", "Data", Place.END,
+        keywords="download pdf svg csv parquet latex bibtex export heat map figure",
+    ),
+    PageEntry(
+        "about.html", "About", Place.FOOT, keywords="cite citation bibtex licence license",
+    ),
+)  # fmt: skip
+
+
+class MenuEntry(NamedTuple):
+    """A link of the menu: address, name, and the question that the page answers, if any."""
+
+    path: str
+    name: str
+    question: str = ""
+
+
+@dataclass(frozen=True)
+class Menu:
+    """Links to the pages that a site has.
+
+    Attributes:
+        first: entries before the analyses.
+        analyses: entries that open below one entry.
+        last: entries after the analyses.
+        foot: entries at the foot of each page.
+        name: name of the entry below which the analyses open.
+        within: address of an entry by the beginning of the addresses that belong to it.
+        search: whether the site has a search.
+    """
+
+    first: tuple[MenuEntry, ...]
+    analyses: tuple[MenuEntry, ...]
+    last: tuple[MenuEntry, ...]
+    foot: tuple[MenuEntry, ...]
+    name: str = "Analyses"
+    within: Mapping[str, str] = field(default_factory=dict)
+    search: bool = True
+
+    def entry(self, path: str) -> str:
+        """Return the address of the entry that a page belongs to; its own if it has none."""
+        if any(path == each.path for each in (*self.first, *self.analyses, *self.last)):
+            return path
+        return next((entry for start, entry in self.within.items() if path.startswith(start)), path)
+
+
+def study_menu(entries: Iterable[PageEntry]) -> Menu:
+    """Return the menu of a study's site that has the pages of these entries."""
+    entries = tuple(entries)
+    first, analyses, last, foot = (
+        tuple(MenuEntry(e.path, e.name, e.question) for e in entries if e.place is place)
+        for place in Place
+    )
+    within = {start: entry.path for entry in entries for start in entry.within}
+    return Menu(first, analyses, last, foot, within=within)
+
+
+def study_pages(results: Results) -> tuple[PageEntry, ...]:
+    """Return the entries of the pages that a study has."""
+    return tuple(entry for entry in PAGES if entry.exists(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedPage(Page):
+    """The page at an old address; it leads to the page that took its place.
+
+    Attributes:
+        target: new address with a fragment, relative to the site's root.
+    """
+
+    template = "moved.html"
+    contents = False
+    target: str
+
+
+def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
+    """Yield the pages at old addresses, which lead to the pages of the entries."""
+    for entry in entries:
+        for path, fragment in entry.moved.items():
+            yield MovedPage(
+                path=path,
+                title=entry.name,
+                description=f"This page has moved to {entry.path}.",
+                target=f"{entry.path}#{fragment}" if fragment else entry.path,
+            )
