@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import FIELDS, RatioSums
-from headbook.analysis.arrays import NOTHING
+from headbook.analysis.arrays import MIN_NUMERATOR
 from headbook.inputs import open_corpus
 from headbook.metrics import (
     all_metrics,
@@ -118,7 +118,7 @@ def covered(column: Column, weights: Floats) -> Floats:
     *Shape:* ``(study, 3)``.
     """
     n, d = column.n, column.d
-    there, present = (d > 0).astype(float), (np.abs(n) > NOTHING).astype(float)
+    there, present = (d > 0).astype(float), (np.abs(n) > MIN_NUMERATOR).astype(float)
     powers = [n, d, n * n, d * d, n * d, there, d, present]  # as in FIELDS
     sums = np.stack([weights @ part for part in powers])[:, None]
     metric = all_metrics()[column.metric]

@@ -82,11 +82,11 @@ def test_rows_with_little_left_or_no_choice_do_not_count() -> None:
 
 def test_sums_of_halves_add_to_the_whole() -> None:
     found = similarities(KINDS, KINDS)
-    whole = found.half(SELECTION) + found.half(HELD_OUT)
+    whole = found.split(SELECTION) + found.split(HELD_OUT)
     np.testing.assert_array_equal(whole.total, found.total)
     assert found.sentences.tolist() == [3, 3]
-    assert found.half(SELECTION).sentences.tolist() == [3, 0]
-    few = found.value(least=10_000)
+    assert found.split(SELECTION).sentences.tolist() == [3, 0]
+    few = found.value(min_words=10_000)
     assert np.isnan(few).all()
 
 
@@ -116,7 +116,7 @@ def test_a_model_whose_heads_changed_places_is_found() -> None:
     matching = match(found.value(), 0.5)
     assert order[matching.partner].tolist() == [*range(5)]
     assert matching.mutual.all()
-    halves = [match(found.half(half).value(), 0.5) for half in (SELECTION, HELD_OUT)]
+    halves = [match(found.split(half).value(), 0.5) for half in (SELECTION, HELD_OUT)]
     assert split_half_agreement(*halves) == 1
 
 

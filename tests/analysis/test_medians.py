@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.multiple_testing import bootstrap_counts
-from headbook.analysis.paired import DRAWS, ClusterSums, MedianEstimate, medians
+from headbook.analysis.paired import MEDIAN_DRAWS, ClusterSums, MedianEstimate, medians
 from headbook.schema import IntervalRule
 from naive_comparison import kish
 
@@ -32,7 +32,7 @@ def sides() -> tuple[ClusterSums, ClusterSums]:
 
 def test_medians_are_the_naive_ones(sides: tuple[ClusterSums, ClusterSums]) -> None:
     found = medians(*sides)
-    drawn = bootstrap_counts(CLUSTERS)[:DRAWS].tolist()
+    drawn = bootstrap_counts(CLUSTERS)[:MEDIAN_DRAWS].tolist()
     every = [1.0] * CLUSTERS
     a, b = (naive_median(each, every) for each in sides)
     over = [[naive_median(each, weights) for weights in drawn] for each in sides]

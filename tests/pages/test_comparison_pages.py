@@ -12,7 +12,7 @@ import pytest
 from scipy.special import stdtrit
 
 from comparisons import CHANGED, Compared
-from headbook.analysis.intervals import SKEWED
+from headbook.analysis.intervals import SKEWNESS_SHARE
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
     OUTPUT_DRIFT,
@@ -169,7 +169,7 @@ def test_differences_of_tokens_are_the_naive_ones(compared: Make) -> None:
             assert numbers.p[layer, column] == 1
             continue
         reach = float(stdtrit(min(kish(sums[1]), kish(sums[3])) - 1, 0.975))
-        half = reach * math.sqrt(variance(*sums)) * (1 + SKEWED * skewness(*sums))
+        half = reach * math.sqrt(variance(*sums)) * (1 + SKEWNESS_SHARE * skewness(*sums))
         ends = numbers.low[layer, column], numbers.high[layer, column]
         np.testing.assert_allclose(ends, (middle - half, middle + half), atol=1e-5)
     assert numbers.supported[CHANGED:, column].all()

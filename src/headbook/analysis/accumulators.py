@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headbook.analysis import intervals
-from headbook.analysis.arrays import NOTHING, Floats, Ints, divide
+from headbook.analysis.arrays import MIN_NUMERATOR, Floats, Ints, divide
 from headbook.analysis.intervals import MIN_EFFECTIVE, UNBOUNDED
 from headbook.schema import IntervalRule
 
@@ -27,29 +27,33 @@ FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
 Sums = TypeVar("Sums", bound="DataclassInstance")
 
 
-def add_fields(one: Sums, other: Sums, **given: Any) -> Sums:
+def add_fields(first: Sums, second: Sums, **overrides: Any) -> Sums:
     """Return the sum of two records of one class, field by field.
 
     Numbers, arrays and records of sums are added, mappings key by key. Tuples and strings describe
-    the sums, and those of ``one`` stay. If a field of one record is None, that of the other stays.
+    the sums, and those of ``first`` stay. If a field is None in one record, that of the other one
+    stays.
 
     Args:
-        given: values of fields that are not added in this way.
+        overrides: values of fields that are not added in this way.
     """
-    names = [each.name for each in fields(one) if each.name not in given]
-    added = {name: _added(getattr(one, name), getattr(other, name)) for name in names}
-    return replace(one, **added, **given)
+    names = [field.name for field in fields(first) if field.name not in overrides]
+    added = {name: _add_values(getattr(first, name), getattr(second, name)) for name in names}
+    return replace(first, **added, **overrides)
 
 
-def _added(one: Any, other: Any) -> Any:
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, str | tuple):
-        return one
-    if isinstance(one, Mapping) and not isinstance(one, Counter):
-        both = {key: one[key] + other[key] for key in one if key in other}
-        return {**one, **other, **both}
-    return one + other
+def _add_values(first: Any, second: Any) -> Any:
+    """Return the sum of two values of one field of `add_fields`."""
+    if first is None:
+        return second
+    if second is None:
+        return first
+    if isinstance(first, str | tuple):
+        return first
+    if isinstance(first, Mapping) and not isinstance(first, Counter):
+        shared = {key: first[key] + second[key] for key in first if key in second}
+        return {**first, **second, **shared}
+    return first + second
 
 
 def shift_fields(sums: Sums, by: int) -> Sums:
@@ -58,12 +62,12 @@ def shift_fields(sums: Sums, by: int) -> Sums:
     Fields with a method ``shifted`` are shifted, and mappings to values with this method.
     """
     shifted: dict[str, Any] = {}
-    for each in fields(sums):
-        held = getattr(sums, each.name)
-        if hasattr(held, "shifted"):
-            shifted[each.name] = held.shifted(by)
-        elif isinstance(held, Mapping) and any(hasattr(part, "shifted") for part in held.values()):
-            shifted[each.name] = {key: part.shifted(by) for key, part in held.items()}
+    for field in fields(sums):
+        value = getattr(sums, field.name)
+        if hasattr(value, "shifted"):
+            shifted[field.name] = value.shifted(by)
+        elif isinstance(value, Mapping) and any(hasattr(v, "shifted") for v in value.values()):
+            shifted[field.name] = {key: entry.shifted(by) for key, entry in value.items()}
     return replace(sums, **shifted)
 
 
@@ -85,18 +89,18 @@ class RatioSums:
         return cls(np.zeros((len(FIELDS), N_SPLITS, *cells)))
 
     @classmethod
-    def of(cls, n: Floats, d: Floats, events: Floats, half: Ints) -> Self:
+    def of(cls, n: Floats, d: Floats, events: Floats, split: Ints) -> Self:
         """Return the sums of a batch; sentences with denominator 0 take no part.
 
         Args:
             n, d: numerators and denominators. *Shape:* ``(sentence, *cells)``.
             events: numbers of observations. *Shape:* ``(sentence, *cells)``.
-            half: split of each sentence, 0 or 1. *Shape:* ``(sentence,)``.
+            split: split of each sentence, 0 or 1. *Shape:* ``(sentence,)``.
         """
-        parts = np.stack(
-            [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > NOTHING) & (d > 0)]
+        terms = np.stack(
+            [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > MIN_NUMERATOR) & (d > 0)]
         )
-        return cls(np.stack([parts[:, half == h].sum(1) for h in range(N_SPLITS)], 1))
+        return cls(np.stack([terms[:, split == number].sum(1) for number in range(N_SPLITS)], 1))
 
     def __add__(self, other: "RatioSums") -> "RatioSums":
         return RatioSums(self.sums + other.sums)
@@ -107,9 +111,9 @@ class RatioSums:
 
     def split(self, number: int) -> "RatioSums":
         """Return the sums over one split, with zeros for the other."""
-        kept = np.zeros_like(self.sums)
-        kept[:, number] = self.sums[:, number]
-        return RatioSums(kept)
+        sums = np.zeros_like(self.sums)
+        sums[:, number] = self.sums[:, number]
+        return RatioSums(sums)
 
     @property
     def total(self) -> dict[str, Floats]:
@@ -134,7 +138,7 @@ class RatioSums:
 
     @property
     def n_effective(self) -> Floats:
-        """Effective number of sentences: of equal weight, as many would have the same variance."""
+        """Effective number of sentences: as many of equal weight would have the same variance."""
         return intervals.effective(self.total)
 
     def variance(self, limits: intervals.Limits = UNBOUNDED) -> Floats:
@@ -143,10 +147,10 @@ class RatioSums:
         return intervals.variance(total) * intervals.skewness_factor(total, limits) ** 2
 
     def interval(
-        self, limits: intervals.Limits = UNBOUNDED, spread: ArrayLike = IntervalRule.USUAL
+        self, limits: intervals.Limits = UNBOUNDED, rules: ArrayLike = IntervalRule.USUAL
     ) -> tuple[Floats, Floats]:
         """Return the 95 % confidence interval; NaN if there are too few sentences."""
-        return intervals.interval(self.total, limits, spread)
+        return intervals.interval(self.total, limits, rules)
 
 
 def split_of(content_hash: NDArray[np.uint64]) -> Ints:
@@ -188,24 +192,24 @@ class TopK:
             index, content_hash: *Shape:* ``(sentence,)``.
         """
         order = np.argsort(index, kind="stable")
-        first = order[np.sort(np.unique(content_hash[order], return_index=True)[1])]
-        rounded: Floats = scores[first].astype(np.float64).round(6)
+        distinct = order[np.sort(np.unique(content_hash[order], return_index=True)[1])]
+        rounded: Floats = scores[distinct].astype(np.float64).round(6)
         score = np.moveaxis(rounded, 0, -1)
         shape = score.shape
-        places = np.broadcast_to(index[first], shape)
-        batch = cls(score, places, np.broadcast_to(content_hash[first], shape))
+        indices = np.broadcast_to(index[distinct], shape)
+        batch = cls(score, indices, np.broadcast_to(content_hash[distinct], shape))
         return batch._best(k)
 
     def __add__(self, other: "TopK") -> "TopK":
-        both = TopK(
+        joined = TopK(
             np.concatenate([self.score, other.score], -1),
             np.concatenate([self.index, other.index], -1),
             np.concatenate([self.content_hash, other.content_hash], -1),
         )
-        same = both.content_hash[..., :, None] == both.content_hash[..., None, :]
-        one, another = both.index[..., :, None], both.index[..., None, :]
-        repeated = (same & (another >= 0) & (another < one)).any(-1)
-        best = replace(both, score=np.where(repeated, -np.inf, both.score))
+        equal_hash = joined.content_hash[..., :, None] == joined.content_hash[..., None, :]
+        index, other_index = joined.index[..., :, None], joined.index[..., None, :]
+        repeated = (equal_hash & (other_index >= 0) & (other_index < index)).any(-1)
+        best = replace(joined, score=np.where(repeated, -np.inf, joined.score))
         return best._best(self.score.shape[-1])
 
     def shifted(self, by: int) -> "TopK":
@@ -213,6 +217,7 @@ class TopK:
         return replace(self, index=np.where(self.index >= 0, self.index + by, self.index))
 
     def _sorted(self) -> "TopK":
+        """Return the sentences in order of score, then of index."""
         order = np.lexsort((self.index, -self.score), axis=-1)
         return TopK(
             np.take_along_axis(self.score, order, -1),
@@ -221,6 +226,7 @@ class TopK:
         )
 
     def _best(self, k: int) -> "TopK":
+        """Return the k best sentences, padded if there are fewer."""
         ranked = self._sorted()
         missing = max(k - ranked.score.shape[-1], 0)
         pad = [(0, 0)] * (ranked.score.ndim - 1) + [(0, missing)]
@@ -233,13 +239,13 @@ class TopK:
 
 @dataclass(frozen=True, eq=False)
 class HashSample:
-    """The sentences with the smallest hashes: a sample that needs no seed and merges.
+    """Sample of the sentences with the smallest hashes, which needs no seed and can be merged.
 
     Attributes:
         size: largest number of sentences in the sample.
-        content_hash: hash of each sentence. *Shape:* ``(kept,)``.
-        index: position of each sentence in the input. *Shape:* ``(kept,)``.
-        payload: values stored for each sentence. *Shape:* ``(kept, *cells)``.
+        content_hash: hash of each sentence. *Shape:* ``(sentence,)``.
+        index: position of each sentence in the input. *Shape:* ``(sentence,)``.
+        payload: values stored for each sentence. *Shape:* ``(sentence, *cells)``.
     """
 
     size: int
@@ -271,11 +277,11 @@ class HashSample:
         content_hash = np.concatenate([self.content_hash, other.content_hash])
         index = np.concatenate([self.index, other.index])
         kept = np.lexsort((index, content_hash))[: self.size]
-        mine, others = kept < len(self.index), kept >= len(self.index)
-        kind = np.result_type(self.payload, other.payload)
-        payload = np.empty((len(kept), *self.payload.shape[1:]), kind)  # once: it may be large
-        payload[mine] = self.payload[kept[mine]]
-        payload[others] = other.payload[kept[others] - len(self.index)]
+        from_self, from_other = kept < len(self.index), kept >= len(self.index)
+        dtype = np.result_type(self.payload, other.payload)
+        payload = np.empty((len(kept), *self.payload.shape[1:]), dtype)  # once: it may be large
+        payload[from_self] = self.payload[kept[from_self]]
+        payload[from_other] = other.payload[kept[from_other] - len(self.index)]
         return HashSample(self.size, content_hash[kept], index[kept], payload)
 
     def shifted(self, by: int) -> "HashSample":
@@ -344,9 +350,9 @@ class Estimates(NamedTuple):
         cls,
         ratios: RatioSums,
         limits: tuple[float, float],
-        spread: IntervalRule = IntervalRule.USUAL,
+        rule: IntervalRule = IntervalRule.USUAL,
     ) -> "Estimates":
         """Return values with intervals inside the metric's bounds."""
-        low, high = ratios.interval(limits, spread)
-        behind = ratios.n_sentences, ratios.n_observations, ratios.n_effective
-        return cls(ratios.value, low, high, *behind)
+        low, high = ratios.interval(limits, rule)
+        counts = ratios.n_sentences, ratios.n_observations, ratios.n_effective
+        return cls(ratios.value, low, high, *counts)

@@ -24,7 +24,7 @@ from headbook.schema import MAX_SINK_MASS, SinkView
 
 
 class AttentionRows(NamedTuple):
-    """Attention rows of one sentence, and which of them count.
+    """Attention rows of one sentence, with a mask of the rows that count.
 
     Attributes:
         weights: 0 for pairs that do not count. *Shape:* ``(head, query, key)``.
@@ -51,10 +51,12 @@ def rows_in_view(
         visible: pairs of queries that count and keys that they see. *Shape:* ``(query, key)``.
         sink: keys of the sink. *Shape:* ``(key,)``.
     """
-    there = visible if view is SinkView.RAW else visible & ~sink
-    kept = np.where(there, weights, 0).astype(np.float64)
-    counted = np.broadcast_to(there.any(-1), kept.shape[:2])
-    return _renormalised(kept, counted) if view is SinkView.RENORM else AttentionRows(kept, counted)
+    counted_pairs = visible if view is SinkView.RAW else visible & ~sink
+    view_weights = np.where(counted_pairs, weights, 0).astype(np.float64)
+    counted = np.broadcast_to(counted_pairs.any(-1), view_weights.shape[:2])
+    if view is SinkView.RENORM:
+        return _renormalised(view_weights, counted)
+    return AttentionRows(view_weights, counted)
 
 
 def rows_between_words(
@@ -73,18 +75,19 @@ def rows_between_words(
             for both models if one of them is causal.
     """
     visible = np.broadcast_to(keys, words.shape[1:])
-    there = np.tril(visible) if causal else visible
-    kept = np.where(there, words, 0).astype(np.float64)
-    return _renormalised(kept, np.broadcast_to(there.sum(-1) > 1, kept.shape[:2]))
+    counted_pairs = np.tril(visible) if causal else visible
+    word_weights = np.where(counted_pairs, words, 0).astype(np.float64)
+    counted = np.broadcast_to(counted_pairs.sum(-1) > 1, word_weights.shape[:2])
+    return _renormalised(word_weights, counted)
 
 
-def _renormalised(kept: Floats, counted: NDArray[np.bool_]) -> AttentionRows:
+def _renormalised(weights: Floats, counted: NDArray[np.bool_]) -> AttentionRows:
     """Return rows divided by their sums; rows that lost too much mass do not count."""
-    mass = kept.sum(-1)
+    mass = weights.sum(-1)
     has_mass = mass > np.finfo(np.float32).tiny  # a smaller sum is too small to divide by
     divisor = np.where(has_mass, mass, 1)[..., None]
     return AttentionRows(
-        np.where(has_mass[..., None], kept / divisor, 0), counted & (1 - mass <= MAX_SINK_MASS)
+        np.where(has_mass[..., None], weights / divisor, 0), counted & (1 - mass <= MAX_SINK_MASS)
     )
 
 
@@ -116,8 +119,8 @@ def jensen_shannon(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
     # With t = (a - b) / (a + b), a ln(a / m) = m (1 + t) ln(1 + t): small differences keep digits.
     tilt = np.divide(a.astype(np.float64) - b, total, out=np.zeros_like(total), where=total > 0)
     terms = xlog1py(1 + tilt, tilt) + xlog1py(1 - tilt, -tilt)
-    found: Floats = (np.maximum(terms, 0) * total).sum(-1) / 4
-    return np.minimum(found, np.log(2))
+    divergence: Floats = (np.maximum(terms, 0) * total).sum(-1) / 4
+    return np.minimum(divergence, np.log(2))
 
 
 def attention_divergence(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
@@ -126,10 +129,11 @@ def attention_divergence(a: AttentionRows, b: AttentionRows) -> DivergenceSums:
     Args:
         a, b: rows of both models for the same tokens or words, in the same view.
     """
-    both = a.counted & b.counted
+    counted = a.counted & b.counted
     heads, queries, keys = a.weights.shape
-    apart, step = np.zeros((heads, queries)), max(1, MAX_WEIGHTS // max(1, queries * keys))
+    divergence = np.zeros((heads, queries))
+    step = max(1, MAX_WEIGHTS // max(1, queries * keys))
     for start in range(0, heads, step):
-        at = slice(start, start + step)
-        apart[at] = jensen_shannon(a.weights[at], b.weights[at])
-    return DivergenceSums((apart * both).sum(-1), both.sum(-1).astype(np.float64))
+        block = slice(start, start + step)
+        divergence[block] = jensen_shannon(a.weights[block], b.weights[block])
+    return DivergenceSums((divergence * counted).sum(-1), counted.sum(-1).astype(np.float64))

@@ -22,7 +22,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.paired import ClusterSums, PairedDifferences, differences
 
 NO_CELL = -1  # index if there is no best cell
-ENDS = (0.025, 0.975)  # quantiles of the draws at both ends of an interval
+INTERVAL_QUANTILES = (0.025, 0.975)  # quantiles of the draws at both ends of an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class BestHeads:
 
     Attributes:
         cell: index of the best cell; `NO_CELL` if no value is known.
-        value: value of the best cell on the sentences of ``report``; NaN if unknown.
+        value: value of the best cell on the held-out sentences; NaN if unknown.
     """
 
     cell: Ints
@@ -86,35 +86,38 @@ def half_rises(n: NDArray[np.floating], d: NDArray[np.floating]) -> HalfRise:
         )
     cells = n.shape[2:]
     change = differences(ClusterSums(n[0], d[0]), ClusterSums(n[-1], d[-1]))
-    moved = ((change.low > 0) | (change.high < 0)).reshape(-1)
-    found = np.full((3, len(moved)), np.nan)
-    places = np.flatnonzero(moved)
-    if len(places):
-        flat = [part.reshape(*n.shape[:2], len(moved)) for part in (n, d)]
-        for block in _blocks(places, len(n)):
-            found[:, block] = _interval(*(part[..., block].astype(np.float64) for part in flat))
-    step, low, high = found.reshape(3, *cells)
+    changed = ((change.low > 0) | (change.high < 0)).reshape(-1)
+    rises = np.full((3, len(changed)), np.nan)
+    changed_cells = np.flatnonzero(changed)
+    if len(changed_cells):
+        flat_sums = [sums.reshape(*n.shape[:2], len(changed)) for sums in (n, d)]
+        for block in _blocks(changed_cells, len(n)):
+            n_block, d_block = (sums[..., block].astype(np.float64) for sums in flat_sums)
+            rises[:, block] = _interval(n_block, d_block)
+    step, low, high = rises.reshape(3, *cells)
     return HalfRise(step, low, high, change)
 
 
-def best_heads(choice: Floats, report: Floats) -> BestHeads:
+def best_heads(selection: Floats, held_out: Floats) -> BestHeads:
     """Choose the cell with the largest value on one split, and return its value on the other.
 
     Args:
-        choice: values on the sentences that decide; NaN where unknown. *Shape:* ``(step, function,
-            cell)``, or any other dimensions instead of the first two.
-        report: values on the other sentences; NaN where unknown. *Shape:* that of ``choice``.
+        selection: values on the sentences that decide; NaN where unknown. *Shape:* ``(step,
+            function, cell)``, or any other dimensions instead of the first two.
+        held_out: values on the other sentences; NaN where unknown. *Shape:* that of
+            ``selection``.
 
     Returns:
         The first of equal cells. *Shape:* ``(step, function)``.
     """
-    if not choice.shape[-1]:
-        return BestHeads(np.full(choice.shape[:-1], NO_CELL), np.full(choice.shape[:-1], np.nan))
-    known = ~np.isnan(choice)
-    cell = np.where(known, choice, -np.inf).argmax(-1)
-    value = np.take_along_axis(report, cell[..., None], -1)[..., 0]
-    there = known.any(-1)
-    return BestHeads(np.where(there, cell, NO_CELL), np.where(there, value, np.nan))
+    if not selection.shape[-1]:
+        shape = selection.shape[:-1]
+        return BestHeads(np.full(shape, NO_CELL), np.full(shape, np.nan))
+    known = ~np.isnan(selection)
+    cell = np.where(known, selection, -np.inf).argmax(-1)
+    value = np.take_along_axis(held_out, cell[..., None], -1)[..., 0]
+    has_value = known.any(-1)
+    return BestHeads(np.where(has_value, cell, NO_CELL), np.where(has_value, value, np.nan))
 
 
 def shares(types: NDArray[np.str_], names: Sequence[str]) -> Floats:
@@ -133,20 +136,19 @@ def shares(types: NDArray[np.str_], names: Sequence[str]) -> Floats:
     return divide(counts, counts.sum(1, keepdims=True))
 
 
-def _blocks(places: Ints, steps: int) -> Iterator[Ints]:
+def _blocks(cells: Ints, steps: int) -> Iterator[Ints]:
     """Yield blocks of cells small enough to hold the values of all steps and draws."""
     size = max(1, multiple_testing.MAX_NUMBERS // (multiple_testing.DRAWS * steps))
-    for start in range(0, len(places), size):
-        yield places[start : start + size]
+    for start in range(0, len(cells), size):
+        yield cells[start : start + size]
 
 
 def _interval(n: Floats, d: Floats) -> Floats:
     """Return half-rise step and both ends of the interval of cells. *Shape:* ``(3, cell)``."""
-    steps = np.arange(len(n))[:, None]
-    drawn = multiple_testing.bootstrap_counts(n.shape[1])
-    values = divide(np.matmul(drawn, n), np.matmul(drawn, d))  # (step, draw, cell)
-    found = half_rise(values)
-    counts = np.stack([(found == step).sum(0) for step in steps[:, 0]])
+    draw_counts = multiple_testing.bootstrap_counts(n.shape[1])
+    values = divide(np.matmul(draw_counts, n), np.matmul(draw_counts, d))  # (step, draw, cell)
+    rises = half_rise(values)
+    counts = np.stack([(rises == step).sum(0) for step in range(len(n))])
     share = divide(counts.cumsum(0), counts.sum(0))
-    low, high = ((share >= end).argmax(0) for end in ENDS)
+    low, high = ((share >= quantile).argmax(0) for quantile in INTERVAL_QUANTILES)
     return np.stack([half_rise(divide(n.sum(1), d.sum(1))), low, high])

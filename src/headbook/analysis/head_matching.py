@@ -23,8 +23,8 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.attention_divergence import AttentionRows
 
 UNMATCHED = -1  # index if a head has no partner
-DIGITS = 6  # decimals of compared similarities: the last bits depend on the order of sentences
-NULL = 0.95  # quantile, over heads, of the best similarity with an untrained model
+SCORE_DECIMALS = 6  # of compared similarities, whose last bits depend on the order of sentences
+NULL_QUANTILE = 0.95  # quantile, over heads, of the best similarity with an untrained model
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class SimilaritySums:
 
     Attributes:
         total: sums of the coefficients over words whose rows count in both heads. *Shape:*
-            ``(half, head of A, head of B)``; halves as in `headbook.analysis.accumulators`.
-        words: number of these words. *Shape:* ``(half, head of A, head of B)``.
-        sentences: number of sentences. *Shape:* ``(half,)``.
+            ``(split, head of A, head of B)``; splits as in `headbook.analysis.accumulators`.
+        words: number of these words. *Shape:* ``(split, head of A, head of B)``.
+        sentences: number of sentences. *Shape:* ``(split,)``.
     """
 
     total: Floats
@@ -49,47 +49,45 @@ class SimilaritySums:
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(N_SPLITS, dtype=np.int64))
 
     @classmethod
-    def of(cls, a: AttentionRows, b: AttentionRows, half: int) -> Self:
+    def of(cls, a: AttentionRows, b: AttentionRows, split: int) -> Self:
         """Return the sums of one sentence.
 
         Args:
             a, b: rows between the same words in both models.
-            half: split of the sentence, 0 or 1.
+            split: split of the sentence, 0 or 1.
         """
-        found = cls.zero(len(a.weights), len(b.weights))
-        one, other = (
+        sums = cls.zero(len(a.weights), len(b.weights))
+        roots_a, roots_b = (
             (np.sqrt(rows.weights) * rows.counted[..., None]).reshape(len(rows.weights), -1)
             for rows in (a, b)
         )
-        found.total[half] = one @ other.T
-        found.words[half] = a.counted.astype(np.float64) @ b.counted.astype(np.float64).T
-        found.sentences[half] = 1
-        return found
+        sums.total[split] = roots_a @ roots_b.T
+        sums.words[split] = a.counted.astype(np.float64) @ b.counted.astype(np.float64).T
+        sums.sentences[split] = 1
+        return sums
 
     __add__ = add_fields
 
-    def half(self, number: int) -> "SimilaritySums":
+    def split(self, number: int) -> "SimilaritySums":
         """Return the sums over one split, with zeros for the other."""
-        kept = (np.arange(N_SPLITS) == number).astype(np.int64)
-        by_pair = kept[:, None, None]
-        return SimilaritySums(self.total * by_pair, self.words * by_pair, self.sentences * kept)
+        in_split = (np.arange(N_SPLITS) == number).astype(np.int64)
+        by_pair = in_split[:, None, None]
+        return SimilaritySums(self.total * by_pair, self.words * by_pair, self.sentences * in_split)
 
-    def value(self, least: int = 1) -> Floats:
-        """Return the similarity of every two heads; NaN for pairs with fewer words than ``least``.
-
-        *Shape:* ``(head of A, head of B)``.
+    def value(self, min_words: int = 1) -> Floats:
+        """Return the similarity of every two heads. *Shape:* ``(head of A, head of B)``.
 
         Args:
-            least: smallest number of words.
+            min_words: smallest number of words; pairs of heads with fewer have the value NaN.
         """
         words = self.words.sum(0)
-        found = divide(self.total.sum(0), np.where(words >= least, words, 0))
-        return np.minimum(found, 1)
+        similarity = divide(self.total.sum(0), np.where(words >= min_words, words, 0))
+        return np.minimum(similarity, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class HeadMatching:
-    """The best and the matched head of model B for each head of model A; arrays are by head of A.
+    """Best and matched head of model B for each head of model A; arrays are by head of A.
 
     Attributes:
         partner: head of B in the one-to-one matching; `UNMATCHED` if B has fewer heads or no
@@ -115,7 +113,7 @@ class _Scores(NamedTuple):
     """Similarities as whole numbers, with ties broken towards heads at the same relative place."""
 
     value: Floats
-    there: NDArray[np.bool_]
+    known: NDArray[np.bool_]
 
 
 def null_threshold(*null: Floats) -> float:
@@ -128,9 +126,9 @@ def null_threshold(*null: Floats) -> float:
     Returns:
         95th percentile, over heads, of the largest similarity; NaN if none is known.
     """
-    best = np.concatenate([np.where(np.isnan(n), -1, n).max(1, initial=-1) for n in null])
+    best = np.concatenate([np.nan_to_num(s, nan=-1).max(1, initial=-1) for s in null])
     known = best[best >= 0]
-    return float(np.quantile(known, NULL)) if len(known) else float("nan")
+    return float(np.quantile(known, NULL_QUANTILE)) if len(known) else float("nan")
 
 
 def match(similarity: Floats, threshold: float) -> HeadMatching:
@@ -147,56 +145,64 @@ def match(similarity: Floats, threshold: float) -> HeadMatching:
     """
     scores = _scores(similarity)
     rows, columns = linear_sum_assignment(scores.value, maximize=True)
-    known = scores.there[rows, columns]
+    known = scores.known[rows, columns]
     partner = np.full(len(similarity), UNMATCHED)
     partner[rows[known]] = columns[known]
-    value = np.where(partner == UNMATCHED, np.nan, _at(similarity, partner))
-    best, back = _best(scores), _best(_Scores(scores.value.T, scores.there.T))
-    own = np.arange(len(best))
-    mutual = (best != UNMATCHED) & (np.append(back, UNMATCHED)[best] == own)
+    partner_similarity = np.where(partner == UNMATCHED, np.nan, _at(similarity, partner))
+    best, best_of_b = _best(scores), _best(_Scores(scores.value.T, scores.known.T))
+    heads = np.arange(len(best))
+    mutual = (best != UNMATCHED) & (np.append(best_of_b, UNMATCHED)[best] == heads)
     return HeadMatching(
-        partner, value, value >= threshold, best, mutual, _margin(similarity), threshold
+        partner=partner,
+        similarity=partner_similarity,
+        counterpart=partner_similarity >= threshold,
+        best=best,
+        mutual=mutual,
+        margin=_margin(similarity),
+        threshold=threshold,
     )
 
 
-def split_half_agreement(one: HeadMatching, other: HeadMatching) -> float:
+def split_half_agreement(first: HeadMatching, second: HeadMatching) -> float:
     """Return the share of counterparts on one split that the other split gives as well.
 
     Args:
-        one, other: matchings of the same heads on either split.
+        first, second: matchings of the same heads on either split.
 
     Returns:
         A share from 0 to 1; NaN without counterparts.
     """
-    same = (one.partner == other.partner)[one.counterpart]
+    same = (first.partner == second.partner)[first.counterpart]
     return float(same.mean()) if len(same) else float("nan")
 
 
 def _scores(similarity: Floats) -> _Scores:
     """Return scores with exact sums: no tie-break outweighs a difference in similarity."""
     heads_a, heads_b = similarity.shape
-    there = ~np.isnan(similarity)
+    known = ~np.isnan(similarity)
     place_a, place_b = ((np.arange(n) + 0.5) / max(n, 1) for n in (heads_a, heads_b))
-    most = 2 * max(heads_a, heads_b)
-    near = np.round(most * (1 - np.abs(place_a[:, None] - place_b)))
-    level = np.round(np.where(there, similarity, 0) * 10**DIGITS)
-    return _Scores(np.where(there, level * (min(heads_a, heads_b) * most + 1) + near, 0), there)
+    max_bonus = 2 * max(heads_a, heads_b)
+    tie_bonus = np.round(max_bonus * (1 - np.abs(place_a[:, None] - place_b)))
+    scaled = np.round(np.where(known, similarity, 0) * 10**SCORE_DECIMALS)
+    # One unit of similarity outweighs the tie bonuses of all pairs of a matching together.
+    unit = min(heads_a, heads_b) * max_bonus + 1
+    return _Scores(np.where(known, scaled * unit + tie_bonus, 0), known)
 
 
 def _best(scores: _Scores) -> Ints:
     """Return the column of the largest known score of each row; `UNMATCHED` without one."""
     if not scores.value.shape[1]:
         return np.full(len(scores.value), UNMATCHED)
-    found = np.where(scores.there, scores.value, -1).argmax(1)
-    return np.where(scores.there.any(1), found, UNMATCHED)
+    column = np.where(scores.known, scores.value, -1).argmax(1)
+    return np.where(scores.known.any(1), column, UNMATCHED)
 
 
-def _at(similarity: Floats, places: Ints) -> Floats:
+def _at(similarity: Floats, columns: Ints) -> Floats:
     """Return the similarity of each row at a column; any value where the column is `UNMATCHED`."""
     if not similarity.shape[1]:
         return np.full(len(similarity), np.nan)
-    found: Floats = np.take_along_axis(similarity, np.maximum(places, 0)[:, None], 1)[:, 0]
-    return found
+    values: Floats = np.take_along_axis(similarity, np.maximum(columns, 0)[:, None], 1)[:, 0]
+    return values
 
 
 def _margin(similarity: Floats) -> Floats:
@@ -205,5 +211,5 @@ def _margin(similarity: Floats) -> Floats:
     if known.shape[1] < 2:
         return np.full(len(known), np.nan)
     first, second = np.where(np.isinf(known[:, :2]), np.nan, known[:, :2]).T
-    found: Floats = first - second
-    return found
+    margin: Floats = first - second
+    return margin

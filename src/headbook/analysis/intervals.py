@@ -29,15 +29,15 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.schema import IntervalRule
 
 MIN_EFFECTIVE = 10  # effective sentences of an interval; twice as many for classes of tokens
-UNEVEN = 5  # largest number of sentences for each effective one
-SEEN = 5  # sentences with a numerator above 0, below which each sentence is one observation
-SKEWED = 0.6  # share of its standard error by which skewness widens an interval
+MAX_SENTENCES_PER_EFFECTIVE = 5  # a larger ratio means that a few sentences decide the value
+MIN_PRESENT = 5  # sentences with a numerator above 0; with fewer, each one is an observation
+SKEWNESS_SHARE = 0.6  # share of its standard error by which skewness widens an interval
 ROUNDING = 1e-12  # share of the squares below which deviations are rounding
-CONSTANT = 1e-14  # `ROUNDING` of shares, which may lie near 1 and vary little
-EDGE = 1e-12  # distance from 0 or 1 that is rounding in double precision
-NEAR = 1e-6  # distance from 1 within which a share has at least the error `SINGLE`
-SINGLE = 1e-7  # rounding of a number near 1 in single precision
-SIZES = 1.5  # factor by which unequal numbers of tokens widen intervals of classes of tokens
+SHARE_ROUNDING = 1e-14  # `ROUNDING` of shares, which may lie near 1 and vary little
+EDGE_DISTANCE = 1e-12  # distance from 0 or 1 that is rounding in double precision
+NEAR_ONE_DISTANCE = 1e-6  # from 1, within which an error is at least `MIN_ERROR_NEAR_ONE`
+MIN_ERROR_NEAR_ONE = 1e-7  # rounding of a number near 1 in single precision
+TOKEN_COUNT_FACTOR = 1.5  # by which unequal numbers of tokens widen intervals of token classes
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
 UNBOUNDED: Limits = (-np.inf, np.inf)
@@ -45,8 +45,8 @@ UNBOUNDED: Limits = (-np.inf, np.inf)
 
 def effective(total: Mapping[str, Floats]) -> Floats:
     """Return the effective number of sentences; the number of sentences if weights are unknown."""
-    found = divide(total["d"] ** 2, total["dd"])
-    return np.where(np.isnan(found), total["sentences"], found)
+    n_effective = divide(total["d"] ** 2, total["dd"])
+    return np.where(np.isnan(n_effective), total["sentences"], n_effective)
 
 
 def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -> Floats:
@@ -64,51 +64,52 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
 
 
 def skewness_factor(
-    total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = IntervalRule.USUAL
+    total: Mapping[str, Floats], limits: Limits, rules: ArrayLike = IntervalRule.USUAL
 ) -> Floats:
     """Return the factor by which skewness widens the linearised standard error."""
-    least = np.where(np.isfinite(limits[0]), limits[0], np.nan)
-    above = total["n"] - least * total["d"]
-    squares = total["nn"] - 2 * least * total["nd"] + least**2 * total["dd"]
-    present = np.where(least == 0, total["present"], total["sentences"])
+    lower = np.where(np.isfinite(limits[0]), limits[0], np.nan)
+    excess = total["n"] - lower * total["d"]
+    squares = total["nn"] - 2 * lower * total["nd"] + lower**2 * total["dd"]
+    present = np.where(lower == 0, total["present"], total["sentences"])
     # Unevenness of the numerators: 1 if all sentences that have one have the same.
-    ratio = np.fmax(present * divide(squares, above**2), 1)
+    ratio = np.fmax(present * divide(squares, excess**2), 1)
     skewness = (ratio + 2) * np.sqrt(ratio - 1) / np.sqrt(np.fmax(present, 1))
     sizes = np.fmax(divide(total["sentences"], effective(total)), 1)
-    classes = np.equal(spread, IntervalRule.CLASSES)
-    found: Floats = 1 + SKEWED * skewness + SIZES * classes * (sizes - 1)
-    return found
+    classes = np.equal(rules, IntervalRule.CLASSES)
+    factor: Floats = 1 + SKEWNESS_SHARE * skewness + TOKEN_COUNT_FACTOR * classes * (sizes - 1)
+    return factor
 
 
 def has_interval(
-    behind: Floats, count: Floats | Ints, spread: ArrayLike = IntervalRule.USUAL
+    n_effective: Floats, count: Floats | Ints, rules: ArrayLike = IntervalRule.USUAL
 ) -> NDArray[np.bool_]:
     """Return whether there is an interval, by cell.
 
     Args:
-        behind: effective number of sentences.
+        n_effective: effective number of sentences.
         count: number of sentences that take part.
     """
-    needed = np.where(np.equal(spread, IntervalRule.CLASSES), 2 * MIN_EFFECTIVE, MIN_EFFECTIVE)
-    found: NDArray[np.bool_] = (behind >= needed) & (behind * UNEVEN >= count)
-    return (
-        found & ~np.isin(spread, (IntervalRule.FEW, IntervalRule.CONSTANT)) & np.greater(count, 1)
-    )
+    needed = np.where(np.equal(rules, IntervalRule.CLASSES), 2 * MIN_EFFECTIVE, MIN_EFFECTIVE)
+    enough_sentences = (n_effective >= needed) & np.greater(count, 1)
+    even_weights = n_effective * MAX_SENTENCES_PER_EFFECTIVE >= count
+    allowed = ~np.isin(rules, (IntervalRule.FEW, IntervalRule.CONSTANT))
+    has: NDArray[np.bool_] = enough_sentences & even_weights & allowed
+    return has
 
 
-def critical_value(behind: Floats, level: float = 0.95) -> Floats:
+def critical_value(n_effective: Floats, level: float = 0.95) -> Floats:
     """Return half the width of an interval in standard errors, by Student's t.
 
     Args:
-        behind: effective number of sentences, one more than the degrees of freedom.
+        n_effective: effective number of sentences, one more than the degrees of freedom.
     """
-    return np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
+    return np.asarray(stdtrit(np.maximum(n_effective - 1, 1), (1 + level) / 2), np.float64)
 
 
 def interval(
     total: Mapping[str, Floats],
     limits: Limits,
-    spread: ArrayLike = IntervalRule.USUAL,
+    rules: ArrayLike = IntervalRule.USUAL,
     level: float = 0.95,
 ) -> tuple[Floats, Floats]:
     """Return both ends of the interval, inside the limits.
@@ -117,31 +118,35 @@ def interval(
 
     Args:
         total: the sums `headbook.analysis.accumulators.FIELDS`, of one shape.
-        limits, spread: broadcast to that shape.
+        limits, rules: broadcast to that shape.
     """
-    value, behind = divide(total["n"], total["d"]), effective(total)
-    least, most = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
-    above, below = np.isfinite(least), np.isfinite(most)
-    there = has_interval(behind, total["sentences"], spread)
+    value, n_effective = divide(total["n"], total["d"]), effective(total)
+    lower, upper = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
+    has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
+    valid = has_interval(n_effective, total["sentences"], rules)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        reach = critical_value(behind, level)
-        rounding = np.where(above & below, CONSTANT, ROUNDING)
-        error = np.sqrt(variance(total, rounding)) * skewness_factor(total, limits, spread)
-        there &= (error > 0) | np.not_equal(spread, IntervalRule.CONTINUOUS)
-        rare = np.equal(spread, IntervalRule.RARE) | (total["present"] < SEEN)
-        units = np.where(rare, behind, np.inf)
-        size = most - least
+        critical = critical_value(n_effective, level)
+        rounding = np.where(has_lower & has_upper, SHARE_ROUNDING, ROUNDING)
+        error = np.sqrt(variance(total, rounding)) * skewness_factor(total, limits, rules)
+        valid &= (error > 0) | np.not_equal(rules, IntervalRule.CONTINUOUS)
+        rare = np.equal(rules, IntervalRule.RARE) | (total["present"] < MIN_PRESENT)
+        max_observations = np.where(rare, n_effective, np.inf)
+        size = upper - lower
         ends = zip(
-            _wilson((value - least) / size, error / size, reach, behind, units),
-            _rare_event(value - least, error, reach),
-            _student(value, error, reach),
+            _wilson((value - lower) / size, error / size, critical, n_effective, max_observations),
+            _rare_event(value - lower, error, critical),
+            _student(value, error, critical),
             strict=True,
         )
         low, high = (
-            np.where(above & below, least + size * share, np.where(above, least + amount, other))
-            for share, amount, other in ends
+            np.where(
+                has_lower & has_upper,
+                lower + size * share,
+                np.where(has_lower, lower + amount, symmetric),
+            )
+            for share, amount, symmetric in ends
         )
-    return clipped(np.where(there, low, np.nan), np.where(there, high, np.nan), limits)
+    return clipped(np.where(valid, low, np.nan), np.where(valid, high, np.nan), limits)
 
 
 def clipped(low: Floats, high: Floats, limits: Limits) -> tuple[Floats, Floats]:
@@ -151,67 +156,72 @@ def clipped(low: Floats, high: Floats, limits: Limits) -> tuple[Floats, Floats]:
 
 def of_difference(limits: Limits) -> tuple[Floats, Floats]:
     """Return the least and largest possible difference of two numbers with the same limits."""
-    least, most = (np.asarray(end, np.float64) for end in limits)
-    return least - most, most - least
+    lower, upper = (np.asarray(end, np.float64) for end in limits)
+    return lower - upper, upper - lower
 
 
 def _wilson(
-    share: Floats, error: Floats, reach: Floats, behind: Floats, most: Floats
+    share: Floats, error: Floats, critical: Floats, n_observations: Floats, max_observations: Floats
 ) -> tuple[Floats, Floats]:
     """Return Wilson's score interval of a share.
 
     Args:
-        reach: quantile of Student's t.
-        behind: number of observations if the share is 0 or 1 in every sentence.
-        most: largest number of observations.
+        critical: quantile of Student's t.
+        n_observations: number of observations if the share is 0 or 1 in every sentence.
+        max_observations: largest number of observations.
     """
     share = np.clip(share, 0, 1)
-    share = np.where(share > 1 - EDGE, 1, np.where(share < EDGE, 0, share))
+    share = np.where(share > 1 - EDGE_DISTANCE, 1, np.where(share < EDGE_DISTANCE, 0, share))
     inside = (share > 0) & (share < 1)
-    error = np.where(inside & (share > 1 - NEAR), np.fmax(error, SINGLE), error)
-    varying = np.where(error > 0, share * (1 - share) / error**2, np.nan)
-    number = np.minimum(np.where(inside, varying, behind), most)
-    part = reach**2 / number
-    middle = (share + part / 2) / (1 + part)
-    half = np.sqrt(share * (1 - share) * part + part**2 / 4) / (1 + part)
-    return middle - half, middle + half
+    near_one = inside & (share > 1 - NEAR_ONE_DISTANCE)
+    error = np.where(near_one, np.fmax(error, MIN_ERROR_NEAR_ONE), error)
+    implied = np.where(error > 0, share * (1 - share) / error**2, np.nan)
+    number = np.minimum(np.where(inside, implied, n_observations), max_observations)
+    penalty = critical**2 / number
+    middle = (share + penalty / 2) / (1 + penalty)
+    half_width = np.sqrt(share * (1 - share) * penalty + penalty**2 / 4) / (1 + penalty)
+    return middle - half_width, middle + half_width
 
 
-def _rare_event(amount: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+def _rare_event(amount: Floats, error: Floats, critical: Floats) -> tuple[Floats, Floats]:
     """Return the score interval of a number with a lower bound of 0 only, as for rare events."""
-    part = np.where(error > 0, (reach * error / amount) ** 2, np.nan)
-    half = np.sqrt(part + part**2 / 4)
-    return amount * (1 + part / 2 - half), amount * (1 + part / 2 + half)
+    penalty = np.where(error > 0, (critical * error / amount) ** 2, np.nan)
+    half_width = np.sqrt(penalty + penalty**2 / 4)
+    return amount * (1 + penalty / 2 - half_width), amount * (1 + penalty / 2 + half_width)
 
 
-def _student(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+def _student(value: Floats, error: Floats, critical: Floats) -> tuple[Floats, Floats]:
     """Return Student's t interval; NaN if the standard error is 0."""
-    half = np.where(error > 0, reach * error, np.nan)
-    return value - half, value + half
+    half_width = np.where(error > 0, critical * error, np.nan)
+    return value - half_width, value + half_width
 
 
-def share_upper_bound(found: int, of: int, level: float = 0.95) -> float:
-    """Return the upper bound of a share seen ``found`` times in a random sample of size ``of``.
+def share_upper_bound(successes: int, trials: int, level: float = 0.95) -> float:
+    """Return the one-sided upper bound of a share (Clopper & Pearson 1934).
 
-    Clopper & Pearson 1934, one-sided.
+    Args:
+        successes: number of observations with the property in a random sample.
+        trials: size of the sample.
     """
-    return float(betaincinv(found + 1, of - found, level)) if found < of else 1.0
+    if successes == trials:
+        return 1.0
+    return float(betaincinv(successes + 1, trials - successes, level))
 
 
-def share_bounds(found: Ints, of: Ints, level: float) -> tuple[Floats, Floats]:
+def share_bounds(successes: Ints, trials: Ints, level: float) -> tuple[Floats, Floats]:
     """Return exact one-sided lower and upper bounds of shares (Clopper & Pearson 1934).
 
     Args:
-        found: observations with the property. *Shape:* ``(*cells)``.
-        of: all observations; cells without any have no bounds (NaN). *Shape:* ``(*cells)``.
+        successes: observations with the property. *Shape:* ``(*cells)``.
+        trials: all observations; cells without any have no bounds (NaN). *Shape:* ``(*cells)``.
         level: confidence of each of the two bounds alone, such as 0.95.
     """
-    k, n = (np.asarray(each, np.float64) for each in (found, of))
+    k, n = (np.asarray(counts, np.float64) for counts in (successes, trials))
     with np.errstate(invalid="ignore"):
         low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, 1 - level), 0.0)
         high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), level), 1.0)
-    there = n > 0
-    return np.where(there, low, np.nan), np.where(there, high, np.nan)
+    has_trials = n > 0
+    return np.where(has_trials, low, np.nan), np.where(has_trials, high, np.nan)
 
 
 def signed_ratio_interval(
@@ -226,14 +236,15 @@ def signed_ratio_interval(
         n, d: numerators and denominators. *Shape:* ``(sentence, *cells)``.
     """
     count = len(d)
-    reach = float(stdtrit(max(count - 1, 1), (1 + level) / 2))
+    critical = float(stdtrit(max(count - 1, 1), (1 + level) / 2))
     total = np.where(d.sum(0) == 0, np.nan, d.sum(0))
     value = n.sum(0) / total
 
-    def error(parts: Floats) -> Floats:
-        found: Floats = np.sqrt(count / max(count - 1, 1) * (parts**2).sum(0))
-        return found
+    def error(residuals: Floats) -> Floats:
+        standard_error: Floats = np.sqrt(count / max(count - 1, 1) * (residuals**2).sum(0))
+        return standard_error
 
-    half = reach * error(n - value * d) / np.abs(total)
-    sure = (np.abs(total) > reach * error(d - d.mean(0))) & (count >= MIN_EFFECTIVE)
-    return value, np.where(sure, value - half, np.nan), np.where(sure, value + half, np.nan)
+    half_width = critical * error(n - value * d) / np.abs(total)
+    certain = (np.abs(total) > critical * error(d - d.mean(0))) & (count >= MIN_EFFECTIVE)
+    low = np.where(certain, value - half_width, np.nan)
+    return value, low, np.where(certain, value + half_width, np.nan)

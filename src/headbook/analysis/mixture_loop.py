@@ -9,60 +9,62 @@ from headbook.analysis.numba_kernel import kernel
 
 LoopArray = NDArray[Any]
 
-SMALLEST = 1e-200  # replaces a fit of 0 as a divisor
+MIN_FIT = 1e-200  # replaces a fit of 0 as a divisor
 
 
 @kernel
 def mixture_loop(
     mass: LoopArray,
     share: LoopArray,
-    under: LoopArray,
-    along: LoopArray,
-    rows: float,
+    pairs_of_key: LoopArray,
+    pairs_of_offset: LoopArray,
+    n_rows: float,
     steps: int,
     keys: LoopArray,
     even: LoopArray,
     offsets: LoopArray,
-    found: LoopArray,
+    explained_mass: LoopArray,
 ) -> None:
     """Run a number of update steps of the fit, then add up the attention that each part explains.
 
     Args:
         mass: attention, 0 on hidden pairs. *Shape:* ``(head, query, key)``.
         share: uniform attention. *Shape:* ``(query, key)``.
-        under, along: number of visible pairs of each key, and of each offset.
-        rows: number of rows that count, at least 1.
+        pairs_of_key, pairs_of_offset: number of visible pairs of each key, and of each offset.
+        n_rows: number of rows that count, at least 1.
         steps: number of updates.
         keys, even, offsets: initial weights; updated in place.
-        found: mass explained by keys and background, and by offsets; filled in place. *Shape:*
-            ``(2, head)``.
+        explained_mass: mass explained by keys and background, and by offsets; filled in place.
+            *Shape:* ``(2, head)``.
     """
     n_heads, n_queries, n_keys = mass.shape
     ratio = np.zeros(n_keys)
-    of_key, of_offset = np.zeros(n_keys), np.zeros(n_queries + n_keys - 1)
+    key_sums, offset_sums = np.zeros(n_keys), np.zeros(n_queries + n_keys - 1)
     for h in range(n_heads):
         for _ in range(steps):
-            of_key[:] = 0
-            of_offset[:] = 0
-            of_even = 0.0
+            key_sums[:] = 0
+            offset_sums[:] = 0
+            even_sum = 0.0
             for q in range(n_queries):
-                row, away = mass[h, q], n_queries - 1 - q
-                slanted, sums = offsets[h, away : away + n_keys], of_offset[away : away + n_keys]
+                row, shift = mass[h, q], n_queries - 1 - q
+                offset_weights = offsets[h, shift : shift + n_keys]
+                shifted_sums = offset_sums[shift : shift + n_keys]
                 for k in range(n_keys):
-                    fit = keys[h, k] + even[h] * share[q, k] + slanted[k]
+                    fit = keys[h, k] + even[h] * share[q, k] + offset_weights[k]
                     # If the fit is 0, all weights that the ratio multiplies are 0, too.
-                    ratio[k] = row[k] / max(fit, SMALLEST)
+                    ratio[k] = row[k] / max(fit, MIN_FIT)
                 for k in range(n_keys):
-                    of_key[k] += ratio[k]
+                    key_sums[k] += ratio[k]
                 for k in range(n_keys):
-                    sums[k] += ratio[k]
+                    shifted_sums[k] += ratio[k]
                 for k in range(n_keys):
-                    of_even += ratio[k] * share[q, k]
+                    even_sum += ratio[k] * share[q, k]
             for k in range(n_keys):
-                keys[h, k] *= of_key[k] / under[k] if under[k] > 0 else 0.0
+                keys[h, k] *= key_sums[k] / pairs_of_key[k] if pairs_of_key[k] > 0 else 0.0
             for o in range(n_queries + n_keys - 1):
-                offsets[h, o] *= of_offset[o] / along[o] if along[o] > 0 else 0.0
-            even[h] *= of_even / rows
+                n_pairs = pairs_of_offset[o]
+                offsets[h, o] *= offset_sums[o] / n_pairs if n_pairs > 0 else 0.0
+            even[h] *= even_sum / n_rows
         for q in range(n_queries):
             for k in range(n_keys):
                 diagonal = offsets[h, n_queries - 1 - q + k]
@@ -70,5 +72,5 @@ def mixture_loop(
                 fit = diagonal + stripes
                 if share[q, k] > 0 and fit > 0:
                     explained = min(mass[h, q, k], fit) / fit
-                    found[0, h] += explained * stripes
-                    found[1, h] += explained * diagonal
+                    explained_mass[0, h] += explained * stripes
+                    explained_mass[1, h] += explained * diagonal

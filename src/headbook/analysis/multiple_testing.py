@@ -33,8 +33,8 @@ def bootstrap_counts(clusters: int) -> Floats:
 
     *Shape:* ``(draw, cluster)``.
     """
-    even = np.full(clusters, 1 / clusters)
-    return np.random.default_rng(clusters).multinomial(clusters, even, DRAWS).astype(np.float64)
+    uniform = np.full(clusters, 1 / clusters)
+    return np.random.default_rng(clusters).multinomial(clusters, uniform, DRAWS).astype(np.float64)
 
 
 def bootstrap_t(
@@ -56,34 +56,34 @@ def bootstrap_t(
         Both ends, *shape* ``(cell,)``; NaN if nothing varies or an end would be infinite.
     """
     count = len(n)
-    drawn = bootstrap_counts(count)
+    draw_counts = bootstrap_counts(count)
     low, high = (np.full(n.shape[1], np.nan) for _ in range(2))
     tail = max(1, round(DRAWS * (1 - level) / 2))
     step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, n.shape[1], step):
         block = slice(start, start + step)
         value, error = _ratio(np.ones((1, count)), n[:, block], d[:, block])
-        again, errors = _ratio(drawn, n[:, block], d[:, block])
+        drawn_values, drawn_errors = _ratio(draw_counts, n[:, block], d[:, block])
         with np.errstate(invalid="ignore", divide="ignore"):
-            t = (again - value) / errors
+            t = (drawn_values - value) / drawn_errors
         t[np.isnan(t)] = 0.0  # 0 / 0: the draw equals the sample
         t.sort(axis=0)
         with np.errstate(invalid="ignore"):
-            found = value - t[[-tail, tail - 1]] * error
-        sure = np.isfinite(found).all(0) & (error[0] > 0)
-        for end, each in zip((low, high), found, strict=True):
-            end[block] = np.where(sure, np.clip(each, *limits), np.nan)
+            bounds = value - t[[-tail, tail - 1]] * error
+        valid = np.isfinite(bounds).all(0) & (error[0] > 0)
+        for end, bound in zip((low, high), bounds, strict=True):
+            end[block] = np.where(valid, np.clip(bound, *limits), np.nan)
     return low, high
 
 
-def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
+def _ratio(draw_counts: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
     """Return ratios of sums and linearised standard errors by draw. *Shape:* ``(draw, cell)``."""
-    count = drawn @ (d != 0)
-    total = drawn @ d
+    count = draw_counts @ (d != 0)
+    total = draw_counts @ d
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = drawn @ n / total
-        square = drawn @ n**2
-        spread = square - 2 * value * (drawn @ (n * d)) + value**2 * (drawn @ d**2)
+        value = draw_counts @ n / total
+        square = draw_counts @ n**2
+        spread = square - 2 * value * (draw_counts @ (n * d)) + value**2 * (draw_counts @ d**2)
         spread = np.where(spread > ROUNDING * square, spread, 0.0)
         error = np.sqrt(count / np.maximum(count - 1, 1) * spread) / total
     return value, error
@@ -98,54 +98,54 @@ def bootstrap_p_above(values: Floats) -> Floats:
     Returns:
         *Shape:* ``(head,)``.
     """
-    n, drawn = len(values), bootstrap_counts(len(values))
+    n, draw_counts = len(values), bootstrap_counts(len(values))
     largest = np.zeros(DRAWS)
-    for centred in _parts(values - values.mean(0)):
-        np.maximum(largest, _drawn_t(drawn, centred).max(1, initial=0.0), out=largest)
-    return _reached(largest, _t(values.mean(0), (values**2).mean(0), n))
+    for centred in _column_blocks(values - values.mean(0)):
+        np.maximum(largest, _drawn_t(draw_counts, centred).max(1, initial=0.0), out=largest)
+    return _exceedance_p(largest, _t(values.mean(0), (values**2).mean(0), n))
 
 
-def bootstrap_p(parts: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats:
+def bootstrap_p(blocks: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats:
     """Return two-sided family-wise p values of sums being different from 0.
 
     Args:
-        parts: blocks of cells, each with its sums, ``(cell,)``, and the clusters' contributions,
+        blocks: blocks of cells, each with its sums, ``(cell,)``, and the clusters' contributions,
             ``(cluster, cell)``, centred so that they sum to 0; 0 for clusters that take no part.
         clusters: number of clusters, which must come in a reproducible order.
 
     Returns:
         *Shape:* ``(cell,)``, of all parts in their order; 1 where nothing varies.
     """
-    drawn, largest = bootstrap_counts(clusters), np.zeros(DRAWS)
+    draw_counts, largest = bootstrap_counts(clusters), np.zeros(DRAWS)
     observed = [np.zeros(0)]
-    for sums, centred in parts:
+    for sums, centred in blocks:
         mean = sums / clusters
         square = (centred**2).mean(0) + mean**2
         observed.append(np.abs(_t(mean, square, clusters)))
-        for block in _parts(centred):
-            size = np.abs(_drawn_t(drawn, block)).max(1, initial=0.0)
-            np.maximum(largest, size, out=largest)
-    return _reached(largest, np.concatenate(observed))
+        for columns in _column_blocks(centred):
+            magnitudes = np.abs(_drawn_t(draw_counts, columns)).max(1, initial=0.0)
+            np.maximum(largest, magnitudes, out=largest)
+    return _exceedance_p(largest, np.concatenate(observed))
 
 
-def _parts(centred: Floats) -> Iterator[Floats]:
+def _column_blocks(centred: Floats) -> Iterator[Floats]:
     """Yield blocks of columns small enough to hold the values of all draws."""
     step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, centred.shape[1], step):
         yield centred[:, start : start + step]
 
 
-def _drawn_t(drawn: Floats, centred: Floats) -> Floats:
+def _drawn_t(draw_counts: Floats, centred: Floats) -> Floats:
     """Return Student's t in each draw. *Shape:* ``(draw, cell)``."""
     n = len(centred)
-    return _t(drawn @ centred / n, drawn @ centred**2 / n, n)
+    return _t(draw_counts @ centred / n, draw_counts @ centred**2 / n, n)
 
 
-def _reached(largest: Floats, observed: Floats) -> Floats:
-    """Return the share of draws whose largest statistic reaches the observed one."""
-    above = DRAWS - np.searchsorted(np.sort(largest) * (1 + TOLERANCE), observed)
-    found: Floats = (1 + above) / (1 + DRAWS)
-    return found
+def _exceedance_p(largest: Floats, observed: Floats) -> Floats:
+    """Return the share of draws or flips whose largest statistic reaches the observed one."""
+    n_reaching = len(largest) - np.searchsorted(np.sort(largest) * (1 + TOLERANCE), observed)
+    p: Floats = (1 + n_reaching) / (1 + len(largest))
+    return p
 
 
 def _t(mean: Floats, square: Floats, n: int) -> Floats:
@@ -153,15 +153,15 @@ def _t(mean: Floats, square: Floats, n: int) -> Floats:
     spread = square - mean**2
     varies: NDArray[np.bool_] = spread > ROUNDING * square
     error = np.sqrt(np.where(varies, spread, 1) / max(n - 1, 1))
-    found: Floats = np.where(varies, mean / error, 0.0)
-    return found
+    t: Floats = np.where(varies, mean / error, 0.0)
+    return t
 
 
 FLIPS = 2000  # sign flips of a test
-CHUNK = 64  # flips at a time: the number of bits of a hash
+FLIPS_PER_HASH = 64  # flips at a time: the number of bits of a hash
 
 ALPHA = 0.05  # family-wise p value below which pages call a difference significant
-GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+SPLITMIX_INCREMENT, SPLITMIX_FACTORS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def sign_flip_p(
@@ -186,21 +186,19 @@ def sign_flip_p(
     Returns:
         *Shape:* ``(layer, head, label)``; NaN where a head does not take part.
     """
-    found = np.full(differences.shape[1:], np.nan)
-    family = found[present].shape  # (head, label)
-    flat = differences[:, present].reshape(len(keys), family[0] * family[1])
+    p = np.full(differences.shape[1:], np.nan)
+    n_heads, n_labels = p[present].shape
+    flat = differences[:, present].reshape(len(keys), n_heads * n_labels)
     root = np.sqrt(np.square(flat).sum(0, dtype=np.float64))
     scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    size = np.abs if two_sided else np.positive
-    observed = size(flat.sum(0, dtype=np.float64) * scale)
-    most = np.concatenate(
+    magnitude = np.abs if two_sided else np.positive
+    observed = magnitude(flat.sum(0, dtype=np.float64) * scale)
+    largest = np.concatenate(
         # Sums of whole numbers are exact, in whatever order a machine adds them.
-        [size(signs @ flat * scale).max(1, initial=0.0) for signs in _signs(keys)]
+        [magnitude(signs @ flat * scale).max(1, initial=0.0) for signs in _signs(keys)]
     )
-    reached = np.sort(most) * (1 + TOLERANCE)
-    above = len(most) - np.searchsorted(reached, observed)
-    found[present] = ((1 + above) / (1 + len(most))).reshape(family)
-    return found
+    p[present] = _exceedance_p(largest, observed).reshape(n_heads, n_labels)
+    return p
 
 
 def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
@@ -208,11 +206,11 @@ def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
 
     *Shape:* ``(flip, sentence)``, with at most `CHUNK` flips.
     """
-    for start in range(0, FLIPS, CHUNK):
-        z = keys + np.uint64(GOLDEN * (start // CHUNK + 1) % 2**64)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX[0])
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX[1])
+    for start in range(0, FLIPS, FLIPS_PER_HASH):
+        z = keys + np.uint64(SPLITMIX_INCREMENT * (start // FLIPS_PER_HASH + 1) % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(SPLITMIX_FACTORS[0])
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(SPLITMIX_FACTORS[1])
         z ^= z >> np.uint64(31)
-        flips = np.arange(min(CHUNK, FLIPS - start), dtype=np.uint64)
+        flips = np.arange(min(FLIPS_PER_HASH, FLIPS - start), dtype=np.uint64)
         bits = (z >> flips[:, None]) & np.uint64(1)
         yield np.where(bits, np.float32(1), np.float32(-1))

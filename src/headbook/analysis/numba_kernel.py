@@ -6,17 +6,18 @@ from typing import Any
 import numba
 
 
-def kernel(loop: Callable[..., None], *, loose: bool = True) -> Callable[..., None]:
+def kernel(loop: Callable[..., None], *, reorder_sums: bool = True) -> Callable[..., None]:
     """Compile a loop at its first call, with a cache on disk if a folder is writable.
 
     Args:
-        loose: whether sums may be reordered, as in tensor operations; NaN and infinities are kept.
+        reorder_sums: whether sums may be reordered, as in tensor operations; NaN and infinities
+            are kept.
     """
     options: Any = {"nogil": True, "error_model": "numpy"}
-    if loose:
+    if reorder_sums:
         options["fastmath"] = {"reassoc", "contract", "nsz"}
     try:
-        found: Callable[..., None] = numba.njit(loop, cache=True, **options)
+        compiled: Callable[..., None] = numba.njit(loop, cache=True, **options)
     except RuntimeError:  # no folder for the cache can be written
-        found = numba.njit(loop, **options)
-    return found
+        compiled = numba.njit(loop, **options)
+    return compiled

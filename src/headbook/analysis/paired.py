@@ -96,11 +96,16 @@ def differences(
     """
     cells = _cells(a, b)
     flat_rules = np.broadcast_to(np.asarray(rules), cells).reshape(-1)
-    parts = [_fields(one, other, flat_rules[at]) for at, one, other in _blocks(a, b)]
-    fields = (np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True))
-    found = PairedDifferences(*fields)
-    low, high = intervals.clipped(found.low, found.high, intervals.of_difference(limits))
-    return replace(found, low=low, high=high)
+    block_results = [
+        _block_differences(block_a, block_b, flat_rules[block])
+        for block, block_a, block_b in _blocks(a, b)
+    ]
+    fields = (
+        np.concatenate(columns).reshape(cells) for columns in zip(*block_results, strict=True)
+    )
+    unclipped = PairedDifferences(*fields)
+    low, high = intervals.clipped(unclipped.low, unclipped.high, intervals.of_difference(limits))
+    return replace(unclipped, low=low, high=high)
 
 
 def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
@@ -121,20 +126,20 @@ def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifference
     """
     _cells(a, b)
     tested, p = ~np.isnan(found.low), np.where(found.equal, 1.0, np.nan)
-    values, which = found.value.reshape(-1), tested.reshape(-1)
+    values, flat_tested = found.value.reshape(-1), tested.reshape(-1)
 
-    def parts() -> Iterator[tuple[Floats, Floats]]:
-        for at, one, other in _blocks(a, b):
-            kept = which[at]
-            yield values[at][kept], _residuals(one, other)[:, kept]
+    def tested_blocks() -> Iterator[tuple[Floats, Floats]]:
+        for block, block_a, block_b in _blocks(a, b):
+            selected = flat_tested[block]
+            yield values[block][selected], _residuals(block_a, block_b)[:, selected]
 
     if tested.any():
-        p[tested] = multiple_testing.bootstrap_p(parts(), len(a.n))
+        p[tested] = multiple_testing.bootstrap_p(tested_blocks(), len(a.n))
     return p
 
 
 def _cells(a: ClusterSums, b: ClusterSums) -> tuple[int, ...]:
-    shapes = {part.shape for part in (*a, *b)}
+    shapes = {array.shape for array in (*a, *b)}
     if len(shapes) > 1:
         raise ValueError(f"sums of two models: got shapes {sorted(shapes)}, expected one shape")
     return a.n.shape[1:]
@@ -146,14 +151,14 @@ def _blocks(a: ClusterSums, b: ClusterSums) -> Iterator[tuple[slice, ClusterSums
     *Shape* of sums: ``(cluster, cell)``.
     """
     count, step = prod(a.n.shape[1:]), max(1, MAX_NUMBERS // max(1, len(a.n)))
-    flat = [part.reshape(len(part), count) for part in (*a, *b)]
+    flat = [array.reshape(len(array), count) for array in (*a, *b)]
     for start in range(0, max(count, 1), step):
-        at = slice(start, min(start + step, count))
-        one_n, one_d, other_n, other_d = (part[:, at].astype(np.float64) for part in flat)
-        yield at, ClusterSums(one_n, one_d), ClusterSums(other_n, other_d)
+        block = slice(start, min(start + step, count))
+        n_a, d_a, n_b, d_b = (array[:, block].astype(np.float64) for array in flat)
+        yield block, ClusterSums(n_a, d_a), ClusterSums(n_b, d_b)
 
 
-def _fields(
+def _block_differences(
     a: ClusterSums, b: ClusterSums, rules: NDArray[np.int_]
 ) -> tuple[NDArray[np.generic], ...]:
     """Return the fields of `PairedDifferences` for a block of cells."""
@@ -168,7 +173,7 @@ def _fields(
     variance = divide(clusters * squares, np.maximum(clusters - 1, 0))
     has_interval = varies & intervals.has_interval(effective, clusters, rules)
     skewness = divide(np.abs((residuals**3).sum(0)), squares**1.5)  # of the residuals' sum
-    error = np.sqrt(variance) * (1 + intervals.SKEWED * skewness)
+    error = np.sqrt(variance) * (1 + intervals.SKEWNESS_SHARE * skewness)
     half_width = np.where(has_interval, intervals.critical_value(effective) * error, np.nan)
     value = value_b - value_a
     low, high = value - half_width, value + half_width
@@ -192,11 +197,11 @@ def _residuals(a: ClusterSums, b: ClusterSums) -> Floats:
 
     *Shape:* ``(cluster, cell)``.
     """
-    one, other = (divide(m.n - _value(m) * m.d, m.d.sum(0)) for m in (a, b))
-    return other - one
+    residual_a, residual_b = (divide(m.n - _value(m) * m.d, m.d.sum(0)) for m in (a, b))
+    return residual_b - residual_a
 
 
-DRAWS = 400  # bootstrap samples, enough for a standard error
+MEDIAN_DRAWS = 400  # bootstrap samples, enough for a standard error
 
 
 class MedianEstimate(NamedTuple):
@@ -215,7 +220,7 @@ class Medians(NamedTuple):
     difference: MedianEstimate
 
 
-NOTHING = MedianEstimate(np.nan, np.nan, np.nan)
+NO_MEDIAN = MedianEstimate(np.nan, np.nan, np.nan)
 
 
 def medians(
@@ -232,13 +237,13 @@ def medians(
         rule: rule for the intervals.
         limits: least and largest possible value.
     """
-    known = [_non_empty(sums) for sums in (a, b)]
-    if any(not sums.d.size for sums in known):
-        return Medians(NOTHING, NOTHING, NOTHING)
-    drawn = bootstrap_counts(len(a.n))[:DRAWS]
-    value_a, value_b = (float(np.median(_value(sums))) for sums in known)
-    bootstrap_a, bootstrap_b = (_bootstrap_medians(sums, drawn) for sums in known)
-    critical_a, critical_b = (_median_critical_value(sums, rule) for sums in known)
+    non_empty = [_non_empty(sums) for sums in (a, b)]
+    if any(not sums.d.size for sums in non_empty):
+        return Medians(NO_MEDIAN, NO_MEDIAN, NO_MEDIAN)
+    draw_counts = bootstrap_counts(len(a.n))[:MEDIAN_DRAWS]
+    value_a, value_b = (float(np.median(_value(sums))) for sums in non_empty)
+    bootstrap_a, bootstrap_b = (_bootstrap_medians(sums, draw_counts) for sums in non_empty)
+    critical_a, critical_b = (_median_critical_value(sums, rule) for sums in non_empty)
     return Medians(
         _median_estimate(value_a, bootstrap_a, critical_a, limits),
         _median_estimate(value_b, bootstrap_b, critical_b, limits),
@@ -254,19 +259,19 @@ def medians(
 def _non_empty(sums: ClusterSums) -> ClusterSums:
     """Return the cells in which a cluster takes part, in double precision."""
     non_empty = (sums.d > 0).any(0)
-    return ClusterSums(*(part[:, non_empty].astype(np.float64) for part in sums))
+    return ClusterSums(*(array[:, non_empty].astype(np.float64) for array in sums))
 
 
-def _bootstrap_medians(sums: ClusterSums, drawn: Floats) -> Floats:
+def _bootstrap_medians(sums: ClusterSums, draw_counts: Floats) -> Floats:
     """Return the median of each draw; NaN in draws without any value. *Shape:* ``(draw,)``."""
-    values = divide(drawn @ sums.n, drawn @ sums.d)
+    values = divide(draw_counts @ sums.n, draw_counts @ sums.d)
     missing = np.isnan(values)
     if not missing.any():
         return np.asarray(np.median(values, 1), np.float64)
-    found = np.full(len(values), np.nan)
+    draw_medians = np.full(len(values), np.nan)
     has_value = ~missing.all(1)
-    found[has_value] = np.nanmedian(values[has_value], 1)
-    return found
+    draw_medians[has_value] = np.nanmedian(values[has_value], 1)
+    return draw_medians
 
 
 def _median_critical_value(sums: ClusterSums, rule: IntervalRule) -> float:

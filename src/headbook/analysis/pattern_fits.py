@@ -35,10 +35,10 @@ from headbook.analysis.arrays import Floats, Ints
 
 Bools = NDArray[np.bool_]
 
-STEPS = 200  # Newton steps at most; a dozen suffice for most heads
+MAX_STEPS = 200  # Newton steps at most; a dozen suffice for most heads
 TOLERANCE = 1e-10  # of the mean log-likelihood per row, in nats
-REACH = 8.0  # largest change of a log-weight in one step
-FLOOR = 1e-300  # replaces a share of 0, whose logarithm is never used
+MAX_LOG_CHANGE = 8.0  # largest change of a log-weight in one step
+MIN_SHARE = 1e-300  # replaces a share of 0, whose logarithm is never used
 
 
 class ChoiceSets(Protocol):
@@ -83,13 +83,13 @@ class ExplicitSets:
 
     def depth(self) -> Floats:
         """Return the number of sets that contain an item. *Shape:* ``(item,)``."""
-        found: Floats = self.member.sum(0, dtype=np.float64)
-        return found
+        depth: Floats = self.member.sum(0, dtype=np.float64)
+        return depth
 
     def seen(self) -> Floats:
         """Return the summed weight of the sets that contain an item. *Shape:* ``(item,)``."""
-        found: Floats = self.counts @ self.member
-        return found
+        weight: Floats = self.counts @ self.member
+        return weight
 
     def totals(self, logs: Floats) -> Floats:
         """Return ln Z of each set, from log-weights ``(item,)``. *Shape:* ``(set,)``."""
@@ -160,7 +160,7 @@ class OffsetRanges:
         pairs: Floats = np.exp(logs[:, None] + logs + far[back, ahead])
         return pairs
 
-    def _holding(self, grid: Floats) -> Floats:
+    def _sums_by_offset(self, grid: Floats) -> Floats:
         back = grid.sum(1)[::-1].cumsum()
         ahead = grid.sum(0)[::-1].cumsum()[:-1]
         return np.concatenate([back, ahead[::-1]])
@@ -178,68 +178,70 @@ def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:
     else:
         logs = np.stack([_newton(row, sets) for row in mass]) if len(mass) else mass
     top = logs.max(1, keepdims=True, initial=-np.inf)
-    found: Floats = logs - np.where(np.isfinite(top), top, 0)
-    return found
+    normalised: Floats = logs - np.where(np.isfinite(top), top, 0)
+    return normalised
 
 
 def _nested(mass: Floats, seen: Floats, depth: Floats) -> Floats:
     """Return the log-weights in closed form for nested sets.
 
-    Items held by the same sets form a ring around those held by more. A set whose outermost
-    ring is r gives the ring the share q_r of its total, and the likelihood splits into one
-    factor for each ring: q_r is the mass on the ring over the mass on it and on all inside, of
-    the rows that see the ring. With full attention there is one ring: the column mean.
+    Items in the same sets form a ring around the items that are in more sets. A set whose
+    outermost ring is r gives that ring the share q_r of its total, and the likelihood splits into
+    one factor for each ring: q_r is the mass on the ring divided by the mass on the ring and on
+    all rings inside, of the rows that see the ring. With full attention there is one ring, and
+    the weights are the column means.
     """
-    rings, place = np.unique(-depth, return_inverse=True)  # innermost first
-    belongs = place[:, None] == np.arange(len(rings))
-    ring = mass @ belongs
-    rows = np.array([seen[place == number][0] for number in range(len(rings))])
-    outside = ring[:, ::-1].cumsum(1)[:, ::-1] - ring
-    within = np.maximum(rows - outside, ring)  # each row's mass is 1
-    stay = np.log(np.maximum((within - ring) / np.maximum(within, FLOOR), FLOOR))
-    total = stay[:, ::-1].cumsum(1)[:, ::-1] - stay
-    found: Floats = _log(mass / np.maximum(within, FLOOR)[:, place]) + total[:, place]
-    return found
+    rings, ring_of_item = np.unique(-depth, return_inverse=True)  # innermost first
+    in_ring = ring_of_item[:, None] == np.arange(len(rings))
+    ring_mass = mass @ in_ring
+    rows = np.array([seen[ring_of_item == number][0] for number in range(len(rings))])
+    outside = ring_mass[:, ::-1].cumsum(1)[:, ::-1] - ring_mass
+    within = np.maximum(rows - outside, ring_mass)  # each row's mass is 1
+    divisor = np.maximum(within, MIN_SHARE)
+    log_remaining = np.log(np.maximum((within - ring_mass) / divisor, MIN_SHARE))
+    total = log_remaining[:, ::-1].cumsum(1)[:, ::-1] - log_remaining
+    logs: Floats = _log(mass / divisor[:, ring_of_item]) + total[:, ring_of_item]
+    return logs
 
 
 def _newton(mass: Floats, sets: ChoiceSets) -> Floats:
     """Return the log-weights of one head by Newton's method with halved steps.
 
-    The Hessian is the Laplacian of a graph, scaled here to a unit diagonal; the ridge fixes the
-    directions that the likelihood leaves free, above all the common factor.
+    The Hessian is the Laplacian of a graph, scaled here to a unit diagonal. A ridge fixes the
+    directions in which the likelihood does not change, such as the common factor of all weights.
     """
-    has = mass > 0
-    logs = _log(mass / np.maximum(sets.seen(), FLOOR))
-    enough = TOLERANCE * max(float(sets.counts.sum()), FLOOR)
+    has_mass = mass > 0
+    logs = _log(mass / np.maximum(sets.seen(), MIN_SHARE))
+    tolerance = TOLERANCE * max(float(sets.counts.sum()), MIN_SHARE)
     loss = _loss(mass, sets, logs)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         pairs = sets.pairs(logs)
         slope = pairs.sum(1) - mass
-        scale = 1 / np.sqrt(np.where(has, np.maximum(pairs.sum(1), FLOOR), 1))
+        scale = 1 / np.sqrt(np.where(has_mass, np.maximum(pairs.sum(1), MIN_SHARE), 1))
         hessian = np.eye(len(mass)) * (1 + 1e-10) - scale[:, None] * pairs * scale
         move = -scale * np.linalg.solve(hessian, scale * slope)
-        if -slope @ move <= 2 * enough:
+        if -slope @ move <= 2 * tolerance:
             break
-        move *= min(1.0, REACH / np.abs(move).max())
-        tried, logs, before = 0, logs + move, logs
-        while (new := _loss(mass, sets, logs)) > loss + 1e-4 * (slope @ move) * 0.5**tried:
-            tried += 1
-            if tried > 40:  # no step improves the loss beyond rounding
-                return before
-            logs = before + move * 0.5**tried
+        move *= min(1.0, MAX_LOG_CHANGE / np.abs(move).max())
+        halvings, logs, start = 0, logs + move, logs
+        while (new := _loss(mass, sets, logs)) > loss + 1e-4 * (slope @ move) * 0.5**halvings:
+            halvings += 1
+            if halvings > 40:  # no step improves the loss beyond rounding
+                return start
+            logs = start + move * 0.5**halvings
         loss = new
     return logs
 
 
 def _loss(mass: Floats, sets: ChoiceSets, logs: Floats) -> float:
-    has, used = mass > 0, sets.counts > 0
-    return float(sets.counts[used] @ sets.totals(logs)[used] - mass[has] @ logs[has])
+    has_mass, used = mass > 0, sets.counts > 0
+    return float(sets.counts[used] @ sets.totals(logs)[used] - mass[has_mass] @ logs[has_mass])
 
 
 def _log(values: Floats) -> Floats:
-    found: Floats = np.full(values.shape, -np.inf)
-    np.log(values, out=found, where=values > 0)
-    return found
+    logs: Floats = np.full(values.shape, -np.inf)
+    np.log(values, out=logs, where=values > 0)
+    return logs
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +270,7 @@ def column_residual(attention: Floats, visible: Bools, *, weighted: bool = False
     itself, and since uniform weights would give ``rows - spread``, the mean residual is at most
     1 minus the mean spread. Without `weighted` this bound is certain only if all k_i are equal.
     """
-    attention, visible, scale = _counted(attention, visible)
+    attention, visible, scale = _normalised_rows(attention, visible)
     entropy = _entropy(attention) @ scale
     if not len(scale):
         return ColumnFit(entropy, entropy, 0, np.full(attention.shape[::2], np.nan))
@@ -307,19 +309,19 @@ def offset_sums(attention: Floats, visible: Bools) -> OffsetSums:
     Raises:
         ValueError: a row that sees two keys or more sees another set of keys.
     """
-    where = np.nonzero(visible.sum(1) > 1)[0]
-    attention, visible, scale = _counted(attention, visible)
-    back = where - visible.argmax(1)
-    ahead = visible.shape[1] - 1 - visible[:, ::-1].argmax(1) - where
-    holds = (back >= 0) & (ahead >= 0) & (back + ahead + 1 == visible.sum(1))
-    if not holds.all():
-        raise ValueError(f"query {where[~holds][0]} sees keys that are no run around itself")
+    queries = np.nonzero(visible.sum(1) > 1)[0]
+    attention, visible, scale = _normalised_rows(attention, visible)
+    back = queries - visible.argmax(1)
+    ahead = visible.shape[1] - 1 - visible[:, ::-1].argmax(1) - queries
+    contiguous = (back >= 0) & (ahead >= 0) & (back + ahead + 1 == visible.sum(1))
+    if not contiguous.all():
+        raise ValueError(f"query {queries[~contiguous][0]} sees keys that are no run around itself")
     reach = int(max(back.max(initial=0), ahead.max(initial=0)))
-    place = np.arange(visible.shape[1]) - where[:, None] + reach
+    offset_index = np.arange(visible.shape[1]) - queries[:, None] + reach
     mass = np.zeros((len(attention), 2 * reach + 1))
     scaled = attention * scale[:, None]
-    for row, seen in enumerate(visible):  # row by row: += would drop repeated offsets
-        mass[:, place[row, seen]] += scaled[:, row, seen]
+    for row, visible_keys in enumerate(visible):  # row by row: += would drop repeated offsets
+        mass[:, offset_index[row, visible_keys]] += scaled[:, row, visible_keys]
     return OffsetSums(mass, _entropy(attention) @ scale, np.stack([back, ahead], axis=1))
 
 
@@ -354,29 +356,34 @@ def fit_offsets(sentences: Sequence[OffsetSums]) -> OffsetFit:
     Args:
         sentences: at least one; all with the same heads.
     """
-    reach = max(one.mass.shape[1] for one in sentences) // 2
+    reach = max(sentence.mass.shape[1] for sentence in sentences) // 2
     mass = np.zeros((len(sentences[0].mass), 2 * reach + 1))
-    for one in sentences:
-        mass[:, _middle(one, reach)] += one.mass
-    extents = np.concatenate([one.extents for one in sentences])
+    for sentence in sentences:
+        mass[:, _offsets_within(sentence, reach)] += sentence.mass
+    extents = np.concatenate([sentence.extents for sentence in sentences])
     counts = 1 / np.log(extents.sum(1) + 1)
     grid = np.zeros((reach + 1, reach + 1))
     np.add.at(grid, (extents[:, 0], extents[:, 1]), counts)
     sets = OffsetRanges(grid)
     logs = fit_choice_model(mass, sets)
-    rows = np.array([len(one.extents) for one in sentences])
+    rows = np.array([len(sentence.extents) for sentence in sentences])
     total = np.zeros((len(sentences), len(mass)))
-    for head, own in enumerate(logs):
-        each = sets.totals(own).reshape(grid.shape)[extents[:, 0], extents[:, 1]]
+    for head, head_logs in enumerate(logs):
+        row_totals = sets.totals(head_logs).reshape(grid.shape)[extents[:, 0], extents[:, 1]]
         total[:, head] = np.bincount(
-            np.repeat(np.arange(len(rows)), rows), each * counts, minlength=len(rows)
+            np.repeat(np.arange(len(rows)), rows), row_totals * counts, minlength=len(rows)
         )
-    known = np.stack([_cross(s.mass, logs[:, _middle(s, reach)]) + s.spread for s in sentences])
+    explained = np.stack(
+        [
+            _cross(sentence.mass, logs[:, _offsets_within(sentence, reach)]) + sentence.spread
+            for sentence in sentences
+        ]
+    )
     weights, all_mass = np.exp(logs), mass.sum(1)
     with np.errstate(invalid="ignore"):
         weights, share = weights / weights.sum(1, keepdims=True), mass.max(1) / all_mass
     top = np.where(all_mass > 0, mass.argmax(1) - reach, 0)
-    return OffsetFit(np.maximum(total - known, 0), rows, weights, top, share)
+    return OffsetFit(np.maximum(total - explained, 0), rows, weights, top, share)
 
 
 def block_sums(attention: Floats, visible: Bools, segment: Ints) -> tuple[Floats, float]:
@@ -385,35 +392,35 @@ def block_sums(attention: Floats, visible: Bools, segment: Ints) -> tuple[Floats
     *Shape:* segment ``(token,)``, a number per token; result ``(head,)`` and a number, both
     summed over rows. A sentence whose rows see only one segment gives 0 and 0.
     """
-    attention, seen, _ = _counted(attention, visible)
-    own = segment[visible.sum(1) > 1][:, None] == segment
-    if not (seen & ~own).any():
+    attention, seen, _ = _normalised_rows(attention, visible)
+    same_segment = segment[visible.sum(1) > 1][:, None] == segment
+    if not (seen & ~same_segment).any():
         return np.zeros(len(attention)), 0.0
-    mass: Floats = (attention * own).sum((1, 2))
-    return mass, float(((seen & own).sum(1) / seen.sum(1)).sum())
+    mass: Floats = (attention * same_segment).sum((1, 2))
+    return mass, float(((seen & same_segment).sum(1) / seen.sum(1)).sum())
 
 
-def _counted(attention: Floats, visible: Bools) -> tuple[Floats, Bools, Floats]:
+def _normalised_rows(attention: Floats, visible: Bools) -> tuple[Floats, Bools, Floats]:
     """Return rows that see two or more keys, normalised, with visible keys and 1/ln k_i."""
     keys = visible.sum(1)
     rows = keys > 1
-    kept = np.where(visible[rows], attention[:, rows], 0.0)
-    return kept / kept.sum(2, keepdims=True), visible[rows], 1 / np.log(keys[rows])
+    weights = np.where(visible[rows], attention[:, rows], 0.0)
+    return weights / weights.sum(2, keepdims=True), visible[rows], 1 / np.log(keys[rows])
 
 
 def _entropy(attention: Floats) -> Floats:
     logs = np.zeros_like(attention)
     np.log(attention, out=logs, where=attention > 0)
-    found: Floats = -np.einsum("hij,hij->hi", attention, logs)
-    return found
+    entropy: Floats = -np.einsum("hij,hij->hi", attention, logs)
+    return entropy
 
 
 def _cross(mass: Floats, logs: Floats) -> Floats:
     """Return Σ mass·ln weight, with 0 for items without mass, whose weight may be 0."""
-    found: Floats = (mass * np.where(mass > 0, logs, 0)).sum(1)
-    return found
+    cross: Floats = (mass * np.where(mass > 0, logs, 0)).sum(1)
+    return cross
 
 
-def _middle(one: OffsetSums, reach: int) -> slice:
-    own = one.mass.shape[1] // 2
-    return slice(reach - own, reach + own + 1)
+def _offsets_within(sums: OffsetSums, reach: int) -> slice:
+    own_reach = sums.mass.shape[1] // 2
+    return slice(reach - own_reach, reach + own_reach + 1)

@@ -10,15 +10,16 @@ per offset. The smaller one of A and the fit is explained mass; it is split betw
 fit in proportion. Keys and background together are *vertical* (equal from all queries), offsets
 *diagonal*, and the mass above the fit is the *rest*.
 
-Why this form. Its likelihood (Poisson: Σ A ln F − F) is concave, so there is one best fit and it
-does not depend on the start; the fit belongs to one sentence, so that shares are ratios of sums
-over rows and sentences add up. Weights normalised row by row would not do: under a causal mask, key
-weights that grow from left to right imitate a diagonal perfectly. The background represents
-causal heads that spread evenly over ever more keys. Where both kinds explain the same
-mass, as in uniform attention, vertical gets it: offsets start with the mass above the key
-means and the background, and the updates never move mass between equal explanations.
-Short sentences leave less rest, having fewer rows per weight: random targets leave 0.9 of 60
-tokens, 0.8 of 24 and 0.6 of 8.
+The form has three reasons. Its likelihood (Poisson: Σ A ln F − F, with F the fit) is concave, so
+that the best fit does not depend on the start. Each sentence has its own fit, so that shares are
+ratios of sums over rows and sentences add up. Weights normalised row by row would be misleading:
+under a causal mask, key weights that grow from left to right imitate a diagonal perfectly.
+
+The background represents causal heads that spread evenly over ever more keys. If both kinds explain
+the same mass, as in uniform attention, the mass counts as vertical: offsets start with the mass
+above the key means and the background, and the updates never move mass between equal explanations.
+Short sentences have fewer rows for each weight, and so a smaller rest: for random targets 0.9 of
+the mass with 60 tokens, 0.8 with 24 and 0.6 with 8.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.analysis.pattern_fits import Bools
 
-STEPS = 50  # updates; shares of ordinary maps then lie within 0.02 of those after 2,000
+N_UPDATES = 50  # updates; shares of ordinary maps then lie within 0.02 of those after 2,000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class PatternMixture:
     rows: int
 
 
-def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> PatternMixture:
+def mixture(attention: Floats, visible: Bools, steps: int = N_UPDATES) -> PatternMixture:
     """Decompose the maps of one sentence into vertical, diagonal and the rest.
 
     *Shape:* attention ``(head, query, key)``, rows of visible queries summing to 1; visible
@@ -59,28 +60,29 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> PatternMix
     mask = (visible & (seen > 1)[:, None]).astype(np.float64)
     share = mask / np.maximum(seen, 1)[:, None]
     mass = np.where(mask > 0, attention, 0.0)
-    total = mass.sum(2, keepdims=True)
-    mass = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
-    along = _along(mask[None])[0]
-    keys, even, offsets = _start(mass, mask, share, along)
-    rows, found = int((seen > 1).sum()), np.zeros((2, len(mass)))
-    under = mask.sum(0)
+    row_mass = mass.sum(2, keepdims=True)
+    mass = np.divide(mass, row_mass, out=np.zeros_like(mass), where=row_mass > 0)
+    pairs_of_offset = _along(mask[None])[0]
+    keys, even, offsets = _start(mass, mask, share, pairs_of_offset)
+    rows, explained = int((seen > 1).sum()), np.zeros((2, len(mass)))
+    pairs_of_key = mask.sum(0)
     from headbook.analysis.mixture_loop import mixture_loop  # noqa: PLC0415 - pages need no compiler
 
+    n_rows = max(share.sum(), 1.0)
     mixture_loop(
-        mass, share, under, along, max(share.sum(), 1.0), steps, keys, even, offsets, found
+        mass, share, pairs_of_key, pairs_of_offset, n_rows, steps, keys, even, offsets, explained
     )
-    vertical, slanted = found
-    return PatternMixture(vertical, slanted, np.maximum(rows - vertical - slanted, 0), rows)
+    vertical, diagonal = explained
+    return PatternMixture(vertical, diagonal, np.maximum(rows - vertical - diagonal, 0), rows)
 
 
 def _start(
-    mass: Floats, mask: Floats, share: Floats, along: Floats
+    mass: Floats, mask: Floats, share: Floats, pairs_of_offset: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return initial weights: key means, an even background, and offsets of the excess over both.
 
     Args:
-        along: number of visible pairs of each offset.
+        pairs_of_offset: number of visible pairs of each offset.
 
     Returns:
         *Shapes:* ``(head, key)``, ``(head,)`` and ``(head, offset)``.
@@ -88,7 +90,7 @@ def _start(
     mean = _ratio(mass.sum(1), mask.sum(0))
     excess = np.maximum(mass - np.maximum(mean[:, None] * mask, share), 0)
     excess[excess < 1e-9] = 0  # rounding is no diagonal
-    return mean / 2, np.full(len(mass), 0.5), _ratio(_along(excess), along)
+    return mean / 2, np.full(len(mass), 0.5), _ratio(_along(excess), pairs_of_offset)
 
 
 def _along(pairs: Floats) -> Floats:
@@ -101,8 +103,8 @@ def _along(pairs: Floats) -> Floats:
     wide = np.zeros((heads, queries, width))
     wide[:, :, :keys] = pairs[:, ::-1]
     flat = wide.reshape(heads, -1)[:, : queries * (width - 1)]
-    found: Floats = flat.reshape(heads, queries, width - 1).sum(1)
-    return found
+    sums: Floats = flat.reshape(heads, queries, width - 1).sum(1)
+    return sums
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -15,12 +15,13 @@ from headbook.analysis.arrays import Floats, Ints, divide
 
 NO_KIND = -1  # kind of tokens that are not compared
 MINIBATCH = 256  # tokens of a minibatch
-NAMED = 3  # outlier dimensions of a state
-STILL = 1e-12  # standard deviation over largest value, below which a dimension is constant
+N_OUTLIERS = 3  # outlier dimensions of a state
+# Standard deviation over largest value, below which a dimension counts as constant.
+MIN_RELATIVE_DEVIATION = 1e-12
 
 
 class Jackknife(NamedTuple):
-    """Number with its values without each sentence.
+    """Number over all sentences, with the numbers that result without each sentence.
 
     Attributes:
         value: number over all sentences.
@@ -91,11 +92,12 @@ class TokenSample:
         order = np.lexsort((self.sentence, self.kind))
         order = order[self.kind[order] != NO_KIND]
         kind, sentence = self.kind[order], self.sentence[order]
-        new = (np.diff(kind, prepend=-1) != 0) | (np.diff(sentence, prepend=-1) != 0)
-        spread = np.bincount(kind[new], minlength=1)  # sentences of each kind
-        kept = spread[kind] > 1
-        order, kind, sentence, new = order[kept], kind[kept], sentence[kept], new[kept]
-        starts = np.flatnonzero(new)
+        starts_cell = (np.diff(kind, prepend=-1) != 0) | (np.diff(sentence, prepend=-1) != 0)
+        sentences_of_kind = np.bincount(kind[starts_cell], minlength=1)  # sentences of each kind
+        in_several = sentences_of_kind[kind] > 1
+        order, kind = order[in_several], kind[in_several]
+        sentence, starts_cell = sentence[in_several], starts_cell[in_several]
+        starts = np.flatnonzero(starts_cell)
         numbers = np.unique(kind[starts], return_inverse=True)[1]
         size = np.diff(starts, append=len(order))
         return TokensByKind(order, starts, sentence[starts], numbers, size)
@@ -157,9 +159,9 @@ class StateVectors:
     def outlier_dimensions(self) -> Ints:
         """Dimensions that contribute most to the mean cosine, largest first.
 
-        *Shape:* ``(up to NAMED,)``.
+        *Shape:* ``(up to N_OUTLIERS,)``.
         """
-        return largest_dimensions(self.contributions, NAMED)
+        return largest_dimensions(self.contributions, N_OUTLIERS)
 
     @cached_property
     def standardised(self) -> Floats:
@@ -167,19 +169,19 @@ class StateVectors:
 
         *Shape:* as ``vectors``.
         """
-        middle, deviation = self.vectors.mean(0), self.vectors.std(0)
-        moves = deviation > STILL * abs(self.vectors).max(0)
-        scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=moves)
-        return unit_vectors((self.vectors - middle) * scale)
+        mean, deviation = self.vectors.mean(0), self.vectors.std(0)
+        varies = deviation > MIN_RELATIVE_DEVIATION * abs(self.vectors).max(0)
+        scale = np.divide(1.0, deviation, out=np.zeros(len(deviation)), where=varies)
+        return unit_vectors((self.vectors - mean) * scale)
 
     def without_dimensions(self, dimensions: Ints) -> Floats:
         """Return unit vectors of the states without some dimensions; NaN if anisotropy is unknown.
 
         *Shape:* as ``vectors``.
         """
-        rest = self.vectors.copy()
-        rest[:, dimensions] = np.nan if np.isnan(self.anisotropy.value) else 0
-        return unit_vectors(rest)
+        reduced = self.vectors.copy()
+        reduced[:, dimensions] = np.nan if np.isnan(self.anisotropy.value) else 0
+        return unit_vectors(reduced)
 
 
 def unit_vectors(vectors: Floats) -> Floats:
@@ -188,13 +190,13 @@ def unit_vectors(vectors: Floats) -> Floats:
     return vectors / np.where(lengths > 0, lengths, np.nan)[:, None]
 
 
-def largest_dimensions(contributions: Floats, most: int) -> Ints:
+def largest_dimensions(contributions: Floats, number: int) -> Ints:
     """Return the dimensions with the largest contributions, largest first.
 
     Contributions are rounded to nine decimals, so that the last bits decide nothing.
-    *Shape:* ``(width,)`` to ``(up to most,)``.
+    *Shape:* ``(width,)`` to ``(up to number,)``.
     """
-    return np.argsort(-abs(contributions).round(9), kind="stable")[:most]
+    return np.argsort(-abs(contributions).round(9), kind="stable")[:number]
 
 
 def mean_cross_sentence_product(sums: Floats, counts: Ints) -> Jackknife:
@@ -242,18 +244,18 @@ class KindShares(NamedTuple):
     @classmethod
     def none(cls) -> "KindShares":
         """Return the shares of no kinds."""
-        empty, places = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, places, places, empty, empty)
+        empty, no_index = np.zeros(0), np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, no_index, no_index, empty, empty)
 
 
 def mean_over_kinds(parts: KindShares, sentences: int) -> Jackknife:
     """Return the mean share over kinds; without its last sentence, a kind does not count."""
     shares = divide(parts.top, parts.bottom)
-    left = parts.bottom[parts.kind] - parts.bottom_lost
-    gone = ~(left > 0)
-    changed = divide(parts.top[parts.kind] - parts.top_lost, left)
-    change = np.where(gone, 0.0, changed) - shares[parts.kind]
+    remaining = parts.bottom[parts.kind] - parts.bottom_lost
+    kind_lost = ~(remaining > 0)
+    share_without = divide(parts.top[parts.kind] - parts.top_lost, remaining)
+    change = np.where(kind_lost, 0.0, share_without) - shares[parts.kind]
     totals = shares.sum() + np.bincount(parts.sentence, change, sentences)
-    kinds = len(shares) - np.bincount(parts.sentence, gone, sentences)
+    kinds = len(shares) - np.bincount(parts.sentence, kind_lost, sentences)
     value = float(divide(shares.sum(), len(shares)))
     return Jackknife(value, divide(totals, kinds), float(len(shares)))

@@ -65,16 +65,16 @@ def spanning_trees(
     edges leave its root: heads that attend to their dependents. Pass the transposed attention for
     this direction.
 
-    Several roots, as an annotation of two sentences in one has them, give the heaviest forest with
-    those roots. A word whose row is all zero has edges of weight 0. Among equal edges into a word
-    the first head wins, and among equal edges into words of a contracted cycle the first word.
+    Several roots, as in an annotation of two sentences as one, give the heaviest forest with those
+    roots. A word whose row is all zero has edges of weight 0. Among equal edges into a word the
+    first head wins, and among equal edges into words of a contracted cycle the first word.
 
     Args:
         weights: weight of word j as the head of word i; finite, any sign. The diagonal and the rows
             of roots do not matter. *Shape:* ``(..., word, word)``.
         roots: which words are roots. *Shape:* broadcast to ``(..., word)``.
-        lengths: words of each sentence, the rest being padding; by default all. *Shape:* broadcast
-            to ``(...)``.
+        lengths: number of words of each sentence, before the padding; by default all words.
+            *Shape:* broadcast to ``(...)``.
 
     Returns:
         Heads. *Shape:* ``(..., word)``.
@@ -86,14 +86,14 @@ def spanning_trees(
     shape = (*batch, n_words)
     counts = n_words if lengths is None else np.asarray(lengths)[..., None]
     inside = np.broadcast_to(np.arange(n_words) < counts, shape)
-    given = np.broadcast_to(roots, shape)
-    if not ((given & inside).any(-1) | ~inside.any(-1)).all():
+    is_root = np.broadcast_to(roots, shape)
+    if not ((is_root & inside).any(-1) | ~inside.any(-1)).all():
         raise ValueError("a sentence without a root has no dependency tree")
     if not weights.size:
         return np.full(shape, NO_HEAD, dtype=np.int64)
     # Padding is made of roots that head nothing.
-    closed = (given | ~inside)[..., :, None] | ~inside[..., None, :]
-    open_weights = np.where(closed, -np.inf, weights).reshape(-1, n_words, n_words)
+    excluded = (is_root | ~inside)[..., :, None] | ~inside[..., None, :]
+    open_weights = np.where(excluded, -np.inf, weights).reshape(-1, n_words, n_words)
     heads = _expanded(_contracted(open_weights), open_weights.shape[0] * n_words)
     return np.where(heads < 0, NO_HEAD, heads % n_words).reshape(shape)
 
@@ -113,7 +113,7 @@ def undirected_matches(heads: Indices, gold: Indices) -> tuple[Indices, Indices]
     """
     gold = np.broadcast_to(gold, heads.shape)
     up = heads == gold
-    # NO_HEAD reads the last word here, which the mask takes back.
+    # NO_HEAD reads the last word here; the mask below excludes these entries.
     down = np.take_along_axis(gold, heads, -1) == np.arange(heads.shape[-1])
     correct = ((up | down) & (heads != NO_HEAD)).sum(-1)
     return correct, (gold != NO_HEAD).sum(-1)
@@ -158,11 +158,11 @@ def _best_edges(weights: Floats, labels: Indices) -> _Round:
     best = np.full(len(labels), -np.inf)
     np.maximum.at(best, labels, value)
     # Backwards, so that the first of several equal words is written last.
-    enters = np.flatnonzero((value == best[labels]) & (value > -np.inf))[::-1]
-    word = np.zeros(len(labels), dtype=np.int64)
-    word[labels[enters]] = enters
+    best_ends = np.flatnonzero((value == best[labels]) & (value > -np.inf))[::-1]
+    end_of = np.zeros(len(labels), dtype=np.int64)
+    end_of[labels[best_ends]] = best_ends
     components = np.flatnonzero(best > -np.inf)
-    words = word[components]
+    words = end_of[components]
     heads = head.ravel()[words] + words // n_words * n_words
     return _Round(labels, components, best[components], words, heads)
 
@@ -173,15 +173,15 @@ def _merged(edges: _Round, n_words: int) -> Indices:
     Following the edges 2^k steps for 2^k ≥ n_words leads from any component onto a cycle, or to a
     root, and visits all components of a cycle.
     """
-    every = np.arange(len(edges.labels))
-    target, least = every.copy(), every
+    indices = np.arange(len(edges.labels))
+    target, smallest = indices.copy(), indices
     target[edges.components] = edges.labels[edges.heads]
     for _ in range(n_words.bit_length()):
-        least = np.minimum(least, least[target])
+        smallest = np.minimum(smallest, smallest[target])
         target = target[target]
-    on_cycle = np.zeros(len(every), dtype=bool)
+    on_cycle = np.zeros(len(indices), dtype=bool)
     on_cycle[target] = True
-    return np.where(on_cycle, least, every)
+    return np.where(on_cycle, smallest, indices)
 
 
 def _expanded(rounds: list[_Round], n_words: int) -> Indices:
@@ -200,8 +200,7 @@ def _expanded(rounds: list[_Round], n_words: int) -> Indices:
 
 T = TypeVar("T", bound=np.generic)
 
-# Splits whose scores differ by less are equal, so that rounding decides nothing.
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # scores of splits that differ by less are equal, so that rounding decides nothing
 
 
 def phrase_scores(attention: Floats) -> Floats:
@@ -223,12 +222,12 @@ def phrase_scores(attention: Floats) -> Floats:
     """
     if not attention.size:
         return np.zeros(attention.shape)
-    kept = (attention == attention.max(-1, keepdims=True)) & (attention > 0)
+    is_maximum = (attention == attention.max(-1, keepdims=True)) & (attention > 0)
     n_words = attention.shape[-1]
-    columns = kept.swapaxes(-1, -2).reshape(-1, n_words)  # (head * column, row)
+    columns = is_maximum.swapaxes(-1, -2).reshape(-1, n_words)  # (head * column, row)
     edges = np.diff(columns, axis=1, prepend=False, append=False)
     # Within a column, edges alternate: the first row of a run, then the row after its last.
-    column, row = (found.reshape(-1, 2) for found in np.nonzero(edges))
+    column, row = (positions.reshape(-1, 2) for positions in np.nonzero(edges))
     first, after = row[:, 0], row[:, 1]
     weights = attention.swapaxes(-1, -2).reshape(-1, n_words)[columns]
     length = after - first
@@ -257,15 +256,15 @@ def best_trees(
 
     A span a to b scores s_ab = max_k (s_ak + s_k+1,b + w_ak + w_k+1,b) / 4, a single word 1.
 
-    Equal splits are common, for a stretch without any phrase scores the same from both ends. The
-    earliest split wins, which makes such a stretch branch to the right; with ``late``, as in the
-    authors' code, the latest, which makes it branch to the left.
+    Equal splits are common, because a stretch without any phrase scores the same from both ends.
+    The earliest split wins, so that such a stretch branches to the right; with ``late``, as in the
+    authors' code, the latest one wins, and the stretch branches to the left.
 
     Args:
         scores: equalised scores. *Shape:* ``(..., word, word)``.
-        lengths: words of each sentence, the rest being padding; by default all. *Shape:* broadcast
-            to ``(...)``.
-        late: which of several equal splits wins.
+        lengths: number of words of each sentence, before the padding; by default all words.
+            *Shape:* broadcast to ``(...)``.
+        late: whether the last of several equal splits wins instead of the first.
 
     Returns:
         Brackets. *Shape:* ``(..., word, word)``.
@@ -275,17 +274,17 @@ def best_trees(
     n_words = scores.shape[-1]
     splits = _splits(_by_length(scores.reshape(-1, n_words, n_words)), late=late)
     counts = np.broadcast_to(n_words if lengths is None else lengths, scores.shape[:-2]).ravel()
-    found = np.zeros(splits.shape, dtype=bool)
+    brackets = np.zeros(splits.shape, dtype=bool)
     tables = np.flatnonzero(counts > 0)
-    found[tables, counts[tables] - 1, 0] = True
+    brackets[tables, counts[tables] - 1, 0] = True
     for reach in range(n_words - 1, 0, -1):
-        table, start = np.nonzero(found[:, reach])
+        table, start = np.nonzero(brackets[:, reach])
         left = splits[table, reach, start]
-        found[table, left, start] = True
-        found[table, reach - 1 - left, start + left + 1] = True
-    found[tables, counts[tables] - 1, 0] = False
-    found[:, :1] = False
-    return _by_span(found).reshape(scores.shape)
+        brackets[table, left, start] = True
+        brackets[table, reach - 1 - left, start + left + 1] = True
+    brackets[tables, counts[tables] - 1, 0] = False
+    brackets[:, :1] = False
+    return _by_span(brackets).reshape(scores.shape)
 
 
 def gold_phrases(heads: Indices) -> Flags:
@@ -368,7 +367,7 @@ def _splits(phrases: Floats, *, late: bool) -> Indices:
 
     Args:
         phrases: by length, as from `_by_length`. *Shape:* ``(table, reach, start)``.
-        late: which of several equal splits wins.
+        late: whether the last of several equal splits wins instead of the first.
 
     Returns:
         *Shape:* ``(table, reach, start)``; 0 without span and for single words.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.arrays import NOTHING
+from headbook.analysis.arrays import MIN_NUMERATOR
 from headbook.analysis.numba_kernel import kernel
 
 Floats = NDArray[Any]
@@ -177,7 +177,7 @@ def pair_loop(
                     sums[s, first + h, 2, m] += scaled * kept[s, p, m]
 
 
-@partial(kernel, loose=False)
+@partial(kernel, reorder_sums=False)
 def _add_powers(
     n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats, present: Floats
 ) -> None:
@@ -190,24 +190,24 @@ def _add_powers(
         sums[i] += value
         squares[i] += value * value
         products[i] += value * d[i]
-        present[i] += abs(value) > NOTHING
+        present[i] += abs(value) > MIN_NUMERATOR
 
 
-@partial(kernel, loose=False)
+@partial(kernel, reorder_sums=False)
 def _add(n: Floats, above: Floats) -> None:
     """Add numerators to an array of equal length."""
     for i in range(len(n)):
         above[i] += n[i]
 
 
-@partial(kernel, loose=False)
+@partial(kernel, reorder_sums=False)
 def label_loop(
     n: Floats,
     shared: Floats,
     own: Floats,
     labels: Ints,
     columns: Ints,
-    half: Ints,
+    split: Ints,
     starts: Ints,
     heads: Floats,
     layers: Floats,
@@ -234,35 +234,39 @@ def label_loop(
         # Head by head, so that the head's sums of all labels stay in the cache.
         for h in range(start, stop):
             for s in range(n_sentences):
-                side = half[s]
-                sums, squares, products = heads[0, side, h], heads[1, side, h], heads[2, side, h]
+                number = split[s]
+                sums, squares, products = (
+                    heads[0, number, h],
+                    heads[1, number, h],
+                    heads[2, number, h],
+                )
                 _add(n[s, h], above[s])
-                _add_powers(n[s, h], shared[s], sums, squares, products, heads[3, side, h])
+                _add_powers(n[s, h], shared[s], sums, squares, products, heads[3, number, h])
                 for position in range(len(labels)):
                     label, d = labels[position], own[s, h, columns[position]]
                     below[s, label] += d
                     products[label] += n[s, h, label] * d
         for s in range(n_sentences):
-            side = half[s]
-            of = layers[:, side, layer]
+            number = split[s]
+            of = layers[:, number, layer]
             _add_powers(above[s], below[s], of[0], of[1], of[2], of[3])
 
 
-@partial(kernel, loose=False)
-def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
+@partial(kernel, reorder_sums=False)
+def power_loop(d: Floats, split: Ints, sums: Floats) -> None:
     """Sum values, squares and non-zeros over the sentences of each split.
 
     Args:
         d: values. *Shape:* ``(sentence, head, column)``.
-        half: split of each sentence, 0 or 1.
+        split: split of each sentence, 0 or 1.
         sums: filled in place. *Shape:* ``(3, 2, head, column)``.
     """
     n_sentences, n_heads, n_columns = d.shape
     for s in range(n_sentences):
         for h in range(n_heads):
-            side = half[s]
+            number = split[s]
             for column in range(n_columns):
                 value = d[s, h, column]
-                sums[0, side, h, column] += value
-                sums[1, side, h, column] += value * value
-                sums[2, side, h, column] += value > 0
+                sums[0, number, h, column] += value
+                sums[1, number, h, column] += value * value
+                sums[2, number, h, column] += value > 0

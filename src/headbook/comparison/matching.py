@@ -153,7 +153,7 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
     sums = similarities(sides, pair)
     below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
     halves = [
-        _matched(sums.half(number), below and below.half(number), LEAST // 2)
+        _matched(sums.split(number), below and below.split(number), LEAST // 2)
         for number in (SELECTION, HELD_OUT)
     ]
     return MatchedHeads(

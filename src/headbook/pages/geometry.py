@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
-from headbook.analysis.state_vectors import MINIBATCH, NAMED
+from headbook.analysis.state_vectors import MINIBATCH, N_OUTLIERS
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import Page
@@ -216,7 +216,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
             _section(r, geometry_sums[name]) for name, r in results.items() if name in geometry_sums
         ),
         without=tuple(_without(results[name]) for name in results if name not in geometry_sums),
-        named=NAMED,
+        named=N_OUTLIERS,
         minibatch=MINIBATCH,
     )
 
@@ -320,7 +320,7 @@ def _outliers(sums: GeometrySums) -> PageTable | None:
     for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
         total = float(sums.contributions[row].sum())
         dimensions: list[Part] = []
-        for dimension in sums.largest(row, NAMED):
+        for dimension in sums.largest(row, N_OUTLIERS):
             part = float(sums.contributions[row, dimension])
             share = percent(part / total) if total > LEAST else number(part)
             dimensions += [", "] * bool(dimensions)

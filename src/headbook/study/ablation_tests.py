@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis import intervals
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
-from headbook.analysis.arrays import NOTHING, Floats, divide
+from headbook.analysis.arrays import MIN_NUMERATOR, Floats, divide
 from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
@@ -222,7 +222,7 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
         there = intervals.has_interval(ratios.n_effective, ratios.n_sentences)
         ends = bootstrap_t(sums, tokens, limits_of(target))
         low, high = (np.where(there, end, np.nan) for end in ends)
-    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
+    still = (np.abs(sums) <= MIN_NUMERATOR).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
     each = np.where(tokens > 0, divide(sums, tokens), np.nan)
     least, most = (
         function(np.nan_to_num(each, nan=fill), axis=0, initial=fill)

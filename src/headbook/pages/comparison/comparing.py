@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.analysis.head_matching import NULL
+from headbook.analysis.head_matching import NULL_QUANTILE
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, WEIGHT_DRIFT
 from headbook.comparison.matching import LEAST
@@ -59,5 +59,5 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         sentences=sides.sentences,
         mapped=sum(1 for _ in sides.mapped()),
         least=LEAST,
-        null=percent(NULL),
+        null=percent(NULL_QUANTILE),
     )
