@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import headbook
-from headbook.attention.token_states import AROUND, NEIGHBOURS, TokenStates
+from headbook.attention.token_states import NEIGHBOURS, TRACKED_NEIGHBOURS, TokenStates
 from headbook.inputs import open_corpus
 from headbook.memory import keep_freed_blocks
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
@@ -132,18 +132,18 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
 
         def run() -> None:
             view = TokenStates(states, found[0], texts, known, kinds, near=near)
-            for metric in overlaps if near == AROUND else lookups:
+            for metric in overlaps if near == TRACKED_NEIGHBOURS else lookups:
                 metric.measure(view, space)
 
         return run
 
-    asked = [(space, near) for near in (NEIGHBOURS, AROUND) for space in known.spaces]
+    asked = [(space, near) for near in (NEIGHBOURS, TRACKED_NEIGHBOURS) for space in known.spaces]
     for space, near in asked:
         measured(space, near)()  # what is made once a run is not what is measured here
     bare, *each = fastest(product, *(measured(*one) for one in asked))
     numbers = {"states": float(len(rows)), "bare product, s": bare}
     for (space, near), seconds in zip(asked, each, strict=True):
-        name = f"{space}, overlaps too" if near == AROUND else space
+        name = f"{space}, overlaps too" if near == TRACKED_NEIGHBOURS else space
         numbers |= {f"{name}, s": seconds, f"{name}, ratio": seconds / bare}
     return numbers
 

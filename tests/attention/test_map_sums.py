@@ -68,7 +68,7 @@ STACKS = {
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(map_sums, "WORTH_IT", 0)
+    monkeypatch.setattr(map_sums, "MIN_THREADED_NUMBERS", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -108,7 +108,7 @@ def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtyp
 def test_a_range_is_shared_out_whole(threads: int) -> None:
     for size in (0, 1, 2, 5, 64):
         done: list[int] = []
-        map_sums._share_out(lambda first, last: done.extend(range(first, last)), size, work=1)  # noqa: B023 - called here
+        map_sums._run_in_threads(lambda first, last: done.extend(range(first, last)), size, work=1)  # noqa: B023 - called here
         assert sorted(done) == [*range(size)]
     numbers: set[int] = set()
     meeting = threading.Barrier(threads, timeout=20)
@@ -118,7 +118,7 @@ def test_a_range_is_shared_out_whole(threads: int) -> None:
         numbers.add(threading.get_ident())
         meeting.wait()
 
-    map_sums._share_out(meet, threads, work=1)
+    map_sums._run_in_threads(meet, threads, work=1)
     assert len(numbers) == threads
 
 
@@ -129,4 +129,4 @@ def test_an_error_in_any_part_of_a_range_is_raised() -> None:
             raise ValueError("in the last part")
 
     with pytest.raises(ValueError, match="in the last part"):
-        map_sums._share_out(fail, 4, work=1)
+        map_sums._run_in_threads(fail, 4, work=1)

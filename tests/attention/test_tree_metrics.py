@@ -226,6 +226,6 @@ def test_how_many_sentences_are_taken_at_a_time_changes_nothing(
     whole = metric.measure(batch(lengths))
     assert len(list(attention_parts(batch(lengths)))) == 1
     for cells, parts in ((1, 5), (2 * 3 * 9 * 9, 3)):
-        monkeypatch.setattr(word_pairs, "CELLS", cells)
+        monkeypatch.setattr(word_pairs, "MAX_WEIGHTS", cells)
         assert len(list(attention_parts(batch(lengths)))) == parts
         torch.testing.assert_close(metric.measure(batch(lengths)), whole, rtol=0, atol=0)

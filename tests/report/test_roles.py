@@ -8,7 +8,7 @@ import pytest
 from chosen_relations import chosen_tests
 from chosen_results import Fake, fake_results
 from headbook.analysis.accumulators import Estimate
-from headbook.attention.surface_rules import RULES, SETS
+from headbook.attention.surface_rules import RULES, TAG_SETS
 from headbook.attention.word_pairs import LABELS
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report.relation_tests import RelationTests
@@ -137,7 +137,7 @@ def test_a_relation_stands_before_a_rule() -> None:
 
 
 def test_rules_have_names() -> None:
-    assert {*ONE_OF} >= {*UPOS, *SETS}
+    assert {*ONE_OF} >= {*UPOS, *TAG_SETS}
     assert rule_phrase("offset:-1") == "the previous word"
     assert rule_phrase("offset:3") == "the word 3 words ahead"
     assert rule_phrase("nearest:VERB_AUX") == "the nearest verb or auxiliary"

@@ -125,7 +125,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             super().__init__(size, name)
 
     monkeypatch.setattr(map_sums, "ThreadPoolExecutor", Noted)
-    monkeypatch.setattr(map_sums, "WORTH_IT", 0)
+    monkeypatch.setattr(map_sums, "MIN_THREADED_NUMBERS", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield sizes

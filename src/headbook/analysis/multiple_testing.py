@@ -204,7 +204,7 @@ def sign_flip_p(
 def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
     """Yield the signs of the sentences in each flip, from their hashes by splitmix64.
 
-    *Shape:* ``(flip, sentence)``, with at most `CHUNK` flips.
+    *Shape:* ``(flip, sentence)``, with at most `FLIPS_PER_HASH` flips.
     """
     for start in range(0, FLIPS, FLIPS_PER_HASH):
         z = keys + np.uint64(SPLITMIX_INCREMENT * (start // FLIPS_PER_HASH + 1) % 2**64)

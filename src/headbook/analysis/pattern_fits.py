@@ -171,7 +171,7 @@ def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:
 
     *Shape:* mass ``(head, item)``, summed over rows with the rows' weights, each row's own
     attention summing to 1; result ``(head, item)``, each head's largest being 0. An item
-    without mass has weight 0 (−inf). Accurate to `TOLERANCE`, or after `STEPS` steps.
+    without mass has weight 0 (−inf). Accurate to `TOLERANCE`, or after `MAX_STEPS` steps.
     """
     if sets.nested():
         logs = _nested(mass, sets.seen(), sets.depth())

@@ -19,9 +19,9 @@ from headbook.model.output_projection import OutputProjection
 from headbook.model.probe import hidden_states_of
 from headbook.schema import RolloutKind
 
-TRIED = 3  # vectors on which a norm is tested
-NEAR = 1e-4  # tolerance over the largest number: many norms compute in float32
-LARGE = 1e4  # a constant beside which a norm's epsilon is negligible
+N_TEST_VECTORS = 3  # on which a norm is tested
+RELATIVE_TOLERANCE = 1e-4  # tolerance over the largest number: many norms compute in float32
+LARGE_CONSTANT = 1e4  # so large that a norm's epsilon is negligible
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def attention_blocks(architecture: Architecture) -> dict[tuple[str, int], Attent
 
     Cross-attention is left out: its whole output comes from another text.
     """
-    found = {}
+    blocks = {}
     for (stack, layer), projection in architecture.ends.projections.items():
         site = architecture.ends.sites.get((stack, layer))
         if site is None or architecture.stacks[stack].crosses:
@@ -95,25 +95,28 @@ def attention_blocks(architecture: Architecture) -> dict[tuple[str, int], Attent
         if site.residual or site.closed is None or not site.straight:
             continue
         module = architecture.layers[stack][layer]
-        end = module.get_submodule(site.block)
-        inner = None if end is projection.module else end
+        last_module = module.get_submodule(site.block)
+        inner = None if last_module is projection.module else last_module
         outer = module.get_submodule(site.after) if site.closed and site.after else None
         if all(norm is None or _acts_on_parts(norm) for norm in (inner, outer)):
-            found[stack, layer] = AttentionBlock(projection, inner, outer, site.scale, site.weights)
-    return found
+            blocks[stack, layer] = AttentionBlock(
+                projection, inner, outer, site.scale, site.weights
+            )
+    return blocks
 
 
 def _acts_on_parts(norm: Any) -> bool:
-    """Whether a module is a norm that `linear_part` reproduces, tested on vectors vectors."""
+    """Whether a module is a norm that `linear_part` reproduces, tested on a few vectors."""
     gain = read_parameter(norm)
     if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
         return False
-    vectors = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
+    numbers = torch.linspace(-1, 2, N_TEST_VECTORS * len(gain)).sin()
+    vectors = numbers.view(1, N_TEST_VECTORS, -1).to(gain)
     with torch.inference_mode():
         whole = hidden_states_of(norm.forward(vectors))
         parts = linear_part(norm, vectors)(vectors) + _bias(norm, vectors)
-    near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
-    return bool((parts - whole).abs().max() <= near)
+    tolerance = max(RELATIVE_TOLERANCE, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
+    return bool((parts - whole).abs().max() <= tolerance)
 
 
 def split_block_output(
@@ -133,15 +136,17 @@ def split_block_output(
     assert call.value is not None
     assert call.output is not None
     maps, value, output = (x.to(residual) for x in (call.weights, call.value, call.output))
-    shared = maps.shape[1] // value.shape[1]  # query heads for each value head
-    own = maps.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
-    own = own.transpose(1, 2)  # (sentence, token, head, width)
-    mixed, kept = (block.projection.project(call.gated(part)) for part in (output - own, own))
+    heads_per_value = maps.shape[1] // value.shape[1]  # query heads for each value head
+    own_weights = maps.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    own_values = own_weights * value.repeat_interleave(heads_per_value, 1)
+    own_values = own_values.transpose(1, 2)  # (sentence, token, head, width)
+    mixed = block.projection.project(call.gated(output - own_values))
+    kept = block.projection.project(call.gated(own_values))
     bias = _bias(block.projection.module, residual)
     if block.inner is not None:
-        scale = linear_part(block.inner, mixed + kept + bias)
-        mixed, kept = scale(mixed), scale(kept)
-        bias = scale(bias) + _bias(block.inner, residual)
+        apply_norm = linear_part(block.inner, mixed + kept + bias)
+        mixed, kept = apply_norm(mixed), apply_norm(kept)
+        bias = apply_norm(bias) + _bias(block.inner, residual)
     if block.weights is None:
         mixed, kept, bias = (block.scale * part for part in (mixed, kept, bias))
         kept = kept + residual
@@ -150,9 +155,9 @@ def split_block_output(
         mixed, kept, bias = (weights.block * part for part in (mixed, kept, bias))
         kept, bias = kept + weights.residual * residual, bias + weights.bias
     if block.outer is not None:
-        scale = linear_part(block.outer, mixed + kept + bias)
-        mixed, kept = scale(mixed), scale(kept)
-        bias = scale(bias) + _bias(block.outer, residual)
+        apply_norm = linear_part(block.outer, mixed + kept + bias)
+        mixed, kept = apply_norm(mixed), apply_norm(kept)
+        bias = apply_norm(bias) + _bias(block.outer, residual)
     return BlockParts(mixed, kept, bias.expand_as(residual))
 
 
@@ -162,27 +167,27 @@ def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
     return like.new_zeros(like.shape) if bias is None else bias.detach().to(like)
 
 
-def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+def linear_part(norm: Any, whole: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a norm as a linear map on parts of a sum: without bias, with the sum's divisor.
 
     Args:
-        norm: layer norm, or RMS norm.
-        at: sum of the parts. *Shape:* ``(..., width)``.
+        norm: a layer norm or RMS norm.
+        whole: sum of the parts. *Shape:* ``(..., width)``.
     """
     if isinstance(norm, torch.nn.LayerNorm):
-        gain = read_weight(norm).detach().to(at)
-        divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+        gain = read_weight(norm).detach().to(whole)
+        divisor = (whole.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some RMS norms store the gain, others the gain minus 1: the output for a constant shows it.
-    gain = hidden_states_of(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
-    divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
+    gain = hidden_states_of(norm.forward(torch.full_like(whole[:1, :1], LARGE_CONSTANT))).to(whole)
+    divisor = (whole.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 
 
 def _epsilon(norm: Any) -> float | None:
     """Return the epsilon that a norm adds to the mean square, or None if unknown."""
-    found = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
-    return None if found is None else float(found)
+    epsilon = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
+    return None if epsilon is None else float(epsilon)
 
 
 def part_norms(parts: BlockParts) -> torch.Tensor:
@@ -190,13 +195,13 @@ def part_norms(parts: BlockParts) -> torch.Tensor:
     return torch.stack([parts.mixed.norm(dim=-1), parts.kept.norm(dim=-1)])
 
 
-def mixing_ratio(split_lengths: torch.Tensor) -> torch.Tensor:
+def mixing_ratio(norms: torch.Tensor) -> torch.Tensor:
     """Return the share of the mixed part; 0 if both parts are 0. *Shape:* ``(sentence, token)``.
 
     Args:
-        split_lengths: norms of both parts, from `part_norms`.
+        norms: norms of both parts, from `part_norms`.
     """
-    mixed, total = split_lengths[0], split_lengths.sum(0)
+    mixed, total = norms[0], norms.sum(0)
     return mixed / total.clamp_min(torch.finfo(total.dtype).tiny)
 
 
@@ -223,9 +228,9 @@ def measured_step(attention: torch.Tensor, mixing: torch.Tensor) -> torch.Tensor
     """
     others = attention * (1 - _identity(attention))
     total = others.sum(-1, keepdim=True)
-    there = total > torch.finfo(total.dtype).tiny
-    part = torch.where(there, mixing.unsqueeze(-1), 0)
-    return part * others / torch.where(there, total, 1) + (1 - part) * _identity(attention)
+    has_others = total > torch.finfo(total.dtype).tiny
+    share = torch.where(has_others, mixing.unsqueeze(-1), 0)
+    return share * others / torch.where(has_others, total, 1) + (1 - share) * _identity(attention)
 
 
 def _identity(like: torch.Tensor) -> torch.Tensor:

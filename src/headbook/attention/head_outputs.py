@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.attention.token_pairs import (
-    DECIMALS,
+    SIMILARITY_DECIMALS,
     TokenPairs,
     after_stops,
     attended_stops,
@@ -31,7 +31,7 @@ from headbook.attention.token_pairs import (
 from headbook.attention.views import LayerAttention
 from headbook.schema import SEGMENTATION_RULES, SIMILARITY_LABELS, TOP_PAIR_SHARES
 
-ROUNDING = 1e-5  # length over the mean's, below which a centred output is rounding
+MIN_RELATIVE_LENGTH = 1e-5  # a centred output shorter than this share of the mean is rounding
 
 
 class HeadOutputs(TokenPairs):
@@ -86,11 +86,11 @@ class HeadOutputs(TokenPairs):
         *Shape:* ``(sentence, head, token, width)``.
         """
         assert self.outputs is not None
-        there = self.has_output.to(self.frame.dtype).unsqueeze(-1)
-        mean = (self.outputs * there).sum(-2, keepdim=True) / there.sum(-2, keepdim=True).clamp(1)
-        away = (self.outputs - mean) * there
-        known = vector_norms(away) > ROUNDING * vector_norms(mean)
-        return away * known.unsqueeze(-1)
+        mask = self.has_output.to(self.frame.dtype).unsqueeze(-1)
+        mean = (self.outputs * mask).sum(-2, keepdim=True) / mask.sum(-2, keepdim=True).clamp(1)
+        deviation = (self.outputs - mean) * mask
+        beyond_rounding = vector_norms(deviation) > MIN_RELATIVE_LENGTH * vector_norms(mean)
+        return deviation * beyond_rounding.unsqueeze(-1)
 
     @cached_property
     def centred(self) -> torch.Tensor:
@@ -133,18 +133,17 @@ class HeadOutputs(TokenPairs):
         *Shape:* ``(sentence, head, n, n)`` each.
         """
         assert self.similarity is not None
-        rounded = self.similarity.round(decimals=DECIMALS)
-        tops = self._thresholds if self._thresholds is not None else self.own_thresholds
-        found = []
+        rounded = self.similarity.round(decimals=SIMILARITY_DECIMALS)
+        top_thresholds = self._thresholds if self._thresholds is not None else self.own_thresholds
+        masks = []
         for label in SIMILARITY_LABELS:
             if label in TOP_PAIR_SHARES:
-                least = torch.from_numpy(tops[[*TOP_PAIR_SHARES].index(label)]).to(rounded)[
-                    :, None, None
-                ]
-                found.append((rounded >= least) * self.pairs)
+                of_heads = top_thresholds[[*TOP_PAIR_SHARES].index(label)]
+                threshold = torch.from_numpy(of_heads).to(rounded)[:, None, None]
+                masks.append((rounded >= threshold) * self.pairs)
             else:
-                found.append((rounded >= float(label)) * self.pairs)
-        return tuple(found)
+                masks.append((rounded >= float(label)) * self.pairs)
+        return tuple(masks)
 
     def pair_similarity(self, row: int, head: int) -> NDArray[np.floating]:
         """Return the cosines of a head's outputs, and of its attention rows, in one sentence.
@@ -156,8 +155,8 @@ class HeadOutputs(TokenPairs):
             return np.zeros((2, 0, 0))
         counted = self.frame.counted_queries[row]
         tables = (self.similarity[row, head], self.row_similarity[row, head])
-        found: NDArray[np.floating] = torch.stack(tables)[:, counted][:, :, counted].cpu().numpy()
-        return found
+        counted_cosines = torch.stack(tables)[:, counted][:, :, counted].cpu().numpy()
+        return np.asarray(counted_cosines)
 
     @property
     def own_thresholds(self) -> NDArray[np.float64]:
@@ -174,7 +173,8 @@ class HeadOutputs(TokenPairs):
         places = torch.arange(self.pairs.shape[-1], device=self.pairs.device)
         number = places * (places - 1) // 2 + places[:, None]  # independent of the padding
         anywhere = self.pairs.any(1) & (number % step == 0)
-        known = self.similarity.round(decimals=DECIMALS).masked_fill(self.pairs == 0, torch.nan)
+        rounded = self.similarity.round(decimals=SIMILARITY_DECIMALS)
+        known = rounded.masked_fill(self.pairs == 0, torch.nan)
         found: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
         return found
 
@@ -194,8 +194,8 @@ class HeadOutputs(TokenPairs):
         Returns:
             *Shape:* ``(sentence, head, label)``; labels `SIMILARITY_LABELS`.
         """
-        found = [high if values is None else high * values for high in self.high]
-        return torch.stack([each.sum((-1, -2)) for each in found], -1)
+        tables = [high if values is None else high * values for high in self.high]
+        return torch.stack([table.sum((-1, -2)) for table in tables], -1)
 
     def mean_over_pairs(self, values: torch.Tensor) -> torch.Tensor:
         """Return the mean of values over the pairs of each sentence; 0 without pairs.
@@ -215,8 +215,8 @@ class HeadOutputs(TokenPairs):
         Returns:
             Both of *Shape:* ``(sentence, head, label)``; their ratio is the odds ratio.
         """
-        pairs = [odds(high, self.pairs, same) for high in self.high]
-        above, below = (torch.stack(parts, -1) for parts in zip(*pairs, strict=True))
+        terms = [odds(high, self.pairs, same) for high in self.high]
+        above, below = (torch.stack(sums, -1) for sums in zip(*terms, strict=True))
         return above, below
 
     def proposed(self, *, together: bool = False) -> dict[str, torch.Tensor]:
@@ -230,15 +230,20 @@ class HeadOutputs(TokenPairs):
         """
         places, texts = self.places, self.frame.queries
         gaps = similarity_across_gaps(places, self.centred * self.pairs_away, self.pairs_away)
-        given = self.layer.weights.sum(-2)
+        received = self.layer.weights.sum(-2)
         if together:
-            gaps, given = gaps.mean(1, keepdim=True), given.mean(1, keepdim=True)
+            gaps, received = gaps.mean(1, keepdim=True), received.mean(1, keepdim=True)
         stops = after_stops(places, texts.stop)
-        known = evenly_spaced_ends(places, true_ends(places, texts.part))
-        found = (depth_minima(places, gaps), attended_stops(places, stops, given), stops, known)
+        even_ends = evenly_spaced_ends(places, true_ends(places, texts.part))
+        ends_of_rules = (
+            depth_minima(places, gaps),
+            attended_stops(places, stops, received),
+            stops,
+            even_ends,
+        )
         return {
             rule: ends if ends.ndim == 3 else ends.unsqueeze(1).expand(-1, gaps.shape[1], -1)
-            for rule, ends in zip(SEGMENTATION_RULES, found, strict=True)
+            for rule, ends in zip(SEGMENTATION_RULES, ends_of_rules, strict=True)
         }
 
     def ends_by_token(self) -> torch.Tensor:
@@ -246,9 +251,9 @@ class HeadOutputs(TokenPairs):
 
         *Shape:* ``(sentence, rule, token)``, boolean; rules as in `SEGMENTATION_RULES`.
         """
-        found = torch.cat([*self.proposed(together=True).values()], 1)
-        order = self.places.order.unsqueeze(1).expand_as(found)
-        return torch.zeros_like(found).scatter(-1, order, found)
+        proposed = torch.cat([*self.proposed(together=True).values()], 1)
+        order = self.places.order.unsqueeze(1).expand_as(proposed)
+        return torch.zeros_like(proposed).scatter(-1, order, proposed)
 
     def segmented(self, *, together: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return sums for F1, Pk and WindowDiff of each rule in passages of several sentences.
@@ -258,13 +263,13 @@ class HeadOutputs(TokenPairs):
             each, with the measures of the first rule first.
         """
         true = true_ends(self.places, self.frame.queries.part)
-        pairs = [
+        counts = [
             segmentation_counts(self.places, ends, true)
             for ends in self.proposed(together=together).values()
         ]
         above, below = (
-            torch.cat(parts, -1).to(self.frame.dtype) * self.joined
-            for parts in zip(*pairs, strict=True)
+            torch.cat(tables, -1).to(self.frame.dtype) * self.joined
+            for tables in zip(*counts, strict=True)
         )
         return above, below, (true.sum(1)[:, None, None] * self.joined).expand_as(above)
 

@@ -31,7 +31,7 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
     best_any_key: Ints,
     columns: Floats,
     diagonals: Floats,
-    first: int,
+    first_head: int,
 ) -> None:
     """Compute `headbook.attention.map_sums.RowSums`.
 
@@ -44,37 +44,37 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
         words: weight of each query, so that every word counts once. *Shape:* ``(sentence,
             query)``.
         lengths: number of keys up to the last that is no padding. *Shape:* ``(sentence,)``.
-        first: index of the first head in the filled arrays.
+        first_head: index of the first head in the filled arrays.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
     zero = weights.dtype.type(0)
     one = weights.dtype.type(1)
     tiny = np.finfo(weights.dtype).tiny
-    across = diagonals.shape[-1] > 0
+    has_diagonals = diagonals.shape[-1] > 0
     for s in range(n_sentences):
         for h in range(n_heads):
             for q in range(n_queries):
                 if counted[s, q] == 0:
                     continue
                 row, keep, n = weights[s, h, q], kept[s, q], lengths[s]
-                given, lost = zero, zero
+                kept_mass, lost_mass = zero, zero
                 for k in range(n):
-                    given += row[k] * keep[k]
-                    lost += row[k] * (one - keep[k])
+                    kept_mass += row[k] * keep[k]
+                    lost_mass += row[k] * (one - keep[k])
                 top, position, top_any, place_any = zero, 0, zero, 0
                 for k in range(n):
                     if row[k] > top_any:
                         top_any, place_any = row[k], k
                     if row[k] * keep[k] > top:
                         top, position = row[k], k
-                if given < tiny:  # too small to divide by
-                    given = zero
-                mass[s, first + h, q], sink_mass[s, first + h, q] = given, lost
-                best[s, first + h, q], best_key[s, first + h, q] = top, position
-                best_any[s, first + h, q] = top_any
-                best_any_key[s, first + h, q] = place_any
-                scale, word = one / given if given > 0 else one, words[s, q]
-                column, both = columns[s, first + h], word * scale
+                if kept_mass < tiny:  # too small to divide by
+                    kept_mass = zero
+                mass[s, first_head + h, q], sink_mass[s, first_head + h, q] = kept_mass, lost_mass
+                best[s, first_head + h, q], best_key[s, first_head + h, q] = top, position
+                best_any[s, first_head + h, q] = top_any
+                best_any_key[s, first_head + h, q] = place_any
+                scale, word = one / kept_mass if kept_mass > 0 else one, words[s, q]
+                column, word_scale = columns[s, first_head + h], word * scale
                 # One short loop for each sum, so that the compiler sees that arrays do not overlap.
                 for k in range(n):
                     column[0, k] += row[k]
@@ -83,10 +83,10 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
                 for k in range(n):
                     column[2, k] += scale * row[k]
                 for k in range(n):
-                    column[3, k] += both * row[k]
-                if across:
-                    away = n_queries - 1 - q
-                    diagonal = diagonals[s, first + h, :, away : away + n]
+                    column[3, k] += word_scale * row[k]
+                if has_diagonals:
+                    shift = n_queries - 1 - q
+                    diagonal = diagonals[s, first_head + h, :, shift : shift + n]
                     raw, nosink, renorm = diagonal[0], diagonal[1], diagonal[2]
                     for k in range(n):
                         raw[k] += row[k]
@@ -104,12 +104,12 @@ def word_loop(
     of_query: Ints,
     of_key: Ints,
     lengths: Ints,
-    same: bool,
+    one_text: bool,
     own: Floats,
     best: Floats,
     best_word: Ints,
-    work: Floats,
-    first: int,
+    scratch: Floats,
+    first_head: int,
 ) -> None:
     """Compute `headbook.attention.map_sums.WordSums`; fills ``own``, ``best`` and ``best_word``.
 
@@ -117,31 +117,31 @@ def word_loop(
         weights, kept, lengths: as in `row_loop`.
         share: weight of each query in the mean of its word. *Shape:* ``(sentence, query)``.
         of_query, of_key: word of each token; the number of words for keys without word.
-        same: whether queries and keys are one text.
-        work: scratch memory. *Shape:* ``(sentence, word, word + 1)``.
-        first: index of the first head in the filled arrays.
+        one_text: whether queries and keys are one text.
+        scratch: scratch memory. *Shape:* ``(sentence, word, word + 1)``.
+        first_head: index of the first head in the filled arrays.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
-    n_from, n_to = work.shape[1], work.shape[2] - 1
+    n_from, n_to = scratch.shape[1], scratch.shape[2] - 1
     for s in range(n_sentences):
-        to = work[s]
+        word_sums = scratch[s]
         for h in range(n_heads):
-            to[:] = 0
+            word_sums[:] = 0
             for q in range(n_queries):
-                part = share[s, q]
-                if part > 0:
-                    row, keep, word = weights[s, h, q], kept[s, q], to[of_query[s, q]]
+                query_share = share[s, q]
+                if query_share > 0:
+                    row, keep, word = weights[s, h, q], kept[s, q], word_sums[of_query[s, q]]
                     for k in range(lengths[s]):
-                        word[of_key[s, k]] += part * row[k] * keep[k]
+                        word[of_key[s, k]] += query_share * row[k] * keep[k]
             for w in range(n_from):
-                if same:
-                    own[s, first + h, w] = to[w, w]
-                    to[w, w] = 0
-                top, position = to[w, 0], 0
+                if one_text:
+                    own[s, first_head + h, w] = word_sums[w, w]
+                    word_sums[w, w] = 0
+                top, position = word_sums[w, 0], 0
                 for v in range(1, n_to):
-                    if to[w, v] > top:
-                        top, position = to[w, v], v
-                best[s, first + h, w], best_word[s, first + h, w] = top, position
+                    if word_sums[w, v] > top:
+                        top, position = word_sums[w, v], v
+                best[s, first_head + h, w], best_word[s, first_head + h, w] = top, position
 
 
 @kernel
@@ -154,7 +154,7 @@ def pair_loop(
     kept: Floats,
     number: Ints,
     sums: Floats,
-    first: int,
+    first_head: int,
 ) -> None:
     """Compute `headbook.attention.map_sums.torch_pair_sums`.
 
@@ -163,18 +163,18 @@ def pair_loop(
         mass: divisor of each row, unless it is 0. *Shape:* ``(sentence, head, query)``.
         place, query, counts, kept, number: as in `headbook.attention.masks.QueryKeyPairs`.
         sums: filled in place. *Shape:* ``(sentence, head, 3, measure)``.
-        first: index of the first head in ``sums`` and ``mass``.
+        first_head: index of the first head in ``sums`` and ``mass``.
     """
     n_sentences, _, n_measures = counts.shape
     for s in range(n_sentences):
         for h in range(weights.shape[1]):
             for p in range(number[s]):
-                weight, left = weights[s, h, place[s, p]], mass[s, first + h, query[s, p]]
-                scaled = weight / left if left > 0 else weight
+                weight, row_mass = weights[s, h, place[s, p]], mass[s, first_head + h, query[s, p]]
+                scaled = weight / row_mass if row_mass > 0 else weight
                 for m in range(n_measures):
-                    sums[s, first + h, 0, m] += weight * counts[s, p, m]
-                    sums[s, first + h, 1, m] += weight * kept[s, p, m]
-                    sums[s, first + h, 2, m] += scaled * kept[s, p, m]
+                    sums[s, first_head + h, 0, m] += weight * counts[s, p, m]
+                    sums[s, first_head + h, 1, m] += weight * kept[s, p, m]
+                    sums[s, first_head + h, 2, m] += scaled * kept[s, p, m]
 
 
 @partial(kernel, reorder_sums=False)
@@ -194,37 +194,37 @@ def _add_powers(
 
 
 @partial(kernel, reorder_sums=False)
-def _add(n: Floats, above: Floats) -> None:
+def _add(n: Floats, sums: Floats) -> None:
     """Add numerators to an array of equal length."""
     for i in range(len(n)):
-        above[i] += n[i]
+        sums[i] += n[i]
 
 
 @partial(kernel, reorder_sums=False)
 def label_loop(
     n: Floats,
     shared: Floats,
-    own: Floats,
+    own_d: Floats,
     labels: Ints,
     columns: Ints,
     split: Ints,
     starts: Ints,
     heads: Floats,
     layers: Floats,
-    first: int,
-    last: int,
+    first_layer: int,
+    last_layer: int,
 ) -> None:
-    """Compute `headbook.attention.map_sums.label_sums` for some layers.
+    """Compute `headbook.attention.map_sums.label_sums` for consecutive layers.
 
-    ``heads`` and ``layers`` are filled for the layers from ``first`` to ``last`` - 1.
+    ``heads`` and ``layers`` are filled for the layers from ``first_layer`` to ``last_layer`` - 1.
 
     Args:
         shared: denominators by label, 0 for those of ``labels``. *Shape:* ``(sentence, label)``.
-        labels, columns: labels with denominators of each head, and their columns in ``own``.
+        labels, columns: labels with denominators of each head, and their columns in ``own_d``.
     """
     n_sentences, _, n_labels = n.shape
     above, below = np.zeros((n_sentences, n_labels)), np.zeros((n_sentences, n_labels))
-    for layer in range(first, last):
+    for layer in range(first_layer, last_layer):
         start, stop = starts[layer], starts[layer + 1]
         # Index by index: numba would compile operations on whole arrays for longer than the rest.
         for s in range(n_sentences):
@@ -243,13 +243,13 @@ def label_loop(
                 _add(n[s, h], above[s])
                 _add_powers(n[s, h], shared[s], sums, squares, products, heads[3, number, h])
                 for position in range(len(labels)):
-                    label, d = labels[position], own[s, h, columns[position]]
+                    label, d = labels[position], own_d[s, h, columns[position]]
                     below[s, label] += d
                     products[label] += n[s, h, label] * d
         for s in range(n_sentences):
             number = split[s]
-            of = layers[:, number, layer]
-            _add_powers(above[s], below[s], of[0], of[1], of[2], of[3])
+            totals = layers[:, number, layer]
+            _add_powers(above[s], below[s], totals[0], totals[1], totals[2], totals[3])
 
 
 @partial(kernel, reorder_sums=False)

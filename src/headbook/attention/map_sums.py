@@ -83,9 +83,9 @@ def torch_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
     by_word = frame.word_weights.unsqueeze(1).expand_as(scale)
     rows = [by_token, by_word, by_token * scale, by_word * scale]
     columns = torch.stack(rows, 2) @ weights
-    maps = [weights, kept, kept * scale.unsqueeze(-1)]
-    found = [] if frame.stack.crosses else [_diagonals(each) for each in maps]
-    diagonals = torch.stack(found, 2) if found else mass.new_zeros(*mass.shape[:2], 3, 0)
+    view_maps = [weights, kept, kept * scale.unsqueeze(-1)]
+    tables = [] if frame.stack.crosses else [_diagonals(table) for table in view_maps]
+    diagonals = torch.stack(tables, 2) if tables else mass.new_zeros(*mass.shape[:2], 3, 0)
     sink_mass = (weights - kept).sum(-1)
     return RowSums(mass, sink_mass, *kept.max(-1), *weights.max(-1), columns, diagonals)
 
@@ -134,20 +134,21 @@ def torch_pair_sums(
         *Shape:* ``(3, sentence, head, measure)``.
     """
     heads = attention.shape[1]
-    at = attention.flatten(2).gather(-1, pairs.place.unsqueeze(1).expand(-1, heads, -1))
+    pair_weights = attention.flatten(2).gather(-1, pairs.place.unsqueeze(1).expand(-1, heads, -1))
     divisor = mass.masked_fill(mass == 0, 1)
-    scaled = at / divisor.gather(-1, pairs.query.unsqueeze(1).expand(-1, heads, -1))
-    return torch.stack([at @ pairs.counts, at @ pairs.kept, scaled @ pairs.kept])
+    scaled = pair_weights / divisor.gather(-1, pairs.query.unsqueeze(1).expand(-1, heads, -1))
+    raw, nosink = pair_weights @ pairs.counts, pair_weights @ pairs.kept
+    return torch.stack([raw, nosink, scaled @ pairs.kept])
 
 
-WORTH_IT = 1 << 20  # numbers below which starting threads takes longer than the loop
+MIN_THREADED_NUMBERS = 1 << 20  # for fewer, starting threads takes longer than the loop
 
 
 class LoopTask(NamedTuple):
     """A loop over sentences with its arguments: arrays by sentence, flags and numbers."""
 
     loop: Callable[..., None]
-    parts: tuple[Any, ...]
+    arguments: tuple[Any, ...]
 
 
 class LayerSums(NamedTuple):
@@ -156,51 +157,51 @@ class LayerSums(NamedTuple):
     Attributes:
         rows: sums of rows, columns and diagonals.
         words: sums between words.
-        on: mass on chosen pairs, for each table of pairs.
+        pairs: mass on chosen pairs, for each table of pairs.
     """
 
     rows: RowSums
     words: WordSums
-    on: list[torch.Tensor]
+    pairs: list[torch.Tensor]
 
 
 def numba_row_sums(attention: torch.Tensor, scope: ViewMask) -> RowSums:
     """Return the sums of rows, columns and diagonals, by compiled loops."""
-    tasks, found = _rows([attention], scope)
-    _run(tasks)
-    return found
+    tasks, sums = _row_tasks([attention], scope)
+    _run_tasks(tasks)
+    return sums
 
 
 def numba_word_sums(attention: torch.Tensor, scope: ViewMask) -> WordSums:
     """Return the strongest attention of each word to words, by compiled loops."""
-    tasks, found = _words([attention], scope)
-    _run(tasks)
-    return found
+    tasks, sums = _word_tasks([attention], scope)
+    _run_tasks(tasks)
+    return sums
 
 
 def numba_pair_sums(
     attention: torch.Tensor, mass: torch.Tensor, pairs: QueryKeyPairs
 ) -> torch.Tensor:
     """Return the mass on chosen pairs, raw, without the sink, and renormalised, by loops."""
-    tasks, found = _pairs([attention], mass, pairs)
-    _run(tasks)
-    return found
+    tasks, sums = _pair_tasks([attention], mass, pairs)
+    _run_tasks(tasks)
+    return sums
 
 
 def layer_sums(
     layers: Sequence[torch.Tensor], scope: ViewMask, pairs: Sequence[QueryKeyPairs]
 ) -> LayerSums:
     """Return the sums of rows, words and pairs for several layers in one pass of the threads."""
-    of_rows, rows = _rows(layers, scope)
-    of_words, words = _words(layers, scope)
-    of_pairs = [_pairs(layers, rows.mass, pair) for pair in pairs]
-    tasks = [of_rows, of_words, *(tasks for tasks, _ in of_pairs)]
+    row_tasks, rows = _row_tasks(layers, scope)
+    word_tasks, words = _word_tasks(layers, scope)
+    pair_results = [_pair_tasks(layers, rows.mass, chosen) for chosen in pairs]
+    tasks = [row_tasks, word_tasks, *(tasks for tasks, _ in pair_results)]
     # All sums of a layer, then the next layer, so that its maps stay in the cache.
-    _run([task for of_layer in zip(*tasks, strict=True) for task in of_layer])
-    return LayerSums(rows, words, [found for _, found in of_pairs])
+    _run_tasks([task for of_layer in zip(*tasks, strict=True) for task in of_layer])
+    return LayerSums(rows, words, [sums for _, sums in pair_results])
 
 
-def _rows(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], RowSums]:
+def _row_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], RowSums]:
     frame, (n_sentences, _, n, m) = scope.frame, layers[0].shape
     shape = (n_sentences, sum(weights.shape[1] for weights in layers), n)
     width = 0 if frame.stack.crosses else 2 * n - 1
@@ -208,48 +209,46 @@ def _rows(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTas
     mass, sink_mass, best, best_any = (zeros(shape) for _ in range(4))
     keys, any_keys = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     columns, diagonals = zeros((*shape[:2], 4, m)), zeros((*shape[:2], 3, width))
-    found = mass, sink_mass, best, keys, best_any, any_keys, columns, diagonals
-    tables = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.word_weights)
-    masks = [part.numpy() for part in tables]
+    results = mass, sink_mass, best, keys, best_any, any_keys, columns, diagonals
+    mask_tensors = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.word_weights)
+    masks = [tensor.numpy() for tensor in mask_tensors]
     tasks = [
-        LoopTask(row_loop, (weights, *masks, frame.lengths, *found, first))
-        for first, weights in _placed(layers)
+        LoopTask(row_loop, (weights, *masks, frame.lengths, *results, first))
+        for first, weights in _by_first_head(layers)
     ]
-    return tasks, RowSums(*map(torch.from_numpy, found))
+    return tasks, RowSums(*map(torch.from_numpy, results))
 
 
-def _words(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], WordSums]:
+def _word_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], WordSums]:
     frame, dtype = scope.frame, layers[0].numpy().dtype
     n_from, n_to = frame.queries.n_words, frame.keys.n_words
     shape = (len(layers[0]), sum(weights.shape[1] for weights in layers), n_from)
-    found = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape, np.int64)
-    work = np.zeros((shape[0], n_from, n_to + 1), dtype)
+    results = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape, np.int64)
+    scratch = np.zeros((shape[0], n_from, n_to + 1), dtype)
     of_key = frame.keys.word.masked_fill(frame.keys.word == NO_WORD, n_to)
-    tables = (scope.mask.squeeze(1), frame.word_weights, frame.queries.word, of_key)
-    arrays = [part.numpy() for part in tables]
-    same = not frame.stack.crosses
+    token_tensors = (scope.mask.squeeze(1), frame.word_weights, frame.queries.word, of_key)
+    arrays = [tensor.numpy() for tensor in token_tensors]
+    one_text = not frame.stack.crosses
     tasks = [
-        LoopTask(word_loop, (weights, *arrays, frame.lengths, same, *found, work, first))
-        for first, weights in _placed(layers)
+        LoopTask(word_loop, (weights, *arrays, frame.lengths, one_text, *results, scratch, first))
+        for first, weights in _by_first_head(layers)
     ]
-    return tasks, WordSums(*map(torch.from_numpy, found))
+    return tasks, WordSums(*map(torch.from_numpy, results))
 
 
-def _pairs(
+def _pair_tasks(
     layers: Sequence[torch.Tensor], mass: torch.Tensor, pairs: QueryKeyPairs
 ) -> tuple[list[LoopTask], torch.Tensor]:
-    tables = [part.numpy() for part in pairs]
+    pair_arrays = [tensor.numpy() for tensor in pairs]
     sums = np.zeros((*mass.shape[:2], 3, pairs.counts.shape[2]), mass.numpy().dtype)
-    tasks = [
-        LoopTask(
-            pair_loop, (weights.reshape(*weights.shape[:2], -1), mass.numpy(), *tables, sums, first)
-        )
-        for first, weights in _placed(layers)
-    ]
+    tasks = []
+    for first, weights in _by_first_head(layers):
+        flat = weights.reshape(*weights.shape[:2], -1)
+        tasks.append(LoopTask(pair_loop, (flat, mass.numpy(), *pair_arrays, sums, first)))
     return tasks, torch.from_numpy(sums).movedim(2, 0)
 
 
-def _placed(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
+def _by_first_head(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
     """Yield the index of each layer's first head among all heads, and the layer's maps."""
     first = 0
     for weights in layers:
@@ -257,74 +256,75 @@ def _placed(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
         first += weights.shape[1]
 
 
-def power_sums(d: Floats, half: Ints) -> Floats:
+def power_sums(d: Floats, split: Ints) -> Floats:
     """Sum values, squares and non-zeros over the sentences of each split.
 
     Args:
         d: values. *Shape:* ``(sentence, head, column)``.
-        half: split of each sentence, 0 or 1.
+        split: split of each sentence, 0 or 1.
 
     Returns:
         *Shape:* ``(3, 2, head, column)``.
     """
     sums = np.zeros((3, 2, *d.shape[1:]))
-    power_loop(d, half, sums)
+    power_loop(d, split, sums)
     return sums
 
 
 def label_sums(
-    n: Floats, shared: Floats, own: Floats, of: Ints, half: Ints, starts: Ints
+    n: Floats, shared: Floats, own_d: Floats, columns: Ints, split: Ints, starts: Ints
 ) -> tuple[Floats, Floats]:
     """Sum numerators, squares, products with denominators and non-zeros over sentences.
 
     Args:
         n: numerators. *Shape:* ``(sentence, head, label)``.
         shared: denominators that all heads share. *Shape:* ``(sentence, column)``.
-        own: denominators of each head. *Shape:* ``(sentence, head, column)``.
-        of: column of each label in the columns of ``shared`` followed by those of ``own``.
-        half: split of each sentence, 0 or 1.
+        own_d: denominators of each head. *Shape:* ``(sentence, head, column)``.
+        columns: column of each label in the columns of ``shared`` followed by those of ``own_d``.
+        split: split of each sentence, 0 or 1.
         starts: first head of each layer, then the number of heads.
 
     Returns:
         Sums of each head, *Shape:* ``(4, 2, head, label)``, and sums of the heads of each layer
         taken as one head, *Shape:* ``(4, 2, layer, label)``.
     """
-    heads = np.zeros((4, 2, n.shape[1], len(of)))
-    layers = np.zeros((4, 2, len(starts) - 1, len(of)))
+    heads = np.zeros((4, 2, n.shape[1], len(columns)))
+    layers = np.zeros((4, 2, len(starts) - 1, len(columns)))
     n_shared = shared.shape[1]
-    labels = np.flatnonzero(of >= n_shared)
-    by_label = np.take(shared, np.minimum(of, n_shared - 1), 1)  # contiguous, unlike [:, ..]
+    labels = np.flatnonzero(columns >= n_shared)
+    by_label = np.take(shared, np.minimum(columns, n_shared - 1), 1)  # contiguous, unlike [:, ..]
     by_label[:, labels] = 0
-    places = (by_label, own, labels, of[labels] - n_shared)
+    arguments = (by_label, own_d, labels, columns[labels] - n_shared)
 
-    def run(first_head: int, last_head: int) -> None:
+    def sum_heads(first_head: int, last_head: int) -> None:
         first, last = np.searchsorted(starts, (first_head, last_head))
-        label_loop(n, *places, half, starts, heads, layers, first, last)
+        label_loop(n, *arguments, split, starts, heads, layers, first, last)
 
-    _share_out(run, n.shape[1], n.size)
+    _run_in_threads(sum_heads, n.shape[1], n.size)
     return heads, layers
 
 
-def _run(tasks: Sequence[LoopTask]) -> None:
+def _run_tasks(tasks: Sequence[LoopTask]) -> None:
     """Run loops one after the other, each thread on a part of the sentences."""
 
     def run(first: int, last: int) -> None:
-        for loop, parts in tasks:
-            loop(*(part if isinstance(part, int) else part[first:last] for part in parts))
+        for loop, arguments in tasks:
+            loop(*(a if isinstance(a, int) else a[first:last] for a in arguments))
 
-    size = len(tasks[0].parts[0])
-    _share_out(run, size, sum(task.parts[0].size for task in tasks))
+    size = len(tasks[0].arguments[0])
+    _run_in_threads(run, size, sum(task.arguments[0].size for task in tasks))
 
 
-def _share_out(run: Callable[[int, int], None], size: int, work: int) -> None:
+def _run_in_threads(run: Callable[[int, int], None], size: int, work: int) -> None:
     """Split a range into equal parts, one for each of torch's threads, and run on them.
 
     Args:
         run: function of the start and the end of a part.
         size: length of the range, such as a number of sentences.
-        work: number of values that are read; below `WORTH_IT`, one thread runs the whole range.
+        work: number of values that are read; one thread runs the whole range if there are at
+            most `MIN_THREADED_NUMBERS`.
     """
-    n_threads = min(torch.get_num_threads(), size) if work > WORTH_IT else 1
+    n_threads = min(torch.get_num_threads(), size) if work > MIN_THREADED_NUMBERS else 1
     if n_threads <= 1:
         run(0, size)
         return

@@ -25,7 +25,7 @@ class AttentionMaps:
         self._scope, self.call = scope, call
         self._frame: BatchMask = scope.frame
         self._weights = call.weights.to(self._frame.dtype).contiguous()
-        self._on: dict[int, tuple[QueryKeyPairs, torch.Tensor]] = {}
+        self._pair_sums: dict[int, tuple[QueryKeyPairs, torch.Tensor]] = {}
 
     @property
     def attention(self) -> torch.Tensor:
@@ -67,17 +67,18 @@ class AttentionMaps:
 
     @cached_property
     def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Entropy of each row, and what keys outside the sink add to it, in nats.
+        """Entropy of each row, and the contribution of keys outside the sink to it, in nats.
 
         *Shape:* ``(sentence, head, query)`` each.
         """
-        smallest = torch.finfo(self.attention.dtype).tiny
-        terms = self.attention.clamp_min(smallest).log_().mul_(self.attention)  # A ln A
-        places, there = self._frame.sink_places
+        tiny = torch.finfo(self.attention.dtype).tiny
+        terms = self.attention.clamp_min(tiny).log_().mul_(self.attention)  # A ln A
+        places, is_key = self._frame.sink_places
         of_sink = terms.gather(-1, places[:, None, None, :].expand(*terms.shape[:3], -1))
-        sums = terms.sum(-1), (of_sink * there[:, None, None, :]).sum(-1)
-        every, sink = (-found * self._frame.rows for found in sums)
-        return every, (every - sink).clamp_min(0)  # rounding could make the difference negative
+        sums = terms.sum(-1), (of_sink * is_key[:, None, None, :]).sum(-1)
+        all_keys, sink = (-entropy_sums * self._frame.rows for entropy_sums in sums)
+        # Clamped, because rounding could make the difference negative.
+        return all_keys, (all_keys - sink).clamp_min(0)
 
     @cached_property
     def by_word(self) -> torch.Tensor:
@@ -108,10 +109,10 @@ class AttentionMaps:
         value, projection = self.call.value, self.call.projection
         if value is None or projection is None:
             return None
-        if self._carried is None:
+        if self._gated_sums is None:
             return projection.value_norms(value.to(self._frame.dtype))
         received = self.rows.columns[:, :, 0]
-        return self._carried[1] / received.masked_fill(received == 0, 1)
+        return self._gated_sums[1] / received.masked_fill(received == 0, 1)
 
     @cached_property
     def value_weighted_mass(self) -> torch.Tensor | None:
@@ -119,13 +120,13 @@ class AttentionMaps:
 
         *Shape:* ``(sentence, head, query)``; None if values or projection are not available.
         """
-        if self._carried is not None:
-            return self._carried[0]
+        if self._gated_sums is not None:
+            return self._gated_sums[0]
         norms = self.value_norms
         return None if norms is None else (self.attention @ norms.unsqueeze(-1)).squeeze(-1)
 
     @cached_property
-    def _carried(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def _gated_sums(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Sums of weights times norms of gated values, by query and by key; None without a gate.
 
         *Shape:* ``(sentence, head, query)`` and ``(sentence, head, key)``; by key only over
@@ -134,26 +135,26 @@ class AttentionMaps:
         call, weights = self.call, self.attention
         if call.factor is None or call.value is None or call.projection is None:
             return None
-        to, of = (
+        by_query, by_key = (
             weights.new_zeros(weights.shape[:3]),
             weights.new_zeros(*weights.shape[:2], weights.shape[3]),
         )
         for start, block in call.projection.carrying(weights, call.value.to(weights), call.factor):
-            some = slice(start, start + block.shape[2])
-            to[:, :, some] = block.sum(3)
-            of += (self._frame.rows[:, :, None, some] @ block).squeeze(2)
-        return to, of
+            queries = slice(start, start + block.shape[2])
+            by_query[:, :, queries] = block.sum(3)
+            by_key += (self._frame.rows[:, :, None, queries] @ block).squeeze(2)
+        return by_query, by_key
 
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """Return the mass on chosen pairs: raw, without the sink, and renormalised.
 
         *Shape:* ``(3, sentence, head, measure)``.
         """
-        if id(pairs) not in self._on:
+        if id(pairs) not in self._pair_sums:
             sums = map_sums.numba_pair_sums if self.on_cpu else map_sums.torch_pair_sums
             # A reference to the pairs prevents that another object gets their id.
-            self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
-        return self._on[id(pairs)][1]
+            self._pair_sums[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
+        return self._pair_sums[id(pairs)][1]
 
 
 class ConcatenatedMaps(AttentionMaps):
@@ -165,7 +166,7 @@ class ConcatenatedMaps(AttentionMaps):
     Args:
         scope: mask of the view without the sink, for all layers.
         layers: maps of each layer.
-        pairs: tables of pairs that metrics may read with `on`.
+        pairs: tables of pairs that metrics may read with `mass_on`.
     """
 
     def __init__(
@@ -174,14 +175,18 @@ class ConcatenatedMaps(AttentionMaps):
         self._scope, self._frame = scope, scope.frame
         maps = [layer.attention for layer in layers]
         if all(layer.on_cpu for layer in layers):
-            self.rows, self.words, on = map_sums.layer_sums(maps, scope, pairs)
+            self.rows, self.words, pair_sums = map_sums.layer_sums(maps, scope, pairs)
         else:
             self.rows = map_sums.RowSums(*_heads_of([layer.rows for layer in layers]))
             self.words = map_sums.WordSums(*_heads_of([layer.words for layer in layers]))
-            on = [torch.cat([layer.on(pair) for layer in layers], 2) for pair in pairs]
-        every, kept = _heads_of([layer.entropies for layer in layers])
-        self.entropies = every, kept
-        self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
+            pair_sums = [
+                torch.cat([layer.mass_on(chosen) for layer in layers], 2) for chosen in pairs
+            ]
+        all_keys, kept = _heads_of([layer.entropies for layer in layers])
+        self.entropies = all_keys, kept
+        self._pair_sums = {
+            id(chosen): (chosen, sums) for chosen, sums in zip(pairs, pair_sums, strict=True)
+        }
         self._layers = tuple(layers)
 
     @cached_property
@@ -201,13 +206,13 @@ class ConcatenatedMaps(AttentionMaps):
         """
         return torch.cat([layer.attention for layer in self._layers], 1)
 
-    def on(self, pairs: QueryKeyPairs) -> torch.Tensor:
+    def mass_on(self, pairs: QueryKeyPairs) -> torch.Tensor:
         """Return the mass on pairs announced at construction: raw, without the sink, renormalised.
 
         Raises:
             KeyError: the pairs were not announced; see `HeadMetric.pairs`.
         """
-        return self._on[id(pairs)][1]
+        return self._pair_sums[id(pairs)][1]
 
 
 def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
@@ -216,7 +221,7 @@ def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
 
 
 def _norms_of(layers: Sequence[AttentionMaps]) -> torch.Tensor | None:
-    """Return value norms of several layers; 0 for layers without, None if no layer has any."""
+    """Return the value norms of several layers; 0 for layers without any, None if all lack them."""
     norms = [layer.value_norms for layer in layers]
     if all(norm is None for norm in norms):
         return None

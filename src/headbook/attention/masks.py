@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +75,10 @@ class BatchMask(CachedByFunction):
     def sink_places(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Positions of the sink's keys, ascending and padded, and 1 for keys, 0 for padding.
 
-        *Shape:* ``(sentence, most)`` each.
+        *Shape:* ``(sentence, place)`` each.
         """
-        most = max(int(self.sink.sum(1).max()), 1)
-        places = self.sink.to(self.dtype).topk(most, dim=1).indices.sort(1).values
+        n_places = max(int(self.sink.sum(1).max()), 1)
+        places = self.sink.to(self.dtype).topk(n_places, dim=1).indices.sort(1).values
         return places, self.sink.gather(1, places).to(self.dtype)
 
     @cached_property
@@ -134,14 +134,16 @@ class BatchMask(CachedByFunction):
         """Return the pairs that count in any measure, from tables ``(sentence, query, key)``."""
         rows = self.rows.squeeze(1).unsqueeze(-1)
         counted = [(table * rows).flatten(1) for table in tables]
-        chosen = reduce(torch.logical_or, [table != 0 for table in counted])
+        chosen = torch.stack([table != 0 for table in counted]).any(0)
         number = chosen.sum(1)
-        sentence, at = chosen.nonzero(as_tuple=True)
-        column = torch.arange(len(at), device=at.device) - (number.cumsum(0) - number)[sentence]
-        place = at.new_zeros((len(number), max(int(number.max()), 1)))
-        place[sentence, column] = at
+        sentence, flat_index = chosen.nonzero(as_tuple=True)
+        first = number.cumsum(0) - number  # index of each sentence's first pair
+        column = torch.arange(len(flat_index), device=flat_index.device) - first[sentence]
+        place = flat_index.new_zeros((len(number), max(int(number.max()), 1)))
+        place[sentence, column] = flat_index
         counts = rows.new_zeros((*place.shape, len(tables)))
-        counts[sentence, column] = torch.stack([each[sentence, at] for each in counted], -1)
+        measures = [table[sentence, flat_index] for table in counted]
+        counts[sentence, column] = torch.stack(measures, -1)
         query, key = place // self.keys.n_tokens, place % self.keys.n_tokens
         kept = counts * (~self.sink.gather(1, key)).to(self.dtype).unsqueeze(-1)
         return QueryKeyPairs(place, query, counts, kept, number)
@@ -180,14 +182,14 @@ class ViewMask(CachedByFunction):
 
         *Shape:* ``(sentence, query)``, boolean.
         """
-        found = self.visible.new_zeros(self.visible.shape[:2])
-        there = self.visible.diagonal(offset, 1, 2)
-        found.narrow(1, min(max(-offset, 0), found.shape[1]), there.shape[1]).copy_(there)
-        return found
+        sees = self.visible.new_zeros(self.visible.shape[:2])
+        diagonal = self.visible.diagonal(offset, 1, 2)
+        sees.narrow(1, min(max(-offset, 0), sees.shape[1]), diagonal.shape[1]).copy_(diagonal)
+        return sees
 
     @cached_property
     def word_visible(self) -> torch.Tensor:
-        """Pairs of words of which a piece of the first sees a piece of the second.
+        """Pairs of words if a piece of the first word sees a piece of the second.
 
         *Shape:* ``(sentence, word, word)``, boolean.
         """

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention
 
 
-NEAR = 8  # distance in words; larger distances are counted together, by direction
-BINS = 2 * (NEAR + 1) + 1
-MOST_LINKS = 256  # largest number of pairs of head and dependent in a text, both directions
+MAX_WORD_DISTANCE = 8  # in words; larger distances are counted together, by direction
+N_DISTANCE_BINS = 2 * (MAX_WORD_DISTANCE + 1) + 1
+MAX_LINKS = 256  # largest number of pairs of head and dependent in a text, both directions
 NO_CELL = np.iinfo(np.uint16).max
 
 
@@ -36,7 +36,7 @@ class PairsBySurface(NamedTuple):
         visible: whether the query sees the key. *Shape:* ``(sentence, word, word)``.
         linked: whether one word is the other's head and the key is seen. *Shape:* ``(sentence,
             word, word)``.
-        counted: whether a sentence takes part: it has a tree and at most `MOST_LINKS` linked
+        counted: whether a sentence takes part: it has a tree and at most `MAX_LINKS` linked
             pairs. *Shape:* ``(sentence,)``.
     """
 
@@ -48,7 +48,7 @@ class PairsBySurface(NamedTuple):
 
 def n_cells(n_tags: int) -> int:
     """Return the number of cells for that many parts of speech, words without one included."""
-    return (n_tags + 1) ** 2 * BINS
+    return (n_tags + 1) ** 2 * N_DISTANCE_BINS
 
 
 def pairs_by_surface(scope: "ViewMask") -> PairsBySurface:
@@ -58,14 +58,15 @@ def pairs_by_surface(scope: "ViewMask") -> PairsBySurface:
     tag = texts.by_word(texts.tag, -1)
     tag = tag.masked_fill(tag < 0, n_tags)
     words = tag.new_tensor(range(texts.n_words))
-    away = (words - words[:, None]).clamp(-NEAR - 1, NEAR + 1) + NEAR + 1
-    cell = (tag[:, :, None] * (n_tags + 1) + tag[:, None, :]) * BINS + away
+    reach = MAX_WORD_DISTANCE + 1
+    distance = (words - words[:, None]).clamp(-reach, reach) + reach
+    cell = (tag[:, :, None] * (n_tags + 1) + tag[:, None, :]) * N_DISTANCE_BINS + distance
     head = texts.by_word(texts.head, NO_HEAD)
     # Counted from trees, not from visible pairs, so that layers with windows agree.
-    few = 2 * (head != NO_HEAD).sum(1) <= MOST_LINKS
+    within_limit = 2 * (head != NO_HEAD).sum(1) <= MAX_LINKS
     to_head = texts.to_head
     linked = (to_head | to_head.mT) & scope.word_visible
-    return PairsBySurface(cell, scope.word_visible, linked, few & texts.parsed.squeeze(1))
+    return PairsBySurface(cell, scope.word_visible, linked, within_limit & texts.parsed.squeeze(1))
 
 
 def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
@@ -81,7 +82,8 @@ def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArr
     cell = pairs.cell.cpu().numpy()[chosen].ravel()
     weights = layer.maps.by_word.double().cpu().numpy()[chosen]
     size = n_cells(len(layer.frame.queries.scheme.tags))
-    return np.stack([np.bincount(cell, part.ravel(), size) for part in np.moveaxis(weights, 1, 0)])
+    by_head = np.moveaxis(weights, 1, 0)
+    return np.stack([np.bincount(cell, head_weights.ravel(), size) for head_weights in by_head])
 
 
 def pairs_in_cells(scope: "ViewMask", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
@@ -93,31 +95,31 @@ def pairs_in_cells(scope: "ViewMask", chosen: "NDArray[np.bool_]") -> "NDArray[n
 
 
 def linked_cells(scope: "ViewMask") -> "NDArray[np.uint16]":
-    """Return the cells of each sentence's linked pairs, `NO_CELL` behind the last.
+    """Return the cells of each sentence's linked pairs, then `NO_CELL` as padding.
 
     *Shape:* ``(sentence, MOST_LINKS)``.
     """
     pairs = scope.cached(pairs_by_surface)
-    there = (pairs.linked & pairs.counted[:, None, None]).cpu().numpy()
-    found = np.full((len(there), MOST_LINKS), NO_CELL, np.uint16)
-    sentence = np.nonzero(there)[0]
-    number = there.sum((1, 2))
-    place = np.arange(len(sentence)) - np.repeat(number.cumsum() - number, number)
-    found[sentence, place] = pairs.cell.cpu().numpy()[there]
-    return found
+    linked = (pairs.linked & pairs.counted[:, None, None]).cpu().numpy()
+    cells = np.full((len(linked), MAX_LINKS), NO_CELL, np.uint16)
+    sentence = np.nonzero(linked)[0]
+    n_linked = linked.sum((1, 2))
+    place = np.arange(len(sentence)) - np.repeat(n_linked.cumsum() - n_linked, n_linked)
+    cells[sentence, place] = pairs.cell.cpu().numpy()[linked]
+    return cells
 
 
 OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
 SIDES = ("next", "previous", "nearest")
 NOUNS = ("NOUN", "PROPN")
-SETS = {
+TAG_SETS = {
     "content": tuple(sorted(CONTENT)),
     "NOUN_PRON_PROPN": ("NOUN", "PRON", "PROPN"),
     "VERB_AUX": ("VERB", "AUX"),
     "VERB_ADJ_NOUN": ("VERB", "ADJ", "NOUN"),
 }
 LAST_NOUN = "last:nouns"  # the last word of the next run of nouns
-NOTHING = -1  # index if a rule selects no word
+NO_SELECTION = -1  # index if a rule selects no word
 
 Flags = NDArray[np.bool_]
 
@@ -129,7 +131,7 @@ def rule_names(tags: Sequence[str]) -> tuple[str, ...]:
         tags: parts of speech of the corpus.
     """
     offsets = (f"offset:{offset}" for offset in OFFSETS)
-    classes = (f"{side}:{name}" for side in SIDES for name in (*tags, *SETS))
+    classes = (f"{side}:{name}" for side in SIDES for name in (*tags, *TAG_SETS))
     return (*offsets, *classes, LAST_NOUN)
 
 
@@ -138,7 +140,7 @@ RULES = rule_names(UPOS)
 
 def rule_words(
     tag: NDArray[np.integer[Any]],
-    there: Flags,
+    selectable: Flags,
     lengths: Ints,
     tags: Sequence[str],
     *,
@@ -151,62 +153,72 @@ def rule_words(
     Args:
         tag: index of each word's part of speech in ``tags``, negative without one; sentences are
             concatenated. *Shape:* ``(word,)``.
-        there: whether a word can be selected. *Shape:* ``(word,)``.
+        selectable: whether a word can be selected. *Shape:* ``(word,)``.
         lengths: number of words of each sentence. *Shape:* ``(sentence,)``.
         tags: parts of speech of the corpus.
         causal: whether only earlier words can be selected.
 
     Returns:
-        Indices in the sentence, `NOTHING` if no word is selected. *Shape:* ``(rule, word)``,
+        Indices in the sentence, `NO_SELECTION` if no word is selected. *Shape:* ``(rule, word)``,
         rules in the order of `rule_names`.
     """
     starts = np.repeat(lengths.cumsum() - lengths, lengths)
     ends = starts + np.repeat(lengths, lengths)
     names = rule_names(tags)
-    found = np.full((len(names), len(tag)), NOTHING, np.int32)
-    place = {name: row for row, name in enumerate(names)}
+    selected = np.full((len(names), len(tag)), NO_SELECTION, np.int32)
+    row_of_rule = {name: row for row, name in enumerate(names)}
     words = np.arange(len(tag))
     for offset in OFFSETS:
-        named = words + offset
-        inside = (named >= starts) & (named < ends) & (offset < 0 or not causal)
-        inside[inside] = there[named[inside]]
-        found[place[f"offset:{offset}"], inside] = (named - starts)[inside]
-    for name, members in {**{t: (t,) for t in tags}, **SETS}.items():
-        of_class = _is_one_of(tag, members, tags) & there
+        target = words + offset
+        inside = (target >= starts) & (target < ends) & (offset < 0 or not causal)
+        inside[inside] = selectable[target[inside]]
+        selected[row_of_rule[f"offset:{offset}"], inside] = (target - starts)[inside]
+    for name, members in {**{tag_name: (tag_name,) for tag_name in tags}, **TAG_SETS}.items():
+        of_class = _is_one_of(tag, members, tags) & selectable
         if not of_class.any():
             continue
-        behind, ahead = _previous(of_class, starts), _next(of_class, ends)
-        if causal:
-            ahead = np.full_like(ahead, NOTHING)
-        right = (ahead >= 0) & ((behind < 0) | (ahead - words <= words - behind))
-        for side, named in zip(SIDES, (ahead, behind, np.where(right, ahead, behind)), strict=True):
-            found[place[f"{side}:{name}"]] = np.where(named >= 0, named - starts, NOTHING)
-    nouns = _is_one_of(tag, NOUNS, tags) & there
+        targets = _words_of_class(of_class, starts, ends, causal=causal)
+        for side, target in zip(SIDES, targets, strict=True):
+            in_sentence = np.where(target >= 0, target - starts, NO_SELECTION)
+            selected[row_of_rule[f"{side}:{name}"]] = in_sentence
+    nouns = _is_one_of(tag, NOUNS, tags) & selectable
     if nouns.any() and not causal:
         continued = np.append(nouns[1:], False) & (words + 1 < ends)
         last = _next(nouns & ~continued, ends)
-        found[place[LAST_NOUN]] = np.where(last >= 0, last - starts, NOTHING)
-    return found
+        selected[row_of_rule[LAST_NOUN]] = np.where(last >= 0, last - starts, NO_SELECTION)
+    return selected
 
 
 def _is_one_of(tag: NDArray[Any], members: Sequence[str], tags: Sequence[str]) -> Flags:
-    known = np.array([*(name in members for name in tags), False])
-    found: Flags = known[np.where(tag < 0, len(tags), tag)]
-    return found
+    is_member = np.array([*(name in members for name in tags), False])
+    flags: Flags = is_member[np.where(tag < 0, len(tags), tag)]
+    return flags
+
+
+def _words_of_class(
+    of_class: Flags, starts: Ints, ends: Ints, *, causal: bool
+) -> tuple[Ints, Ints, Ints]:
+    """Return the next, the previous and the nearest word of a class for each word."""
+    words = np.arange(len(of_class))
+    before, after = _previous(of_class, starts), _next(of_class, ends)
+    if causal:
+        after = np.full_like(after, NO_SELECTION)
+    after_is_nearer = (after >= 0) & ((before < 0) | (after - words <= words - before))
+    return after, before, np.where(after_is_nearer, after, before)
 
 
 def _next(flags: Flags, ends: Ints) -> Ints:
-    """Return the next flagged word behind each word, `NOTHING` if its sentence has none."""
+    """Return the next flagged word behind each word, `NO_SELECTION` if its sentence has none."""
     words = np.where(flags, np.arange(len(flags)), len(flags))
-    found = np.append(np.minimum.accumulate(words[::-1])[::-1][1:], len(flags))
-    return np.where(found < ends, found, NOTHING)
+    following = np.append(np.minimum.accumulate(words[::-1])[::-1][1:], len(flags))
+    return np.where(following < ends, following, NO_SELECTION)
 
 
 def _previous(flags: Flags, starts: Ints) -> Ints:
-    """Return the last flagged word before each word, `NOTHING` if its sentence has none."""
-    words = np.where(flags, np.arange(len(flags)), NOTHING)
-    found = np.append([NOTHING], np.maximum.accumulate(words)[:-1])
-    return np.where(found >= starts, found, NOTHING)
+    """Return the last flagged word before each word, `NO_SELECTION` if its sentence has none."""
+    words = np.where(flags, np.arange(len(flags)), NO_SELECTION)
+    preceding = np.append([NO_SELECTION], np.maximum.accumulate(words)[:-1])
+    return np.where(preceding >= starts, preceding, NO_SELECTION)
 
 
 class NamedWords(NamedTuple):
@@ -214,7 +226,7 @@ class NamedWords(NamedTuple):
 
     Attributes:
         given: indices of the rules that select a word of the batch.
-        word: index of the selected word, or `NOTHING`. *Shape:* ``(given, sentence, word)``.
+        word: index of the selected word, or `NO_SELECTION`. *Shape:* ``(given, sentence, word)``.
         choices: number of other words that each word sees; 0 in sentences without tags. *Shape:*
             ``(sentence, word)``.
     """
@@ -229,26 +241,26 @@ def words_named(scope: "ViewMask") -> NamedWords:
     texts, visible = scope.frame.queries, scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(texts.n_words))
     others = visible & (words[:, None] != words)
-    tag = texts.by_word(texts.tag, NOTHING).cpu().numpy()
-    found = rule_words(
+    tag = texts.by_word(texts.tag, NO_SELECTION).cpu().numpy()
+    selected = rule_words(
         tag.ravel(),
         visible.any(1).cpu().numpy().ravel(),
         np.full(len(tag), texts.n_words),
         texts.scheme.tags,
         causal=scope.frame.stack.causal,
     )
-    given = np.flatnonzero((found >= 0).any(1))
-    word = words.new_tensor(found[given].reshape(len(given), *tag.shape))
+    given = np.flatnonzero((selected >= 0).any(1))
+    word = words.new_tensor(selected[given].reshape(len(given), *tag.shape))
     return NamedWords(given.tolist(), word, others.sum(-1) * texts.tagged)
 
 
 def strongest_words(layer: "LayerAttention") -> "torch.Tensor":
-    """Return the strongest other word of each word, or `NOTHING` without attention to others.
+    """Return the strongest other word of each word, or `NO_SELECTION` without attention to others.
 
     *Shape:* ``(sentence, head, word)``.
     """
     _, strongest, word = layer.maps.words
-    return word.masked_fill(strongest <= 0, NOTHING)
+    return word.masked_fill(strongest <= 0, NO_SELECTION)
 
 
 def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
@@ -257,12 +269,12 @@ def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
     *Shape:* ``(sentence, head, given)``; see `NamedWords`.
     """
     rules, strongest = layer.scope.cached(words_named), layer.cached(strongest_words)
-    looking = rules.choices > 0
+    has_choice = rules.choices > 0
     counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
     for place, word in enumerate(rules.word):
         # NOTHING - 1, since two words without selection and without attention must not agree.
-        wanted = word.masked_fill(~looking | (word == NOTHING), NOTHING - 1)
-        counts[..., place] = (strongest == wanted.unsqueeze(1)).sum(-1)
+        target = word.masked_fill(~has_choice | (word == NO_SELECTION), NO_SELECTION - 1)
+        counts[..., place] = (strongest == target.unsqueeze(1)).sum(-1)
     return counts.to(layer.frame.dtype)
 
 

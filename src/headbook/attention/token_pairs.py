@@ -17,10 +17,10 @@ from torch.nn.functional import max_pool1d, pad
 from headbook.attention.masks import BatchMask
 from headbook.schema import MAX_DISTANCE, TOP_PAIR_SHARES
 
-SIDE = 10  # tokens on each side of a gap that are compared
-NEAR = 5  # gaps on each side among which a minimum is the lowest
-DECIMALS = 6  # of compared similarities
-DEPTH = 0.5  # standard deviations by which a minimum lies below the mean of a passage's gaps
+WINDOW_TOKENS = 10  # compared on each side of a gap
+MINIMUM_RADIUS = 5  # gaps on each side of a minimum that must not be lower
+SIMILARITY_DECIMALS = 6  # of compared similarities
+MIN_DEPTH = 0.5  # standard deviations of a minimum below the mean of a passage's gaps
 
 
 class TokenOrder(NamedTuple):
@@ -28,17 +28,17 @@ class TokenOrder(NamedTuple):
 
     Attributes:
         order: positions of the tokens. *Shape:* ``(sentence, place)``.
-        there: whether a place holds a token. *Shape:* ``(sentence, place)``.
+        valid: whether a place holds a token. *Shape:* ``(sentence, place)``.
     """
 
     order: torch.Tensor
-    there: torch.Tensor
+    valid: torch.Tensor
 
     @classmethod
     def of(cls, counted: torch.Tensor) -> "TokenOrder":
         """Return the order of the tokens that count, ``(sentence, token)``, boolean."""
-        there, order = counted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
-        return cls(order, there.bool())
+        valid, order = counted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
+        return cls(order, valid.bool())
 
     def take(self, values: torch.Tensor) -> torch.Tensor:
         """Rearrange values in the last dimension by place; the first dimension is the sentence."""
@@ -47,7 +47,7 @@ class TokenOrder(NamedTuple):
 
     def ends(self, after: torch.Tensor) -> torch.Tensor:
         """Pad values of all but the last place, and keep those that a token follows."""
-        return pad(after & self.there[:, 1:], (0, 1))
+        return pad(after & self.valid[:, 1:], (0, 1))
 
 
 def true_ends(places: TokenOrder, part: torch.Tensor) -> torch.Tensor:
@@ -65,28 +65,28 @@ def after_stops(places: TokenOrder, stop: torch.Tensor) -> torch.Tensor:
 def evenly_spaced_ends(places: TokenOrder, true: torch.Tensor) -> torch.Tensor:
     """Return as many ends as the true ones, at even distances."""
     segments = true.sum(1, keepdim=True) + 1
-    tokens = places.there.sum(1, keepdim=True).clamp(1)
+    tokens = places.valid.sum(1, keepdim=True).clamp(1)
     numbers = torch.arange(true.shape[1], device=true.device) * segments // tokens
     return places.ends(numbers[:, 1:] != numbers[:, :-1])
 
 
-def attended_stops(places: TokenOrder, stops: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+def attended_stops(places: TokenOrder, stops: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
     """Return the ends after stops that receive more attention than the mean token.
 
     Args:
         stops: ends after stops. *Shape:* ``(sentence, place)``, boolean.
-        given: attention received by each token. *Shape:* ``(sentence, head, token)``.
+        received: attention received by each token. *Shape:* ``(sentence, head, token)``.
     """
-    there = places.there.unsqueeze(1)
-    given = places.take(given) * there
-    mean = given.sum(-1, keepdim=True) / there.sum(-1, keepdim=True).clamp(1)
-    return stops.unsqueeze(1) & (given > mean)
+    valid = places.valid.unsqueeze(1)
+    received = places.take(received) * valid
+    mean = received.sum(-1, keepdim=True) / valid.sum(-1, keepdim=True).clamp(1)
+    return stops.unsqueeze(1) & (received > mean)
 
 
 def similarity_across_gaps(
     places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean similarity between up to `SIDE` tokens before and after each gap.
+    """Return the mean similarity between up to `WINDOW_TOKENS` tokens before and after each gap.
 
     Args:
         similarity: similarities of pairs, else 0. *Shape:* ``(sentence, head, n, n)``.
@@ -98,7 +98,7 @@ def similarity_across_gaps(
     """
     n = similarity.shape[-1]
     middle = torch.arange(1, n + 1, device=similarity.device)
-    first, last = (middle - SIDE).clamp(0), (middle + SIDE).clamp(max=n)
+    first, last = (middle - WINDOW_TOKENS).clamp(0), (middle + WINDOW_TOKENS).clamp(max=n)
     sums = []
     for table in (similarity, pairs):
         in_order = places.take(places.take(table).mT).mT
@@ -117,14 +117,14 @@ def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
     Returns:
         Boolean mask. *Shape:* ``(sentence, head, place)``.
     """
-    known = places.ends(places.there[:, 1:]).unsqueeze(1)
-    scores = scores.round(decimals=DECIMALS)  # equal scores differ by rounding only
-    n = known.sum(-1, keepdim=True).clamp(1)
-    mean = (scores * known).sum(-1, keepdim=True) / n
-    spread = (((scores - mean) ** 2 * known).sum(-1, keepdim=True) / n).sqrt()
-    high = scores.masked_fill(~known, torch.inf)
-    lowest = -max_pool1d(-high, 2 * NEAR + 1, 1, NEAR)
-    return known & (high == lowest) & (high < mean - DEPTH * spread)
+    is_gap = places.ends(places.valid[:, 1:]).unsqueeze(1)
+    scores = scores.round(decimals=SIMILARITY_DECIMALS)  # equal scores differ by rounding only
+    n = is_gap.sum(-1, keepdim=True).clamp(1)
+    mean = (scores * is_gap).sum(-1, keepdim=True) / n
+    spread = (((scores - mean) ** 2 * is_gap).sum(-1, keepdim=True) / n).sqrt()
+    high = scores.masked_fill(~is_gap, torch.inf)
+    lowest = -max_pool1d(-high, 2 * MINIMUM_RADIUS + 1, 1, MINIMUM_RADIUS)
+    return is_gap & (high == lowest) & (high < mean - MIN_DEPTH * spread)
 
 
 def segmentation_counts(
@@ -141,7 +141,7 @@ def segmentation_counts(
     Returns:
         Numerators and denominators; *Shape:* ``(sentence, head, 3)`` each.
     """
-    tokens, gold = places.there.sum(1), true.unsqueeze(1)
+    tokens, gold = places.valid.sum(1), true.unsqueeze(1)
     segments = true.sum(1) + 1
     width = (tokens / (2 * segments)).round().long().clamp(1)
     n = true.shape[1]
@@ -155,18 +155,18 @@ def segmentation_counts(
 
     n_proposed, n_true = ends_within(proposed), ends_within(gold)
     hits = 2 * (proposed & gold).sum(-1)
-    apart = (((n_proposed > 0) != (n_true > 0)) & windows).sum(-1)
-    different = ((n_proposed != n_true) & windows).sum(-1)
+    pk_errors = (((n_proposed > 0) != (n_true > 0)) & windows).sum(-1)
+    window_errors = ((n_proposed != n_true) & windows).sum(-1)
     total = windows.sum(-1).expand_as(hits)
-    above = torch.stack([hits, apart, different], -1)
+    above = torch.stack([hits, pk_errors, window_errors], -1)
     return above, torch.stack([proposed.sum(-1) + gold.sum(-1), total, total], -1)
 
 
 def vector_norms(vectors: torch.Tensor) -> torch.Tensor:
     """Return the norms of vectors; 0 if too small to divide by."""
-    found = vectors.norm(dim=-1)
-    known: torch.Tensor = found * (found > torch.finfo(vectors.dtype).tiny)
-    return known
+    norms = vectors.norm(dim=-1)
+    usable: torch.Tensor = norms * (norms > torch.finfo(vectors.dtype).tiny)
+    return usable
 
 
 def cosines(vectors: torch.Tensor) -> torch.Tensor:
@@ -181,8 +181,8 @@ def cosines(vectors: torch.Tensor) -> torch.Tensor:
     length = vector_norms(vectors)
     units = vectors / length.masked_fill(length == 0, 1).unsqueeze(-1)
     units = units * (length > 0).unsqueeze(-1)
-    found: torch.Tensor = (units @ units.mT).clamp(-1, 1)
-    return found
+    products: torch.Tensor = (units @ units.mT).clamp(-1, 1)
+    return products
 
 
 def by_distance(values: torch.Tensor) -> torch.Tensor:
@@ -233,7 +233,9 @@ def odds(
 
 
 def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the least similarity of the top shares of each head, halfway to the next lower one.
+    """Return the similarity threshold of each top share of pairs, for each head.
+
+    A threshold lies halfway between the lowest similarity of the share and the next lower one.
 
     Args:
         similarities: similarities of pairs; NaN without. *Shape:* ``(head, pair)``.
@@ -241,17 +243,18 @@ def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
     Returns:
         *Shape:* ``(share, head)``; NaN without pairs.
     """
-    ordered = np.sort(similarities.astype(np.float64).round(DECIMALS), -1)  # NaN is sorted last
-    known = (~np.isnan(ordered)).sum(-1)
-    found = np.full((len(TOP_PAIR_SHARES), len(ordered)), np.nan)
+    rounded = similarities.astype(np.float64).round(SIMILARITY_DECIMALS)
+    ordered = np.sort(rounded, -1)  # NaN is sorted last
+    n_known = (~np.isnan(ordered)).sum(-1)
+    limits = np.full((len(TOP_PAIR_SHARES), len(ordered)), np.nan)
     for number, share in enumerate(TOP_PAIR_SHARES.values()):
-        has_pairs = known > 0
-        least = known - np.ceil(known * share).astype(np.int64)
+        has_pairs = n_known > 0
+        index = n_known - np.ceil(n_known * share).astype(np.int64)
         heads = np.arange(len(ordered))[has_pairs]
-        above = ordered[heads, least[has_pairs]]
-        below = ordered[heads, np.maximum(least[has_pairs] - 1, 0)]
-        found[number, has_pairs] = (above + below) / 2
-    return found
+        lowest = ordered[heads, index[has_pairs]]
+        next_lower = ordered[heads, np.maximum(index[has_pairs] - 1, 0)]
+        limits[number, has_pairs] = (lowest + next_lower) / 2
+    return limits
 
 
 class TokenPairs:
@@ -269,16 +272,16 @@ class TokenPairs:
         """Tokens that count. *Shape:* ``(sentence, 1, token)``, boolean."""
         return self.frame.counted_queries.unsqueeze(1)
 
-    def pairs_of(self, there: torch.Tensor) -> torch.Tensor:
+    def pairs_of(self, chosen: torch.Tensor) -> torch.Tensor:
         """Return 1 for pairs of chosen tokens, the earlier token first, else 0.
 
         Args:
-            there: chosen tokens. *Shape:* ``(sentence, head, token)``, boolean.
+            chosen: chosen tokens. *Shape:* ``(sentence, head, token)``, boolean.
 
         Returns:
             *Shape:* ``(sentence, head, n, n)``.
         """
-        return (there.unsqueeze(-1) & there.unsqueeze(-2)).to(self.frame.dtype).triu(1)
+        return (chosen.unsqueeze(-1) & chosen.unsqueeze(-2)).to(self.frame.dtype).triu(1)
 
     @cached_property
     def distance(self) -> torch.Tensor:

@@ -12,7 +12,7 @@ from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, EmbeddingSpace, Re
 from headbook.text.batch import PaddedTexts
 
 NEIGHBOURS = 10  # nearest vocabulary entries stored for each state
-AROUND = 100  # nearest vocabulary entries compared from layer to layer
+TRACKED_NEIGHBOURS = 100  # nearest vocabulary entries compared from layer to layer
 
 # Neighbours of tokens one layer earlier, by space and point of the residual stream.
 Earlier = dict[tuple[EmbeddingSpace, ResidualPoint], torch.Tensor]
@@ -100,11 +100,11 @@ class TokenStates:
 
         `random_partners` chooses the token. *Shape:* ``(state, sentence, token)``; NaN without one.
         """
-        ids, other = self.compared(space).ids, random_partners(self.texts)
-        place = other.clamp(min=0)[..., None].expand_as(ids[0])
+        ids, partner = self.compared(space).ids, random_partners(self.texts)
+        place = partner.clamp(min=0)[..., None].expand_as(ids[0])
         # State by state, since sorting takes several times the memory of the entries.
-        found = torch.stack([shared_fraction(state, state.gather(1, place)) for state in ids])
-        return self._masked(found.masked_fill(other < 0, torch.nan))
+        shares = torch.stack([shared_fraction(state, state.gather(1, place)) for state in ids])
+        return self._masked(shares.masked_fill(partner < 0, torch.nan))
 
     def chance(self) -> torch.Tensor:
         """Return the share of neighbours that a random choice of entries would have in common."""
@@ -124,10 +124,13 @@ class TokenStates:
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)
 
 
-def shared_fraction(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return the share of entries in common; *Shapes:* ``(.., k)`` twice to ``(..)``."""
-    both = torch.cat([one, others], -1).sort(-1).values
-    return (both[..., 1:] == both[..., :-1]).sum(-1).double() / one.shape[-1]
+def shared_fraction(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return the share of entries that two lists have in common.
+
+    *Shapes:* ``(..., k)`` twice to ``(...)``.
+    """
+    joined = torch.cat([first, second], -1).sort(-1).values
+    return (joined[..., 1:] == joined[..., :-1]).sum(-1).double() / first.shape[-1]
 
 
 def random_partners(texts: PaddedTexts) -> torch.Tensor:
@@ -140,11 +143,12 @@ def random_partners(texts: PaddedTexts) -> torch.Tensor:
     count = ordinary.sum(1, keepdim=True)
     total = texts.ids.masked_fill(~texts.valid, 0).sum(1, keepdim=True)
     steps = 1 + total % (count - 1).clamp(min=1)
-    inside = (~ordinary).byte().argsort(dim=1, stable=True)  # places of ordinary tokens come first
-    others = inside.gather(1, (ordinary.cumsum(1) - 1 + steps) % count.clamp(min=1))
+    # Positions of ordinary tokens in order, then those of other tokens.
+    ordinary_places = (~ordinary).byte().argsort(dim=1, stable=True)
+    others = ordinary_places.gather(1, (ordinary.cumsum(1) - 1 + steps) % count.clamp(min=1))
     alone = ~texts.valid | (count == 0) | (ordinary & (count == 1))
-    found: torch.Tensor = others.masked_fill(alone, -1)
-    return found
+    partners: torch.Tensor = others.masked_fill(alone, -1)
+    return partners
 
 
 def token_classes(texts: PaddedTexts) -> torch.Tensor:
@@ -154,7 +158,7 @@ def token_classes(texts: PaddedTexts) -> torch.Tensor:
     """
     in_word = texts.ordinary & (texts.share > 0)
     tags = texts.tags.bool()
-    found = {
+    members = {
         "all": texts.ordinary,
         "content": tags[..., [UPOS.index(tag) for tag in sorted(CONTENT)]].any(-1),
         "function": tags[..., [UPOS.index(tag) for tag in sorted(FUNCTION)]].any(-1),
@@ -162,4 +166,4 @@ def token_classes(texts: PaddedTexts) -> torch.Tensor:
         "continuation": in_word & ~texts.initial,
         "special": texts.valid & texts.special,
     } | {tag: tags[..., number] for number, tag in enumerate(UPOS)}
-    return torch.stack([found[name] for name in CLASSES], -1).to(texts.share.dtype)
+    return torch.stack([members[name] for name in CLASSES], -1).to(texts.share.dtype)

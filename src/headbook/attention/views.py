@@ -183,7 +183,7 @@ class _Raw(LayerAttention):
         return self.maps.rows.diagonals[:, :, 0]
 
     def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        return self.maps.on(pairs)[0]
+        return self.maps.mass_on(pairs)[0]
 
 
 class _Nosink(LayerAttention):
@@ -214,7 +214,7 @@ class _Nosink(LayerAttention):
         return self.maps.rows.diagonals[:, :, 1]
 
     def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        return self.maps.on(pairs)[1]
+        return self.maps.mass_on(pairs)[1]
 
 
 class _Renorm(LayerAttention):
@@ -255,7 +255,7 @@ class _Renorm(LayerAttention):
         return self.maps.rows.diagonals[:, :, 2]
 
     def mass_on_pairs(self, pairs: QueryKeyPairs) -> torch.Tensor:
-        return self.maps.on(pairs)[2]
+        return self.maps.mass_on(pairs)[2]
 
 
 def layer_views(

@@ -38,7 +38,7 @@ HAS_OTHERS = 1  # the word sees another word
 SEEN = 2  # another word sees the word
 TO_HEAD = 4  # the word has a head and sees the head
 TO_DEPENDENT = 8  # the word has a head that sees the word
-FAR = 3  # distance in words from which on a head is no neighbour
+MIN_FAR_DISTANCE = 3  # distance in words from which on a head is no neighbour
 
 
 class RelationQueries(NamedTuple):
@@ -49,7 +49,7 @@ class RelationQueries(NamedTuple):
         given: indices, in the scheme's labels, of the labels that occur in the batch; the first
             half is to the head.
         labels: 1 if a word is tested under a label, else 0. *Shape:* ``(sentence, word, given)``.
-        far: 1 if the word's head is also at least `FAR` words away, else 0. *Shape:*
+        far: 1 if the word's head is also at least `MIN_FAR_DISTANCE` words away, else 0. *Shape:*
             ``(sentence, word, given)``.
     """
 
@@ -66,19 +66,19 @@ def relation_queries(scope: "ViewMask") -> RelationQueries:
     relation = texts.by_word(texts.relation, -1)
     numbers = relation.unique()
     numbers = numbers[numbers >= 0]
-    of = (relation.unsqueeze(-1) == numbers) & (head != NO_HEAD).unsqueeze(-1)
+    has_relation = (relation.unsqueeze(-1) == numbers) & (head != NO_HEAD).unsqueeze(-1)
     words = head.new_tensor(range(texts.n_words)).expand_as(head)
     # A head whose pieces were all cut off does not count.
-    there = (head >= 0) & (head < texts.n_words) & (head != words)
-    head = head.masked_fill(~there, 0)
+    has_head = (head >= 0) & (head < texts.n_words) & (head != words)
+    head = head.masked_fill(~has_head, 0)
     visible = scope.word_visible
-    up = there & visible.gather(2, head.unsqueeze(-1)).squeeze(-1)
-    down = there & visible.mT.gather(2, head.unsqueeze(-1)).squeeze(-1)
-    half = len(numbers)
-    labels = of.new_empty((*of.shape[:2], 2 * half))
-    labels[..., :half] = of & up.unsqueeze(-1)
-    labels[..., half:] = of & down.unsqueeze(-1)
-    far = labels & ((head - words).abs() >= FAR).unsqueeze(-1)
+    up = has_head & visible.gather(2, head.unsqueeze(-1)).squeeze(-1)
+    down = has_head & visible.mT.gather(2, head.unsqueeze(-1)).squeeze(-1)
+    n_relations = len(numbers)
+    labels = has_relation.new_empty((*has_relation.shape[:2], 2 * n_relations))
+    labels[..., :n_relations] = has_relation & up.unsqueeze(-1)
+    labels[..., n_relations:] = has_relation & down.unsqueeze(-1)
+    far = labels & ((head - words).abs() >= MIN_FAR_DISTANCE).unsqueeze(-1)
     present = numbers.tolist()
     given = [*present, *(len(texts.scheme.relations) + number for number in present)]
     return RelationQueries(head, given, labels.to(dtype), far.to(dtype))
@@ -103,7 +103,7 @@ def relation_hits(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def far_hits(layer: "LayerAttention") -> "torch.Tensor":
-    """Count the words found at least `FAR` words away. *Shape:* ``(sentence, head, given)``."""
+    """Count the found words whose head is far away. *Shape:* ``(sentence, head, given)``."""
     return _counted(layer, layer.scope.cached(relation_queries).far)
 
 
@@ -124,18 +124,18 @@ def relation_chance(scope: "ViewMask", labels: "torch.Tensor") -> "torch.Tensor"
     Args:
         labels: `labels` or `far` of `RelationQueries`.
     """
-    questions, half = scope.cached(relation_queries), labels.shape[-1] // 2
-    words = questions.head.new_tensor(range(questions.head.shape[1]))
+    queries, half = scope.cached(relation_queries), labels.shape[-1] // 2
+    words = queries.head.new_tensor(range(queries.head.shape[1]))
     choices = (scope.word_visible & (words[:, None] != words)).sum(-1).clamp(min=1)
     up = 1 / choices.to(labels.dtype)
-    down = up.gather(1, questions.head)
+    down = up.gather(1, queries.head)
     counts = labels.new_empty((len(labels), 1, labels.shape[-1]))
     counts[:, 0, :half] = (labels[..., :half] * up.unsqueeze(-1)).sum(1)
     counts[:, 0, half:] = (labels[..., half:] * down.unsqueeze(-1)).sum(1)
     return counts
 
 
-def asked_of_words(scope: "ViewMask") -> "torch.Tensor":
+def testable_properties(scope: "ViewMask") -> "torch.Tensor":
     """Return the testable properties of each word, as bits. *Shape:* ``(sentence, word)``."""
     visible = scope.word_visible
     words = visible.new_zeros(()).long().new_tensor(range(visible.shape[-1]))
@@ -195,16 +195,16 @@ def pairs_of(table: Table) -> Table:
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
-MOST_WORDS = 100  # words of a tree, whose cost grows with the cube of their number
-CELLS = 2**21  # attention weights at a time, since long texts need many tables of that size
-DIGITS = 16  # binary digits to which weights are rounded
+MAX_TREE_WORDS = 100  # words of a tree, whose cost grows with the cube of their number
+MAX_WEIGHTS = 2**21  # attention weights at a time, since long texts need many tables of that size
+WEIGHT_BITS = 16  # binary digits to which weights are rounded
 
 
 class WordTrees(NamedTuple):
     """Words of each sentence without punctuation, with their gold tree.
 
     A sentence without a tree, or with words in a circle, has no words here. Nor has a text with
-    more than `MOST_WORDS` remaining words, which is hardly one sentence.
+    more than `MAX_TREE_WORDS` remaining words, which is hardly one sentence.
 
     Attributes:
         place: index of each word among all words of its sentence; arbitrary in the padding.
@@ -223,23 +223,23 @@ def word_trees(scope: "ViewMask") -> WordTrees:
     """Return the words and gold trees of a batch."""
     texts = scope.frame.queries
     heads = texts.by_word(texts.head, NO_HEAD).cpu().numpy()
-    kept = _kept(texts) & texts.parsed.cpu().numpy()
-    return prune_tree(heads, kept, MOST_WORDS)
+    kept = _tree_words(texts) & texts.parsed.cpu().numpy()
+    return prune_tree(heads, kept, MAX_TREE_WORDS)
 
 
-def prune_tree(heads: Indices, kept: Flags, most: int) -> WordTrees:
+def prune_tree(heads: Indices, kept: Flags, max_words: int) -> WordTrees:
     """Return trees without the words not kept; empty for circles and for too many words.
 
     Args:
         heads: index of each word's head, `NO_HEAD` without one. *Shape:* ``(sentence, word)``.
         kept: words that stay. *Shape:* ``(sentence, word)``.
-        most: largest number of remaining words in a sentence.
+        max_words: largest number of remaining words in a sentence.
     """
     heads = np.where(heads < heads.shape[1], heads, NO_HEAD)
-    tree = (_climbs(heads) | ~kept).all(1) & (kept.sum(1) <= most)
+    tree = (_leads_to_root(heads) | ~kept).all(1) & (kept.sum(1) <= max_words)
     kept = kept & tree[:, None]
     number = np.where(kept, kept.cumsum(1) - 1, NO_HEAD)
-    heads = _lifted(heads, kept)
+    heads = _nearest_kept_ancestors(heads, kept)
     heads = np.where(heads == NO_HEAD, NO_HEAD, np.take_along_axis(number, heads, 1))
     lengths = kept.sum(1)
     place = np.argsort(~kept, axis=1, kind="stable")[:, : lengths.max()]
@@ -259,7 +259,7 @@ def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
     """
     trees, weights = layer.scope.cached(word_trees), layer.maps.by_word
     n_sentences, n_heads = weights.shape[:2]
-    step = max(CELLS // max(n_heads * trees.place.shape[1] ** 2, 1), 1)
+    step = max(MAX_WEIGHTS // max(n_heads * trees.place.shape[1] ** 2, 1), 1)
     for start in range(0, n_sentences, step):
         part = slice(start, start + step)
         n_words = int(trees.lengths[part].max())
@@ -270,29 +270,29 @@ def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
         yield part, _rounded(table * (inside[..., None] & inside[:, :, None]))
 
 
-def _kept(texts: "PaddedTexts") -> Flags:
+def _tree_words(texts: "PaddedTexts") -> Flags:
     """Return the words with a token that are no punctuation by tag or, without tag, relation."""
     word, tag, relation = (
         texts.by_word(values, NO_WORD).cpu().numpy()
         for values in (texts.word, texts.tag, texts.relation)
     )
-    named = ((tag < 0) | (tag >= len(UPOS))) & (relation == RELATIONS.index("punct"))
-    kept: Flags = (word != NO_WORD) & (tag != UPOS.index("PUNCT")) & ~named
-    return kept
+    by_relation = ((tag < 0) | (tag >= len(UPOS))) & (relation == RELATIONS.index("punct"))
+    words_of_tree: Flags = (word != NO_WORD) & (tag != UPOS.index("PUNCT")) & ~by_relation
+    return words_of_tree
 
 
-def _climbs(heads: Indices) -> Flags:
+def _leads_to_root(heads: Indices) -> Flags:
     """Return whether each word leads to a root by its heads. *Shape:* ``(sentence, word)``."""
     top = heads
     for _ in range(heads.shape[1]):
         if (top == NO_HEAD).all():
             break
         top = np.where(top == NO_HEAD, NO_HEAD, np.take_along_axis(heads, top, 1))
-    climbs: Flags = top == NO_HEAD
-    return climbs
+    leads_to_root: Flags = top == NO_HEAD
+    return leads_to_root
 
 
-def _lifted(heads: Indices, kept: Flags) -> Indices:
+def _nearest_kept_ancestors(heads: Indices, kept: Flags) -> Indices:
     """Return the nearest kept ancestor of each word. *Shape:* ``(sentence, word)``."""
     for _ in range(heads.shape[1]):
         dropped = (heads != NO_HEAD) & ~np.take_along_axis(kept, heads, 1)
@@ -303,7 +303,7 @@ def _lifted(heads: Indices, kept: Flags) -> Indices:
 
 
 def _rounded(weights: NDArray[np.floating]) -> Floats:
-    """Return weights rounded to `DIGITS` binary digits each."""
+    """Return weights rounded to `WEIGHT_BITS` binary digits each."""
     fraction, exponent = np.frexp(weights.astype(np.float64))
-    rounded: Floats = np.ldexp(np.round(np.ldexp(fraction, DIGITS)), exponent - DIGITS)
+    rounded: Floats = np.ldexp(np.round(np.ldexp(fraction, WEIGHT_BITS)), exponent - WEIGHT_BITS)
     return rounded

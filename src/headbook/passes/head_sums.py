@@ -11,9 +11,9 @@ from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
 from headbook.attention.masks import QueryKeyPairs, ViewMask
-from headbook.attention.surface_rules import NOTHING, strongest_words
+from headbook.attention.surface_rules import NO_SELECTION, strongest_words
 from headbook.attention.views import LayerAttention, ViewMasks, layer_views
-from headbook.attention.word_pairs import asked_of_words
+from headbook.attention.word_pairs import testable_properties
 from headbook.inputs import NO_HEAD
 from headbook.metrics import ids
 from headbook.metrics.base import AttentionMetric
@@ -83,7 +83,7 @@ class RelationHitsAccumulator:
             1, min(MAX_WORDS, MAX_WORD_BYTES // (POSITION_BYTES * int(np.prod(cells))))
         )
         self._strongest = np.full(
-            (len(batch.items), self._texts.n_words, *cells), NOTHING, np.int16
+            (len(batch.items), self._texts.n_words, *cells), NO_SELECTION, np.int16
         )
         self._asked: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None = None
 
@@ -100,7 +100,7 @@ class RelationHitsAccumulator:
             self._strongest[:, :, layer, : heads.stop - heads.start] = strongest[..., heads]
         if self._asked is None:
             # Equal in all layers; if the layers' masks differ, the first layer's mask counts.
-            self._asked = asked_of_words(view.scope).cpu().numpy().astype(np.uint8)
+            self._asked = testable_properties(view.scope).cpu().numpy().astype(np.uint8)
 
     def sums(self) -> StrongestWords:
         """Return the strongest words of this batch that are kept."""

@@ -8,7 +8,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention.token_states import AROUND, NEIGHBOURS, Earlier, LensContext, TokenStates
+from headbook.attention.token_states import (
+    NEIGHBOURS,
+    TRACKED_NEIGHBOURS,
+    Earlier,
+    LensContext,
+    TokenStates,
+)
 from headbook.metrics import ids as metric_ids
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model.architecture import Architecture
@@ -94,7 +100,9 @@ class _StackStates:
             for metric in tracker.metrics
             if self._outlook is not None or Need.HEAD not in metric.needs
         ]
-        self._near = AROUND if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
+        self._near = (
+            TRACKED_NEIGHBOURS if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
+        )
         self._earlier: Earlier = {}
         lookups = [metric for metric in self._metrics if metric.sampled]
         sampled = np.isin(batch.index, [*tracker.sampled])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.attention.surface_rules import NOTHING, OFFSETS
+from headbook.attention.surface_rules import NO_SELECTION, OFFSETS
 from headbook.metrics import ids
 from headbook.report.results import StackResults
 from headbook.schema import SinkView
@@ -94,7 +94,7 @@ def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -
     """
     cases, tag = found.cases(label), found.tag.astype(np.int64)
     strongest = found.strongest[:, *head].astype(np.int64)
-    target = np.where(strongest == NOTHING, NOTHING, tag[found.first + strongest])
+    target = np.where(strongest == NO_SELECTION, NO_SELECTION, tag[found.first + strongest])
     outside = found.has_others.copy()
     outside[found.querying(label)] = False
     n_tags = len(found.scheme.tags)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import MIN_EFFECTIVE
-from headbook.attention.surface_rules import NOTHING
+from headbook.attention.surface_rules import NO_SELECTION
 from headbook.metrics import ids
 from headbook.report.relation_counts import (
     VIEW,
@@ -219,7 +219,7 @@ def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
         *Shape:* ``(sentence, layer, head)``.
     """
     starts = found.lengths.cumsum() - found.lengths
-    wanted = np.where((word >= 0) & found.has_others, word, NOTHING - 1)[:, None, None]
+    wanted = np.where((word >= 0) & found.has_others, word, NO_SELECTION - 1)[:, None, None]
     return np.add.reduceat(found.strongest == wanted, starts, dtype=np.int64)
 
 

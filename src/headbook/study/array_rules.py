@@ -13,7 +13,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import FIELDS, N_SPLITS, HashSample, RatioSums, TopK
 from headbook.attention.surface_rules import NO_CELL
-from headbook.attention.surface_rules import NOTHING as NO_WORD
+from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
 from headbook.study.ablation import AblationResults, MissedToken

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HashSample, add_fields, shift_fields, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.attention.surface_rules import BINS, NO_CELL, rule_names, rule_words
+from headbook.attention.surface_rules import N_DISTANCE_BINS, NO_CELL, rule_names, rule_words
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
 
@@ -47,9 +47,9 @@ class PairCells:
         """
         mass, pairs = self.mass[layer], self.pairs[layer]
         near, all_near = (
-            part.reshape(*part.shape[:-1], -1, BINS).sum(-2) for part in (mass, pairs)
+            part.reshape(*part.shape[:-1], -1, N_DISTANCE_BINS).sum(-2) for part in (mass, pairs)
         )
-        by_distance = np.tile(np.nan_to_num(divide(near, all_near)), len(pairs) // BINS)
+        by_distance = np.tile(np.nan_to_num(divide(near, all_near)), len(pairs) // N_DISTANCE_BINS)
         return np.where(pairs >= LEAST, np.nan_to_num(divide(mass, pairs)), by_distance)
 
     def expected(self, layer: int) -> Floats:
