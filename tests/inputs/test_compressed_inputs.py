@@ -121,8 +121,8 @@ def test_an_archive_that_inflates_beyond_all_text_is_refused(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blank lines and one text for ever; a plain file of as many is read."""
-    monkeypatch.setattr(records, "FREE", 1 << 16)
-    monkeypatch.setattr(records, "BLANKS", 1 << 30)
+    monkeypatch.setattr(records, "MIN_ARCHIVE_BYTES", 1 << 16)
+    monkeypatch.setattr(records, "MAX_BLANK_LINES", 1 << 30)
     for line in (b"\n", b"the cat sees the dog\n"):
         content = b"one\n" + line * (1 << 21)
         file = tmp_path / f"a.txt{suffix}"
@@ -142,7 +142,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its limit, not at its end."""
-    monkeypatch.setattr(records, "LONGEST", 1 << 20)
+    monkeypatch.setattr(records, "MAX_LINE_BYTES", 1 << 20)
     file = tmp_path / name
     content = b"text\nthe cat " + b"x" * (1 << 20)
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
@@ -158,7 +158,7 @@ def test_blank_lines_without_end_are_refused(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blank lines between sentences do not add up."""
-    monkeypatch.setattr(records, "BLANKS", 100)
+    monkeypatch.setattr(records, "MAX_BLANK_LINES", 100)
     file = tmp_path / name
     content = b"text\n" + b"\n" * 101 + b"one\n"
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)

@@ -273,7 +273,7 @@ def test_an_id_is_read_once_and_no_further_than_asked(
     with open_corpus(["owner/name"], Selection(sample=3), layout) as corpus:
         assert len([*corpus]) == len([*corpus]) == 3
     assert read_rows == [*range(20)]
-    monkeypatch.setattr("headbook.inputs.huggingface.ROWS", 4)
+    monkeypatch.setattr("headbook.inputs.huggingface.BATCH_ROWS", 4)
     read_rows.clear()
     with open_corpus(["owner/name"], Selection(limit=3), layout) as corpus:
         assert [s.text for s in corpus] == [s.text for s in corpus] == TEXTS[:3]

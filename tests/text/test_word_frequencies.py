@@ -13,7 +13,7 @@ from headbook.model.tokenizer import SentenceTokenizer
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study
-from headbook.text.annotate import FREQUENT, NO_ANNOTATOR, Annotator, WordFrequencies
+from headbook.text.annotate import N_FREQUENT_WORDS, NO_ANNOTATOR, Annotator, WordFrequencies
 from headbook.text.batch import PaddedTexts
 from headbook.text.tokens import NO_WORD, TokenizedText
 
@@ -58,7 +58,7 @@ def test_a_sentence_of_frequent_words_has_no_rare_one(english: WordFrequencies) 
 
 
 def test_a_language_without_a_list_is_counted_in_the_input() -> None:
-    common = [f"w{n}" for n in range(FREQUENT)]
+    common = [f"w{n}" for n in range(N_FREQUENT_WORDS)]
     rarity = WordFrequencies.load(
         "tlh", [" ".join(common), " ".join(common), "w1, Qapla w2 Heghlu"]
     )

@@ -62,7 +62,7 @@ def _record(block: list[tuple[int, str]], file_name: str) -> Record:
                 raise InputError(
                     file_name, number, found=f"word id {token['id']} twice", expected="each id once"
                 )
-            _add(token, tokens, units)
+            _add_token(token, tokens, units)
     first = block[0][0]
     if not tokens:
         raise InputError(
@@ -73,7 +73,7 @@ def _record(block: list[tuple[int, str]], file_name: str) -> Record:
     text = comments.pop("text", "").strip()
     spans = _spans(text, units, file_name) if text else None
     if spans is None:
-        text, spans = _spell(units)
+        text, spans = _compose_text(units)
     return Record(
         first,
         text,
@@ -83,8 +83,8 @@ def _record(block: list[tuple[int, str]], file_name: str) -> Record:
     )
 
 
-def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
-    """Parse the columns of a word line, in a block of at most ``most`` lines."""
+def _token(line: str, number: int, file_name: str, n_lines: int) -> dict[str, Any]:
+    """Parse the columns of a word line, in a block of at most ``n_lines`` lines."""
     columns = line.count("\t") + 1
     if columns != len(FIELDS):
         raise InputError(
@@ -102,28 +102,30 @@ def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
     if token["id"] is None or not token["form"]:
         raise InputError(file_name, number, found="no id or form", expected="a CoNLL-U word line")
     match token["id"]:
-        case (int(first), "-", int(last)) if not first <= last <= most:
+        case (int(first), "-", int(last)) if not first <= last <= n_lines:
             raise InputError(
                 file_name,
                 number,
                 found=f"the range {first}-{last}",
-                expected=f"words of the same sentence, which has {most} lines",
+                expected=f"words of the same sentence, which has {n_lines} lines",
             )
     return token | {"line": number}
 
 
-def _add(
+def _add_token(
     token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[SurfaceToken]
 ) -> None:
     """Add a token to the syntactic words and surface units; skip empty nodes."""
-    number, space = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
+    number, space_after = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
     match token["id"]:
-        case int(i):
-            tokens[i] = token
-            if not (units and i in units[-1].members):
-                units.append(SurfaceToken(token["form"], (i,), space, number))
+        case int(word_id):
+            tokens[word_id] = token
+            if not (units and word_id in units[-1].members):
+                units.append(SurfaceToken(token["form"], (word_id,), space_after, number))
         case (int(first), "-", int(last)):
-            units.append(SurfaceToken(token["form"], tuple(range(first, last + 1)), space, number))
+            units.append(
+                SurfaceToken(token["form"], tuple(range(first, last + 1)), space_after, number)
+            )
         case _:  # an empty node has no place in the text
             pass
 
@@ -132,64 +134,68 @@ def _check_ids(
     tokens: dict[int, dict[str, Any]], units: list[SurfaceToken], file_name: str
 ) -> None:
     """Raise an error unless word ids count from 1 and each word is in one unit."""
-    for index, (i, token) in enumerate(tokens.items(), start=1):
-        if i != index:
-            raise InputError(file_name, token["line"], found=f"word id {i}", expected=f"id {index}")
-    members = [(i, unit.line) for unit in units for i in unit.members]
-    for index, (i, line) in enumerate(members, start=1):
-        if i != index or i not in tokens:
-            found = f"word id {i}" if i in tokens else f"a range without its word {i}"
+    for index, (word_id, token) in enumerate(tokens.items(), start=1):
+        if word_id != index:
+            raise InputError(
+                file_name, token["line"], found=f"word id {word_id}", expected=f"id {index}"
+            )
+    members = [(word_id, unit.line) for unit in units for word_id in unit.members]
+    for index, (word_id, line) in enumerate(members, start=1):
+        if word_id != index or word_id not in tokens:
+            found = (
+                f"word id {word_id}" if word_id in tokens else f"a range without its word {word_id}"
+            )
             expected = f"words 1 to {len(tokens)}, each in one place"
             raise InputError(file_name, line, found=found, expected=expected)
 
 
 def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
     """Raise an error unless the heads of all words lead to a root."""
-    for i, token in tokens.items():
+    for word_id, token in tokens.items():
         head = token["head"]
-        if head is not None and (head == i or not 0 <= head <= len(tokens)):
+        if head is not None and (head == word_id or not 0 <= head <= len(tokens)):
             raise InputError(
                 file_name,
                 token["line"],
-                found=f"head {head} of word {i}",
+                found=f"head {head} of word {word_id}",
                 expected=f"0 (root) or the id of another of the {len(tokens)} words",
             )
-    for i, token in tokens.items():
-        if _depth(i, tokens) > len(tokens):
+    for word_id, token in tokens.items():
+        if _depth(word_id, tokens) > len(tokens):
             raise InputError(
                 file_name,
                 token["line"],
-                found=f"head {token['head']} of word {i}, which leads round in a circle",
+                found=f"head {token['head']} of word {word_id}, which leads round in a circle",
                 expected="heads that lead to a root",
             )
 
 
-def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
+def _depth(word_id: int, tokens: dict[int, dict[str, Any]]) -> int:
     """Count the steps from a word up to its root; in a circle more than there are words."""
     depth = 0
-    while (head := tokens[i]["head"]) and depth <= len(tokens):
-        i, depth = head, depth + 1
+    while (head := tokens[word_id]["head"]) and depth <= len(tokens):
+        word_id, depth = head, depth + 1
     return depth
 
 
 def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[int, int]]:
     """Return the character span of each unit in the sentence's text."""
-    spans, at = [], 0
+    spans, end = [], 0
     for unit in units:
-        start = text.find(unit.form, at)
-        if start < 0 or text[at:start].strip():
+        start = text.find(unit.form, end)
+        if start < 0 or text[end:start].strip():
             raise InputError(
                 file_name,
                 unit.line,
                 found=f"the form {unit.form!r}",
-                expected=f"the next word of the text, {text[at : at + 20].strip()!r}",
+                expected=f"the next word of the text, {text[end : end + 20].strip()!r}",
             )
-        at = start + len(unit.form)
-        spans.append((start, at))
+        end = start + len(unit.form)
+        spans.append((start, end))
     return spans
 
 
-def _spell(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
+def _compose_text(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
     """Compose the text, and the spans of its units, if the file gives no text."""
     text, spans = "", []
     for unit in units:
@@ -201,31 +207,31 @@ def _spell(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
 def _words(
     units: list[SurfaceToken], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
 ) -> tuple[Word, ...]:
-    placed: list[tuple[int, int, int]] = []  # start, end, id of the word with tag and head
-    index: dict[int, int] = {}
+    spans_and_ids: list[tuple[int, int, int]] = []  # start, end, id of the word with tag and head
+    word_of_id: dict[int, int] = {}
     for unit, (start, end) in zip(units, spans, strict=True):
-        forms = [tokens[i]["form"] for i in unit.members]
+        forms = [tokens[word_id]["form"] for word_id in unit.members]
         if "".join(forms) == unit.form:
-            at = start
-            for i, form in zip(unit.members, forms, strict=True):
-                index[i] = len(placed)
-                placed.append((at, at + len(form), i))
-                at += len(form)
+            form_start = start
+            for word_id, form in zip(unit.members, forms, strict=True):
+                word_of_id[word_id] = len(spans_and_ids)
+                spans_and_ids.append((form_start, form_start + len(form), word_id))
+                form_start += len(form)
         else:
-            index.update(dict.fromkeys(unit.members, len(placed)))
-            topmost = min(unit.members, key=lambda i: _depth(i, tokens))
-            placed.append((start, end, topmost))
+            word_of_id.update(dict.fromkeys(unit.members, len(spans_and_ids)))
+            topmost = min(unit.members, key=lambda word_id: _depth(word_id, tokens))
+            spans_and_ids.append((start, end, topmost))
     return tuple(
         Word(
             start,
             end,
-            upos=_text(tokens[i]["upos"]),
-            relation=_text(tokens[i]["deprel"]),
-            head=index.get(tokens[i]["head"] or 0, NO_HEAD),
+            upos=_column_text(tokens[word_id]["upos"]),
+            relation=_column_text(tokens[word_id]["deprel"]),
+            head=word_of_id.get(tokens[word_id]["head"] or 0, NO_HEAD),
         )
-        for start, end, i in placed
+        for start, end, word_id in spans_and_ids
     )
 
 
-def _text(value: str | None) -> str:
+def _column_text(value: str | None) -> str:
     return "" if value in {None, "_"} else str(value)

@@ -19,7 +19,7 @@ from headbook.inputs.records import (
     SmallestHashes,
 )
 from headbook.inputs.sources import (
-    TABLES,
+    TABLE_READERS,
     TREEBANK,
     WITH_HEADER,
     InputSource,
@@ -41,8 +41,8 @@ class InputFile:
             was read.
         sentences: number of sentences taken from the input.
         blank: number of blank lines, which are skipped.
-        left: number of other sentences in the input, or of rows if only the file's own count is
-            known; None if unknown, since the input was not read to its end.
+        left: number of sentences not taken, or of rows not taken if the input was not read to its
+            end but states its number of rows; None if unknown.
         foreign_tags, foreign_relations: names in the input's own annotation outside `UPOS` and
             `RELATIONS`, with their frequencies.
     """
@@ -67,15 +67,15 @@ class InputFile:
 
     def sampled(self, records: Iterable[Record]) -> "InputFile":
         """Return a copy that counts only the sampled sentences."""
-        seen = _InputCounts()
+        counts = _InputCounts()
         for record in records:
-            seen.add(record)
-        taken = seen.kinds[Record]
-        tags, relations = seen.foreign()
+            counts.add(record)
+        n_sampled = counts.kinds[Record]
+        tags, relations = counts.foreign()
         return replace(
             self,
-            sentences=taken,
-            left=self.sentences - taken,
+            sentences=n_sampled,
+            left=self.sentences - n_sampled,
             foreign_tags=tags,
             foreign_relations=relations,
         )
@@ -94,45 +94,64 @@ def check_input(
     Raises:
         InputError: the input is faulty or cannot be read.
     """
-    seen = _InputCounts()
     try:
-        own = None if limit == 0 else source.sha256()
+        file_hash = None if limit == 0 else source.sha256()
         digest = hashlib.sha256()
-        for record in source.records() if limit != 0 else ():
-            if isinstance(record, Record):
-                if seen.kinds[Record] == limit:
-                    break
-                if sample is not None:
-                    sample.add(record, number)
-            seen.add(record)
-            if own is None:
-                digest.update(line_of(record))
-        else:
-            seen.whole = limit != 0
-        left = 0 if seen.whole else _left(source, seen)
+        hash_line = digest.update if file_hash is None else None
+        counts = _InputCounts()
+        if limit != 0:
+            _count(source, counts, limit, sample=sample, number=number, hash_line=hash_line)
+        n_left = 0 if counts.whole else _rows_left(source, counts)
     except OSError as error:
         raise unreadable_error(source.label, error) from error
-    tags, relations = seen.foreign()
+    tags, relations = counts.foreign()
     return InputFile(
         source,
-        sha256=own or (digest.hexdigest() if seen.kinds else ""),
-        sentences=seen.kinds[Record],
-        blank=seen.kinds[BlankLine],
-        left=left,
+        sha256=file_hash or (digest.hexdigest() if counts.kinds else ""),
+        sentences=counts.kinds[Record],
+        blank=counts.kinds[BlankLine],
+        left=n_left,
         foreign_tags=tags,
         foreign_relations=relations,
     )
 
 
-def _left(source: InputSource, seen: "_InputCounts") -> int | None:
+def _count(
+    source: InputSource,
+    counts: "_InputCounts",
+    limit: int | None,
+    *,
+    sample: SmallestHashes | None,
+    number: int,
+    hash_line: Callable[[bytes], None] | None,
+) -> None:
+    """Read an input to its end or limit, and add its records to counts, sample and hash."""
+    for record in source.records():
+        if isinstance(record, Record):
+            if counts.kinds[Record] == limit:
+                return
+            if sample is not None:
+                sample.add(record, number)
+        counts.add(record)
+        if hash_line is not None:
+            hash_line(line_of(record))
+    counts.whole = True
+
+
+def _rows_left(source: InputSource, counts: "_InputCounts") -> int | None:
     """Return the number of rows after those read, or None if unknown."""
     rows = source.rows()
-    remaining = 0 if rows is None else rows - seen.kinds.total()
+    remaining = 0 if rows is None else rows - counts.kinds.total()
     return remaining if remaining > 0 else None  # the source's count is wrong
 
 
 class _InputCounts:
-    """Counts of an input's records by type, and of the names in their annotation."""
+    """Counts of an input's records by type, and of the names in their annotation.
+
+    Attributes:
+        kinds: number of records of each type.
+        whole: whether the input was read to its end.
+    """
 
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
@@ -142,19 +161,20 @@ class _InputCounts:
 
     def add(self, record: Record | BlankLine) -> None:
         self.kinds[type(record)] += 1
-        for word in (isinstance(record, Record) and record.words) or ():
+        words = record.words if isinstance(record, Record) else None
+        for word in words or ():
             self._tags[word.upos] += 1
             if word.head != NO_HEAD:
                 self._relations[universal_relation(word.relation)] += 1
 
     def foreign(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return frequencies of tags and relations that are not in Universal Dependencies."""
-        return _without(self._tags, UPOS), _without(self._relations, RELATIONS)
+        return _names_outside(self._tags, UPOS), _names_outside(self._relations, RELATIONS)
 
 
-def _without(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
+def _names_outside(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
     """Return the counts of names that are neither known nor empty."""
-    return {name: n for name, n in counts.items() if name and name not in known}
+    return {name: count for name, count in counts.items() if name and name not in known}
 
 
 class Corpus:
@@ -164,7 +184,7 @@ class Corpus:
     be read only once.
 
     Attributes:
-        files: the inputs, in the order given.
+        files: the inputs, in the order in which the user gave them.
         shorten: function that cuts a very long text before any other processing; None leaves texts
             whole. Sentences with their own words stay whole.
     """
@@ -204,12 +224,12 @@ class Corpus:
 
     def _read(self) -> Iterator[tuple[int, Record]]:
         for number, file in enumerate(self.files):
-            taken = 0
+            n_sentences = 0
             for record in file.source.records() if file.sentences else ():
                 if isinstance(record, Record):
                     yield number, record
-                    taken += 1
-                    if taken == file.sentences:
+                    n_sentences += 1
+                    if n_sentences == file.sentences:
                         break
 
     def __enter__(self) -> Self:
@@ -230,7 +250,8 @@ class Corpus:
     @property
     def pairs(self) -> bool:
         """Whether the first sentence has a target."""
-        return any(sentence.target is not None for sentence, _ in zip(self, range(1), strict=False))
+        first = next(iter(self), None)
+        return first is not None and first.target is not None
 
 
 def open_corpus(
@@ -257,13 +278,13 @@ def open_corpus(
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):
-            rows = all(source.kind in WITH_HEADER for source in sources)
+            only_headers = all(source.kind in WITH_HEADER for source in sources)
             raise InputError(
                 ", ".join(file.name for file in files) or "input",
                 None,
-                found="a header and no row" if rows else "no text at all",
+                found="a header and no row" if only_headers else "no text at all",
                 expected="at least one row with text"
-                if rows
+                if only_headers
                 else "at least one line that is not blank",
             )
         return Corpus(files, keep.pop_all(), sample)
@@ -273,34 +294,36 @@ def _check_all(
     sources: Sequence[InputSource], selection: Selection, keep: ExitStack
 ) -> tuple[list[InputFile], list[tuple[int, Record]] | None]:
     """Check all inputs, and return them with the sample, or None without sampling."""
-    smallest = None if selection.sample is None else SmallestHashes(selection.sample)
+    smallest_hashes = None if selection.sample is None else SmallestHashes(selection.sample)
     limit, files = selection.limit, list[InputFile]()
     for number, source in enumerate(sources):
-        if smallest is None and limit != 0:
+        if smallest_hashes is None and limit != 0:
             source = spool(source, limit, keep)  # noqa: PLW2901 - often unchanged
-        file = check_input(source, limit, smallest, number)
+        file = check_input(source, limit, smallest_hashes, number)
         limit = None if limit is None else limit - file.sentences
         files.append(file)
-    if smallest is None:
+    if smallest_hashes is None:
         return files, None
-    sample = [*smallest.chosen()]
-    of_file: list[list[Record]] = [[] for _ in files]
+    sample = [*smallest_hashes.chosen()]
+    records_of_file: list[list[Record]] = [[] for _ in files]
     for number, record in sample:
-        of_file[number].append(record)
-    return [f.sampled(records) for f, records in zip(files, of_file, strict=True)], sample
+        records_of_file[number].append(record)
+    sampled = [file.sampled(records) for file, records in zip(files, records_of_file, strict=True)]
+    return sampled, sample
 
 
 def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
     """Raise an error if an option applies to none of the inputs."""
-    datasets = any(not source.kind for source in sources)
-    tables = datasets or any(source.kind in TABLES for source in sources)
-    for option, value, used, what in (
-        ("--text-column", layout.text_column, tables, f"a dataset or one of {' '.join(TABLES)}"),
-        ("--subset", layout.subset, datasets, "a dataset of Hugging Face"),
-        ("--split", layout.split, datasets, "a dataset of Hugging Face"),
+    has_datasets = any(not source.kind for source in sources)
+    has_tables = has_datasets or any(source.kind in TABLE_READERS for source in sources)
+    table_kinds = f"a dataset or one of {' '.join(TABLE_READERS)}"
+    for option, value, applies, expected in (
+        ("--text-column", layout.text_column, has_tables, table_kinds),
+        ("--subset", layout.subset, has_datasets, "a dataset of Hugging Face"),
+        ("--split", layout.split, has_datasets, "a dataset of Hugging Face"),
     ):
-        if value is not None and not used:
-            raise ConfigError(f"{option}: got {value!r} with other inputs, expected {what}")
+        if value is not None and not applies:
+            raise ConfigError(f"{option}: got {value!r} with other inputs, expected {expected}")
 
 
 def _sentence(record: Record, index: int, file: str) -> Sentence:

@@ -16,16 +16,16 @@ from headbook.errors import InputError
 from headbook.inputs.readers import record_of
 from headbook.inputs.records import BlankLine, InputLayout, Records
 
-ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-TRAIN = "train"
-ROWS = 256  # rows in memory at a time
-LONGEST = 300  # characters of the library's message that are printed
-INSTALL = "pip install 'headbook[datasets]'"
+DATASET_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+DEFAULT_SPLIT = "train"  # split that is read if a dataset has several
+BATCH_ROWS = 256  # held in memory at a time
+MAX_MESSAGE_CHARACTERS = 300  # of the library's message in an error
+INSTALL_COMMAND = "pip install 'headbook[datasets]'"
 
 
 def is_id(name: str) -> bool:
     """Whether a name has the form of a dataset id on the hub: an owner and a name."""
-    return ID.fullmatch(name) is not None
+    return DATASET_ID.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class DatasetSource:
         """
         path = Path(name)
         with _readable(name):
-            found = _open(name, path, layout.subset)
-        data, split = _split(found, layout.split, name)
-        own = path.resolve().name if path.is_dir() else name
-        message = ", ".join(part for part in (layout.subset, split) if part)
+            dataset = _load(name, path, layout.subset)
+        data, split = _chosen_split(dataset, layout.split, name)
+        short_name = path.resolve().name if path.is_dir() else name
+        details = ", ".join(part for part in (layout.subset, split) if part)
         return cls(
-            f"{own} ({message})" if message else own,
+            f"{short_name} ({details})" if details else short_name,
             name,
             data,
             layout.text_column,
@@ -75,17 +75,23 @@ class DatasetSource:
     def records(self) -> Records:
         """Yield the rows as records; rows without text count as blank lines."""
         features = dict(self.data.features or {})
-        number = 0
-        names = {name: f.int2str for name, f in features.items() if hasattr(f, "int2str")}
-        rows = _rows(_plain(self.data, features), names)
+        row_number = 0
+        class_names = {
+            name: feature.int2str
+            for name, feature in features.items()
+            if hasattr(feature, "int2str")
+        }
+        rows = _rows(_without_media(self.data, features), class_names)
         while True:
-            with _readable(self.name, number):
+            with _readable(self.name, row_number):
                 row = next(rows, None)
             if row is None:
                 return
-            number += 1
-            blank = self._text(row) in {None, ""}
-            yield BlankLine(number) if blank else record_of(row, number, self.name, self.column)
+            row_number += 1
+            if self._text(row) in {None, ""}:
+                yield BlankLine(row_number)
+            else:
+                yield record_of(row, row_number, self.name, self.column)
 
     def _text(self, row: Mapping[str, Any]) -> Any:
         """Return the stripped text of a row; None if it is empty, False if it is no text."""
@@ -95,17 +101,17 @@ class DatasetSource:
 
     def rows(self) -> int | None:
         """Return the number of rows according to the dataset, or None if unknown."""
-        known = getattr(self.data, "num_rows", None)
-        if known is None:
+        n_rows = getattr(self.data, "num_rows", None)
+        if n_rows is None:
             splits, split = self.data.info.splits or {}, str(self.data.split or "")
-            known = splits[split].num_examples if split in splits else None
-        return int(known) if known else None
+            n_rows = splits[split].num_examples if split in splits else None
+        return int(n_rows) if n_rows else None
 
     def sha256(self) -> None:
         """Return None: a dataset is a stream of rows without a file of its own."""
 
 
-def _open(name: str, path: Path, subset: str | None) -> Any:
+def _load(name: str, path: Path, subset: str | None) -> Any:
     """Open the whole dataset, or its splits by name."""
     datasets = _library(name)
     with _silent(datasets):
@@ -122,12 +128,12 @@ def _library(name: str) -> Any:
 
         _ = datasets.load_dataset  # fails if a local folder named datasets was imported instead
     except (ImportError, AttributeError):
-        folder = Path(name).is_dir()
+        is_folder = Path(name).is_dir()
         raise InputError(
             name,
             None,
-            found="a folder" if folder else "no such file",
-            expected=f"a file, or a dataset of Hugging Face and its library: {INSTALL}",
+            found="a folder" if is_folder else "no such file",
+            expected=f"a file, or a dataset of Hugging Face and its library: {INSTALL_COMMAND}",
         ) from None
     return datasets
 
@@ -151,16 +157,17 @@ def _readable(name: str, row: int | None = None) -> Iterator[None]:
     Args:
         row: last row that could be read, counted from 1; None while the dataset is opened.
     """
-    log = logging.getLogger("datasets")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
+    logger = logging.getLogger("datasets")
+    level_before = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - of many libraries, each with its own
         message = " ".join(str(error).split()) or type(error).__name__
-        message = message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
+        if len(message) > MAX_MESSAGE_CHARACTERS:
+            message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"
         opening = row is None
         where = f"a dataset that cannot be {'opened' if opening else 'read to its end'}"
         expected = "a file, or a folder or id of a dataset; --subset names one of several"
@@ -171,45 +178,47 @@ def _readable(name: str, row: int | None = None) -> Iterator[None]:
             expected=expected if opening else "a whole dataset that can be reached; try again",
         ) from None
     finally:
-        log.setLevel(before)
+        logger.setLevel(level_before)
 
 
-def _split(found: Any, asked: str | None, name: str) -> tuple[Any, str]:
-    """Return the requested split and its name; by default `TRAIN` or the only one."""
-    if not isinstance(found, dict):
-        own = str(found.split or "")
-        if asked not in {None, own}:
-            there = f"'{own}'" if own else "no split"
-            raise InputError(name, None, found=there, expected=f"--split '{asked}', or do not ask")
-        return found, own
-    split = asked or (next(iter(found)) if len(found) == 1 else TRAIN)
-    if split not in found:
-        there = ", ".join(f"'{each}'" for each in found) or "none"
-        wanted = f"'{split}'" if asked else "one of them by --split"
-        raise InputError(name, None, found=f"splits {there}", expected=wanted)
-    return found[split], split
+def _chosen_split(dataset: Any, requested: str | None, name: str) -> tuple[Any, str]:
+    """Return the requested split and its name; by default `DEFAULT_SPLIT` or the only one."""
+    if not isinstance(dataset, dict):
+        own_split = str(dataset.split or "")
+        if requested not in {None, own_split}:
+            available = f"'{own_split}'" if own_split else "no split"
+            raise InputError(
+                name, None, found=available, expected=f"--split '{requested}', or do not ask"
+            )
+        return dataset, own_split
+    split = requested or (next(iter(dataset)) if len(dataset) == 1 else DEFAULT_SPLIT)
+    if split not in dataset:
+        available = ", ".join(f"'{known_split}'" for known_split in dataset) or "none"
+        expected = f"'{split}'" if requested else "one of them by --split"
+        raise InputError(name, None, found=f"splits {available}", expected=expected)
+    return dataset[split], split
 
 
-def _plain(data: Any, features: Mapping[str, Any]) -> Any:
+def _without_media(data: Any, features: Mapping[str, Any]) -> Any:
     """Return the data without image and audio columns, whose decoding would be slow."""
-    kept = [name for name, feature in features.items() if not _media(feature)]
+    columns = [name for name, feature in features.items() if not _has_media(feature)]
     plain = data.with_format(None)
-    return plain.select_columns(kept) if len(kept) < len(features) else plain
+    return plain.select_columns(columns) if len(columns) < len(features) else plain
 
 
-def _media(feature: Any) -> bool:
+def _has_media(feature: Any) -> bool:
     if isinstance(feature, Mapping):
-        return any(map(_media, feature.values()))
+        return any(map(_has_media, feature.values()))
     inner = getattr(feature, "feature", None)
-    return hasattr(feature, "decode_example") or (inner is not None and _media(inner))
+    return hasattr(feature, "decode_example") or (inner is not None and _has_media(inner))
 
 
-def _rows(data: Any, names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:
+def _rows(data: Any, class_names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:
     """Yield rows as Python values, with the names of classes; None for a row without class."""
-    for batch in data.iter(batch_size=ROWS):
+    for batch in data.iter(batch_size=BATCH_ROWS):
         for values in zip(*batch.values(), strict=True):
             row = dict(zip(batch, values, strict=True))
-            for column, named in names.items():
+            for column, name_of in class_names.items():
                 value = row.get(column)
-                row[column] = None if value is None or value < 0 else named(value)
+                row[column] = None if value is None or value < 0 else name_of(value)
             yield row

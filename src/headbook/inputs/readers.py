@@ -10,7 +10,7 @@ from headbook.errors import InputError
 from headbook.inputs.records import BlankLine, Record, Records, decoded_lines, suffix_of
 
 TEXT, SOURCE, TARGET, ID = "text", "source", "target", "id"
-USUAL = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes another"
+DEFAULT_COLUMNS = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes another"
 
 
 def read_text(path: Path, file_name: str) -> Records:
@@ -29,8 +29,8 @@ def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # ValueError: numbers beyond all limits, too
-            deep = isinstance(error, RecursionError)
-            found = "JSON nested too deeply" if deep else str(error)
+            too_deep = isinstance(error, RecursionError)
+            found = "JSON nested too deeply" if too_deep else str(error)
             raise InputError(file_name, number, found=found, expected="a JSON object") from None
         if not isinstance(row, dict):
             raise InputError(
@@ -74,19 +74,19 @@ def check_header(header: list[str], file_name: str, column: str | None) -> None:
     Raises:
         InputError: no column has the text, or a name occurs twice.
     """
-    usual = TEXT in header or {SOURCE, TARGET} <= set(header)
-    if not (usual if column is None else column in header):
+    has_default_columns = TEXT in header or {SOURCE, TARGET} <= set(header)
+    if not (has_default_columns if column is None else column in header):
         names = ", ".join(f"'{name}'" for name in header) or "nothing"
-        raise InputError(file_name, 1, found=f"columns {names}", expected=_wanted(column))
-    double = next((name for name in header if header.count(name) > 1), None)
-    if double is not None:
+        raise InputError(file_name, 1, found=f"columns {names}", expected=_expected_columns(column))
+    repeated = next((name for name in header if header.count(name) > 1), None)
+    if repeated is not None:
         raise InputError(
-            file_name, 1, found=f"column '{double}' twice", expected="each column name once"
+            file_name, 1, found=f"column '{repeated}' twice", expected="each column name once"
         )
 
 
-def _wanted(column: str | None) -> str:
-    return USUAL if column is None else f"a column '{column}', as --text-column says"
+def _expected_columns(column: str | None) -> str:
+    return DEFAULT_COLUMNS if column is None else f"a column '{column}', as --text-column says"
 
 
 def record_of(
@@ -101,30 +101,36 @@ def record_of(
     Raises:
         InputError: the column is missing, or holds no text.
     """
-    first = column or (TEXT if TEXT in row else SOURCE)
-    if first not in row:
+    text_column = column or (TEXT if TEXT in row else SOURCE)
+    if text_column not in row:
         raise InputError(
             file_name,
             number,
             found=f"keys {', '.join(map(repr, row)) or 'none'}",
-            expected=_wanted(column),
+            expected=_expected_columns(column),
         )
-    text, target = row[first], None if column else row.get(TARGET)
+    text, target = row[text_column], None if column else row.get(TARGET)
     if not isinstance(text, str) or not text.strip():
         raise InputError(
-            file_name, number, found=f"{first} = {_short(text)}", expected="text that is not blank"
+            file_name,
+            number,
+            found=f"{text_column} = {_shortened(text)}",
+            expected="text that is not blank",
         )
     if target is not None and not isinstance(target, str):
-        raise InputError(file_name, number, found=f"{TARGET} = {_short(target)}", expected="text")
-    for written in (text, target or "", *map(str, row), *map(str, row.values())):
-        _check_unicode(written, number, file_name)
-    others = {
+        raise InputError(
+            file_name, number, found=f"{TARGET} = {_shortened(target)}", expected="text"
+        )
+    for string in (text, target or "", *map(str, row), *map(str, row.values())):
+        _check_unicode(string, number, file_name)
+    metadata = {
         key: value if isinstance(value, str) else json.dumps(value, default=str)
         for key, value in row.items()
-        if key not in ({first, ID} if column else {first, TARGET, ID}) and value is not None
+        if key not in ({text_column, ID} if column else {text_column, TARGET, ID})
+        and value is not None
     }
     target = (target or "").strip() or None
-    return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=others)
+    return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=metadata)
 
 
 def _check_unicode(text: str, number: int, file_name: str) -> None:
@@ -140,7 +146,7 @@ def _check_unicode(text: str, number: int, file_name: str) -> None:
         ) from None
 
 
-def _short(value: Any) -> str:
+def _shortened(value: Any) -> str:
     """Return the representation of a value, shortened for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
@@ -188,22 +194,22 @@ def parquet_row_count(path: Path) -> int | None:
         return None
 
 
-def _rows(batch: Any, before: int, file_name: str) -> list[dict[str, Any]]:
+def _rows(batch: Any, n_before: int, file_name: str) -> list[dict[str, Any]]:
     """Return the rows of a batch as Python values, whose range is smaller than Parquet's."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (ValueError, OverflowError):
-        name, position, value = next(_beyond(batch))
+        name, position, value = next(_unrepresentable(batch))
         raise InputError(
             file_name,
-            before + position + 1,
+            n_before + position + 1,
             found=f"{name} = {value}",
             expected="a date or time from year 1 to 9999, or text",
         ) from None
     return rows
 
 
-def _beyond(batch: Any) -> Iterator[tuple[str, int, Any]]:
+def _unrepresentable(batch: Any) -> Iterator[tuple[str, int, Any]]:
     """Yield column, row and content of values that have no Python equivalent."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for index, value in enumerate(column):

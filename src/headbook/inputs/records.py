@@ -15,29 +15,29 @@ from typing import BinaryIO, cast
 from headbook.config import Config
 from headbook.errors import InputError
 
-# Errors of a damaged archive; only those with an errno are faults of the disk.
-DAMAGE = (EOFError, OSError, zlib.error)
+# Raised for a file that cannot be read; without an errno, the file is a damaged archive.
+READ_ERRORS = (EOFError, OSError, zlib.error)
 
 
 def open_decompressed(path: Path) -> BinaryIO:
     """Open a file for reading, decompressed according to its name.
 
     Raises:
-        DAMAGE: the file cannot be opened, here or when it is read.
+        READ_ERRORS: the file cannot be opened, here or when it is read.
     """
-    unpack = PACKED.get(path.suffix.lower())
+    unpack = DECOMPRESSORS.get(path.suffix.lower())
     return path.open("rb") if unpack is None else unpack(path)
 
 
 def suffix_of(name: str | Path) -> str:
-    """Return the lower-case extension below a compression's: ``.jsonl`` of ``A.JSONL.gz``."""
+    """Return the extension in lower case, without a compression's: ``.jsonl`` of ``A.JSONL.gz``."""
     path = Path(str(name).lower())
-    return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
+    return path.with_suffix("").suffix if path.suffix in DECOMPRESSORS else path.suffix
 
 
 def is_packed(path: Path) -> bool:
     """Whether the name of a file has the extension of a compression."""
-    return path.suffix.lower() in PACKED
+    return path.suffix.lower() in DECOMPRESSORS
 
 
 def _gzip(path: Path) -> BinaryIO:
@@ -51,7 +51,7 @@ def _zstd(path: Path) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(stream))
 
 
-PACKED: dict[str, Callable[[Path], BinaryIO]] = {".gz": _gzip, ".zst": _zstd}
+DECOMPRESSORS: dict[str, Callable[[Path], BinaryIO]] = {".gz": _gzip, ".zst": _zstd}
 
 
 NO_HEAD = -1
@@ -111,22 +111,22 @@ def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, .
     Args:
         parts: start of each sentence in the text, and the sentence's words.
     """
-    found: list[Word] = []
+    joined: list[Word] = []
     for start, words in parts:
-        before = len(found)
-        if start == before == 0:  # spans and indices of the first sentence stay
-            found.extend(words)
+        n_before = len(joined)
+        if start == n_before == 0:  # spans and indices of the first sentence stay
+            joined.extend(words)
             continue
         for word in words:
-            head = word.head if word.head == NO_HEAD else word.head + before
-            found.append(replace(word, start=word.start + start, end=word.end + start, head=head))
-    return tuple(found)
+            head = word.head if word.head == NO_HEAD else word.head + n_before
+            joined.append(replace(word, start=word.start + start, end=word.end + start, head=head))
+    return tuple(joined)
 
 
-LONGEST = 64 << 20  # bytes of a line, which is held in memory; models take a few thousand tokens
-INFLATED = 400  # largest compression ratio of an archive; that of text is 3 to 30
-BLANKS = 1 << 20  # blank lines in a row; more would be read for minutes, without a sentence
-FREE = 64 << 20  # bytes to which every archive may inflate, whatever its ratio
+MAX_LINE_BYTES = 64 << 20  # a line is held in memory, and models take a few thousand tokens
+MAX_COMPRESSION_RATIO = 400  # of an archive; text has a ratio of 3 to 30
+MAX_BLANK_LINES = 1 << 20  # in a row; reading more takes minutes and gives no sentence
+MIN_ARCHIVE_BYTES = 64 << 20  # to which every archive may inflate, whatever its ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,33 +186,19 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
     Lines end at ``\n`` alone: other Unicode separators are part of the text.
 
     Raises:
-        InputError: the file holds bytes that are not UTF-8, is a damaged archive, or has a line
-            longer than `LONGEST`, more than `BLANKS` blank lines in a row, or a compression
-            ratio above `INFLATED`.
+        InputError: the file holds bytes that are not UTF-8, is a damaged archive, has a line longer
+            than `MAX_LINE_BYTES`, more than `MAX_BLANK_LINES` blank lines in a row, or a
+            compression ratio above `MAX_COMPRESSION_RATIO`.
     """
-    number, taken, blank = 0, 0, 0  # lines and bytes read so far; blank lines in a row
+    number = 0
     try:
-        most = max(FREE, INFLATED * path.stat().st_size) if is_packed(path) else math.inf
+        max_bytes: float = math.inf
+        if is_packed(path):
+            max_bytes = max(MIN_ARCHIVE_BYTES, MAX_COMPRESSION_RATIO * path.stat().st_size)
         with open_decompressed(path) as stream:
-            for number, raw in enumerate(iter(partial(stream.readline, LONGEST + 1), b""), start=1):
-                taken += len(raw)
-                blank = blank + 1 if raw.isspace() else 0
-                if len(raw) > LONGEST:
-                    found = f"a line of more than {LONGEST >> 20} MiB"
-                    raise _too_large(file_name, number, found)
-                if blank > BLANKS:
-                    raise _too_large(
-                        file_name, number, f"more than {BLANKS:,} blank lines in a row"
-                    )
-                if taken > most:
-                    raise InputError(
-                        file_name,
-                        number,
-                        found=f"an archive that inflates to more than {INFLATED} times its size",
-                        expected="text, which compresses less; if that is meant, unpack it",
-                    )
-                yield _decoded(raw, number, file_name)
-    except DAMAGE as error:
+            for number, line in _lines_within_limits(stream, file_name, max_bytes):
+                yield _decoded(line, number, file_name)
+    except READ_ERRORS as error:
         if not is_packed(path) or getattr(error, "errno", None) is not None:
             raise  # a fault of the disk
         kind = path.suffix.lower()
@@ -224,19 +210,47 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
         ) from None
 
 
+def _lines_within_limits(
+    stream: BinaryIO, file_name: str, max_bytes: float
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a stream with their numbers, counted from 1.
+
+    Raises:
+        InputError: a line, a run of blank lines or the whole stream exceeds its limit.
+    """
+    n_bytes, n_blank = 0, 0  # bytes read so far; blank lines in a row
+    for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
+        n_bytes += len(line)
+        n_blank = n_blank + 1 if line.isspace() else 0
+        if len(line) > MAX_LINE_BYTES:
+            raise _too_large(file_name, number, f"a line of more than {MAX_LINE_BYTES >> 20} MiB")
+        if n_blank > MAX_BLANK_LINES:
+            found = f"more than {MAX_BLANK_LINES:,} blank lines in a row"
+            raise _too_large(file_name, number, found)
+        if n_bytes > max_bytes:
+            ratio = f"{MAX_COMPRESSION_RATIO} times its size"
+            raise InputError(
+                file_name,
+                number,
+                found=f"an archive that inflates to more than {ratio}",
+                expected="text, which compresses less; if that is meant, unpack it",
+            )
+        yield number, line
+
+
 def _too_large(file_name: str, number: int, found: str) -> InputError:
     """Return the error to raise for lines that would fill the memory or take minutes to read."""
     return InputError(file_name, number, found=found, expected="one sentence or passage a line")
 
 
-def _decoded(raw: bytes, number: int, file_name: str) -> str:
+def _decoded(line: bytes, number: int, file_name: str) -> str:
     try:
-        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
             file_name,
             number,
-            found=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
+            found=f"byte 0x{line[error.start]:02x} at column {error.start + 1}",
             expected="UTF-8; convert the file, for example with iconv",
         ) from None
 
@@ -280,12 +294,12 @@ class SmallestHashes:
     def add(self, record: Record, file: int) -> None:
         """Add the next record of the stream, from the file with a number."""
         self._seen += 1
-        content = -record_hash(record)
+        negative_hash = -record_hash(record)
         full = len(self._heap) == self._size
-        if full and content < self._heap[0][0]:
+        if full and negative_hash < self._heap[0][0]:
             return
-        rest = repr((record.id, sorted(record.metadata.items()), record.words))
-        entry = (content, -_hash(rest), -self._seen, file, record)
+        annotation = repr((record.id, sorted(record.metadata.items()), record.words))
+        entry = (negative_hash, -_hash(annotation), -self._seen, file, record)
         if full:
             heapq.heappushpop(self._heap, entry)
         else:

@@ -15,7 +15,7 @@ from headbook.inputs.conllu import read_conllu
 from headbook.inputs.huggingface import DatasetSource, is_id
 from headbook.inputs.readers import parquet_row_count, read_csv, read_jsonl, read_parquet, read_text
 from headbook.inputs.records import (
-    PACKED,
+    DECOMPRESSORS,
     BlankLine,
     InputLayout,
     Record,
@@ -31,15 +31,15 @@ TREEBANK, PARQUET = ".conllu", ".parquet"  # a treebank has its own words, tags 
 
 Reader = Callable[[Path, str], Records]
 TableReader = Callable[[Path, str, str | None], Records]
-LINES: dict[str, Reader] = {".txt": read_text, TREEBANK: read_conllu}
-TABLES: dict[str, TableReader] = {
+TEXT_READERS: dict[str, Reader] = {".txt": read_text, TREEBANK: read_conllu}
+TABLE_READERS: dict[str, TableReader] = {
     ".jsonl": read_jsonl,
     ".csv": read_csv,
     ".tsv": read_csv,
     PARQUET: read_parquet,
 }
-KINDS = (*LINES, *TABLES)
-WITH_HEADER = {".csv", ".tsv"}
+KINDS = (*TEXT_READERS, *TABLE_READERS)
+WITH_HEADER = {".csv", ".tsv"}  # kinds of files that begin with a header line
 
 
 class InputSource(Protocol):
@@ -93,9 +93,9 @@ class FileSource:
 
     def records(self) -> Records:
         """Yield sentences and blank lines in order."""
-        if self.kind in TABLES:
-            return TABLES[self.kind](self.path, self.name, self.column)
-        return LINES[self.kind](self.path, self.name)
+        if self.kind in TABLE_READERS:
+            return TABLE_READERS[self.kind](self.path, self.name, self.column)
+        return TEXT_READERS[self.kind](self.path, self.name)
 
     def rows(self) -> int | None:
         """Return the number of rows in a Parquet file's metadata; None for other files."""
@@ -122,7 +122,7 @@ def source_of(
         OutputError: no disk space for a copy of standard input.
     """
     if name == STDIN:
-        return FileSource(_spool(keep, limit), "standard input", "standard input")
+        return FileSource(_copy_stdin(keep, limit), "standard input", "standard input")
     path = input_file(name)
     if path is None:
         return DatasetSource.of(name, layout)
@@ -140,8 +140,8 @@ def input_file(name: str) -> Path | None:
     path = Path(name)
     _check_name(path.name or path.resolve().name)
     try:
-        there, is_file = os.path.lexists(path), path.is_file()
-        if path.is_dir() or (not there and suffix_of(path) not in KINDS and is_id(name)):
+        exists, is_file = os.path.lexists(path), path.is_file()
+        if path.is_dir() or (not exists and suffix_of(path) not in KINDS and is_id(name)):
             return None
         if not is_file:
             path.stat()
@@ -161,8 +161,8 @@ def input_file(name: str) -> Path | None:
 
 def ending(name: str) -> str:
     """Return the extension of an input's name, with compression, such as ``.jsonl.gz``, or ""."""
-    known = suffix_of(name) in KINDS
-    return name[name.lower().rindex(suffix_of(name)) :] if known else ""
+    has_known_suffix = suffix_of(name) in KINDS
+    return name[name.lower().rindex(suffix_of(name)) :] if has_known_suffix else ""
 
 
 def unreadable_error(name: str, error: OSError) -> InputError:
@@ -173,11 +173,12 @@ def unreadable_error(name: str, error: OSError) -> InputError:
 def _check_kind(path: Path, file_name: str) -> None:
     kind = suffix_of(path)
     if kind not in KINDS:
+        compressions = " or ".join(DECOMPRESSORS)
         raise InputError(
             file_name,
             None,
             found=f"a file of kind '{kind or path.name}'",
-            expected=f"one of {' '.join(KINDS)}; all but {PARQUET} also with {' or '.join(PACKED)}",
+            expected=f"one of {' '.join(KINDS)}; all but {PARQUET} also with {compressions}",
         )
     if kind == PARQUET and is_packed(path):
         raise InputError(
@@ -199,17 +200,17 @@ def _check_name(file_name: str) -> None:
         ) from None
 
 
-def _spool(keep: ExitStack, limit: int | None) -> Path:
+def _copy_stdin(keep: ExitStack, limit: int | None) -> Path:
     """Copy standard input to a temporary file, since inputs are read more than once."""
     if sys.stdin is None or sys.stdin.closed:
         raise _stdin_fault("closed")
     try:
         path = keep.enter_context(temporary_folder("stdin")) / "stdin.txt"
         with path.open("wb") as file:
-            taken = 0
-            while (limit is None or taken <= limit) and (line := _read()):
+            n_sentences = 0
+            while (limit is None or n_sentences <= limit) and (line := _stdin_line()):
                 file.write(line)
-                taken += not line.isspace()
+                n_sentences += not line.isspace()
     except OSError as error:
         raise disk_full_error("standard input", error) from error
     return path
@@ -223,7 +224,7 @@ def disk_full_error(what: str, error: OSError) -> OutputError:
     )
 
 
-def _read() -> bytes:
+def _stdin_line() -> bytes:
     """Return the next line of standard input; empty at the end."""
     try:
         return sys.stdin.buffer.readline()
@@ -286,7 +287,7 @@ def spool(source: InputSource, limit: int | None, keep: ExitStack) -> InputSourc
     """
     if not isinstance(source, DatasetSource) or not source.remote:
         return source
-    lines = _first(source.records(), limit)  # raises InputError, so not caught below
+    lines = _first_sentences(source.records(), limit)  # raises InputError, so not caught below
     try:
         path = keep.enter_context(temporary_folder("dataset")) / "rows.jsonl"
         with path.open("wb") as file:
@@ -296,12 +297,12 @@ def spool(source: InputSource, limit: int | None, keep: ExitStack) -> InputSourc
     return SpooledDataset(source, path)
 
 
-def _first(records: Records, limit: int | None) -> Iterator[Record | BlankLine]:
-    taken = 0
+def _first_sentences(records: Records, limit: int | None) -> Iterator[Record | BlankLine]:
+    n_sentences = 0
     for record in records:
         yield record
-        taken += isinstance(record, Record)
-        if limit is not None and taken > limit:
+        n_sentences += isinstance(record, Record)
+        if limit is not None and n_sentences > limit:
             return
 
 

@@ -1,7 +1,4 @@
-"""Words, parts of speech and dependencies by spaCy, word frequencies, and shuffled words.
-
-Sentences with shuffled words.
-"""
+"""Annotation of sentences: words, tags and dependencies by spaCy, frequencies, shuffled words."""
 
 import dataclasses
 from collections import Counter
@@ -24,10 +21,17 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 
-EMBEDDED, NO_ANNOTATOR = "embedded", "none"
-# Components that are not loaded.
-UNUSED = ("ner", "lemmatizer", "entity_linker", "textcat", "textcat_multilabel", "spancat")
-CHUNK = 64  # sentences parsed at a time
+EMBEDDED, NO_ANNOTATOR = "embedded", "none"  # values of the option annotator that name no pipeline
+# Components of pipelines that are not loaded, because no metric needs them.
+EXCLUDED_COMPONENTS = (
+    "ner",
+    "lemmatizer",
+    "entity_linker",
+    "textcat",
+    "textcat_multilabel",
+    "spancat",
+)
+BATCH_SENTENCES = 64  # parsed at a time
 
 # Default word boundaries of Unicode (UAX #29): each ideograph and each emoji sequence is a word.
 BOUNDARY = regex.compile(r"\b", flags=regex.WORD | regex.V1)
@@ -60,7 +64,9 @@ class Annotator:
         import spacy  # noqa: PLC0415 - slow to import, and not needed for 'none'
 
         try:
-            pipeline = spacy.load(ANNOTATOR if name == EMBEDDED else name, exclude=UNUSED)
+            pipeline = spacy.load(
+                ANNOTATOR if name == EMBEDDED else name, exclude=EXCLUDED_COMPONENTS
+            )
         except (OSError, ValueError) as error:
             raise AnnotatorError(
                 f"annotator '{name}': {str(error).splitlines()[0]}; expected an installed spaCy "
@@ -72,24 +78,28 @@ class Annotator:
     def annotate(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         """Yield sentences in order, lazily, with words for those that have none."""
         stream = iter(sentences)
-        while chunk := list(islice(stream, CHUNK)):
+        while chunk := list(islice(stream, BATCH_SENTENCES)):
             # Sentences of a passage are parsed one by one: results do not depend on packing.
-            spans = [s.parts or ((0, len(s.text)),) for s in chunk]
-            texts = [s.text[a:b] for s, span in zip(chunk, spans, strict=True)
-                     for a, b in span if s.words is None]  # fmt: skip
+            spans = [sentence.parts or ((0, len(sentence.text)),) for sentence in chunk]
+            texts = [
+                sentence.text[start:end]
+                for sentence, sentence_spans in zip(chunk, spans, strict=True)
+                if sentence.words is None
+                for start, end in sentence_spans
+            ]
             words = self.words(texts)
-            for s, each in zip(chunk, spans, strict=True):
-                if s.words is None:
-                    parts = [(start, next(words)) for start, _ in each]
-                    yield dataclasses.replace(s, words=joined_words(parts))
+            for sentence, sentence_spans in zip(chunk, spans, strict=True):
+                if sentence.words is None:
+                    words_of_spans = [(start, next(words)) for start, _ in sentence_spans]
+                    yield dataclasses.replace(sentence, words=joined_words(words_of_spans))
                 else:
-                    yield s
+                    yield sentence
 
     def words(self, texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
         """Yield the words of each text, lazily and in order."""
         if self.pipeline is None:
             return map(split_words, texts)
-        return map(_words, self.pipeline.pipe(texts, batch_size=CHUNK))
+        return map(_words, self.pipeline.pipe(texts, batch_size=BATCH_SENTENCES))
 
 
 def split_words(text: str) -> tuple[Word, ...]:
@@ -100,20 +110,20 @@ def split_words(text: str) -> tuple[Word, ...]:
 
 def _words(doc: "Doc") -> tuple[Word, ...]:
     """Return the tokens of a spaCy document without white space, with heads renumbered."""
-    kept = [token for token in doc if not token.is_space]
-    place = {token.i: number for number, token in enumerate(kept)}
+    tokens = [token for token in doc if not token.is_space]
+    word_of_token = {token.i: number for number, token in enumerate(tokens)}
     parsed = doc.has_annotation("DEP")
     return tuple(
         Word(
             token.idx,
             token.idx + len(token),
             upos=token.pos_,
-            head=place.get(token.head.i, NO_HEAD)
+            head=word_of_token.get(token.head.i, NO_HEAD)
             if parsed and token.head.i != token.i
             else NO_HEAD,
             relation="root" if token.dep_ == "ROOT" else token.dep_,
         )
-        for token in kept
+        for token in tokens
     )
 
 
@@ -124,35 +134,40 @@ def shuffle_words(sentence: Sentence, seed: int) -> Sentence:
     any spaces.
     """
     words = sentence.words if sentence.words is not None else split_words(sentence.text)
-    text, order = _mixed(sentence.text, words, seed)
-    place = {old: new for new, old in enumerate(order)}
-    between, at, moved = len(_gap(sentence.text)), 0, []
+    text, order = _shuffled(sentence.text, words, seed)
+    new_place = {old: new for new, old in enumerate(order)}
+    separator_length = len(_separator(sentence.text))
+    start, shuffled_words = 0, []
     for old in order:
         word = words[old]
-        end = at + word.end - word.start
-        moved.append(replace(word, start=at, end=end, head=place.get(word.head, NO_HEAD)))
-        at = end + between
+        end = start + word.end - word.start
+        shuffled_words.append(
+            replace(word, start=start, end=end, head=new_place.get(word.head, NO_HEAD))
+        )
+        start = end + separator_length
     target = sentence.target
     if target is not None:
-        target = _mixed(target, split_words(target), seed)[0]
+        target = _shuffled(target, split_words(target), seed)[0]
     # Words move between the sentences of a passage, so no sentence ends remain.
-    return replace(sentence, text=text, words=tuple(moved), target=target, parts=())
+    return replace(sentence, text=text, words=tuple(shuffled_words), target=target, parts=())
 
 
-def _mixed(text: str, words: tuple[Word, ...], seed: int) -> tuple[str, list[int]]:
-    """Return a text with its words in random order, and that order."""
+def _shuffled(text: str, words: tuple[Word, ...], seed: int) -> tuple[str, list[int]]:
+    """Return a text with its words in random order, and the old index of each word."""
     digest = blake2b(text.encode(), digest_size=8, salt=seed.to_bytes(8, "little")).digest()
-    drawn = np.random.default_rng(int.from_bytes(digest, "big")).permutation(len(words))
-    order = [int(place) for place in drawn]
-    return _gap(text).join(text[words[i].start : words[i].end] for i in order) or text, order
+    permutation = np.random.default_rng(int.from_bytes(digest, "big")).permutation(len(words))
+    order = [int(place) for place in permutation]
+    pieces = [text[words[index].start : words[index].end] for index in order]
+    return _separator(text).join(pieces) or text, order
 
 
-def _gap(text: str) -> str:
+def _separator(text: str) -> str:
+    """Return the text between shuffled words: a space if the text has white space."""
     return " " if any(map(str.isspace, text)) else ""
 
 
-NO_FREQUENCIES = "none"
-FREQUENT = 500  # number of the most frequent words, which are never rare
+NO_FREQUENCIES = "none"  # value of the option language that leaves rare words out
+N_FREQUENT_WORDS = 500  # most frequent words of a language, which are never rare
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,7 @@ class WordFrequencies:
         name: language and source of the frequencies, which the study records.
         frequency: function from a word in lower case to its frequency, on any scale; None if the
             word is unknown.
-        frequent: frequency of the last of the `FREQUENT` words; rare words are below it.
+        frequent: frequency of the last of the `N_FREQUENT_WORDS` words; rare words are below it.
         missing: reason why there are no frequencies; empty if there are.
     """
 
@@ -202,7 +217,7 @@ class WordFrequencies:
         if language not in wordfreq.available_languages():
             return cls._counted(language, texts)
         try:
-            last = wordfreq.top_n_list(language, FREQUENT)[-1]
+            last = wordfreq.top_n_list(language, N_FREQUENT_WORDS)[-1]
             frequent = wordfreq.zipf_frequency(last, language)
         except ImportError:  # wordfreq needs another package to split this language's words
             return cls._counted(language, texts)
@@ -215,12 +230,17 @@ class WordFrequencies:
         counts = Counter(
             text[word.start : word.end].lower() for text in texts for word in split_words(text)
         )
-        counts = Counter({w: n for w, n in counts.items() if any(map(str.isalpha, w))})
+        counts = Counter(
+            {word: count for word, count in counts.items() if any(map(str.isalpha, word))}
+        )
         name = f"{language} (counts in the input)"
-        if len(counts) <= FREQUENT:
-            why = f"the input has no more than {FREQUENT} different words to count, and wordfreq"
-            return cls(name, _unknown, 0, f"{why} has no list for '{language}'")
-        return cls(name, counts.get, counts.most_common(FREQUENT)[-1][1])
+        if len(counts) <= N_FREQUENT_WORDS:
+            reason = (
+                f"the input has no more than {N_FREQUENT_WORDS} different words to count, and "
+                f"wordfreq has no list for '{language}'"
+            )
+            return cls(name, _unknown, 0, reason)
+        return cls(name, counts.get, counts.most_common(N_FREQUENT_WORDS)[-1][1])
 
 
 def _unknown(_: str) -> None:

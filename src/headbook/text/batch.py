@@ -18,7 +18,7 @@ from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
 
 NO_TAG = -1
 NO_RELATION = -1
-STANDARD = AnnotationScheme()  # Universal Dependencies without additions
+UNIVERSAL_DEPENDENCIES = AnnotationScheme()  # tags and relations without a corpus's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class PaddedTexts:
     joined: torch.Tensor
     tagged: torch.Tensor
     parsed: torch.Tensor
-    scheme: AnnotationScheme = STANDARD
+    scheme: AnnotationScheme = UNIVERSAL_DEPENDENCIES
 
     @cached_property
     def ordinary(self) -> torch.Tensor:
@@ -124,7 +124,7 @@ class PaddedTexts:
 
     def repeated(self, times: int) -> "PaddedTexts":
         """Return the texts repeated a number of times along the first dimension."""
-        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         del arrays["scheme"]
         return PaddedTexts(
             **{name: array.repeat(times, 1) for name, array in arrays.items()}, scheme=self.scheme
@@ -136,15 +136,12 @@ class PaddedTexts:
         texts: Sequence[TokenizedText],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        scheme: AnnotationScheme = STANDARD,
+        scheme: AnnotationScheme = UNIVERSAL_DEPENDENCIES,
     ) -> "PaddedTexts":
         """Pad texts to the length of the longest; ``dtype`` is the number format of shares."""
 
         def pad(rows: list[NDArray[Any]], fill: float) -> torch.Tensor:
-            table = np.full((len(rows), max(map(len, texts))), fill, dtype=rows[0].dtype)
-            for line, row in zip(table, rows, strict=True):
-                line[: len(row)] = row
-            return torch.from_numpy(table).to(device)
+            return torch.from_numpy(_padded(rows, fill)).to(device)
 
         def flags(values: list[bool]) -> torch.Tensor:
             return torch.tensor(values, device=device).unsqueeze(-1)
@@ -158,16 +155,10 @@ class PaddedTexts:
             initial=pad([t.initial for t in texts], fill=False),
             word=pad([t.word for t in texts], NO_WORD),
             share=pad([_shares(t) for t in texts], 0).to(dtype),
-            tag=pad(
-                [
-                    _of_word(t, [scheme.tag_number(w.upos, NO_TAG) for w in t.words], NO_TAG)
-                    for t in texts
-                ],
-                NO_TAG,
-            ),
-            head=pad([_of_word(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
+            tag=pad([_by_token(t, _tags(t, scheme), NO_TAG) for t in texts], NO_TAG),
+            head=pad([_by_token(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
             relation=pad(
-                [_of_word(t, _relations(t, scheme), NO_RELATION) for t in texts], NO_RELATION
+                [_by_token(t, _relations(t, scheme), NO_RELATION) for t in texts], NO_RELATION
             ),
             rarest=torch.tensor([[t.rarest] for t in texts], device=device),
             part=pad([t.part for t in texts], 0),
@@ -179,6 +170,19 @@ class PaddedTexts:
         )
 
 
+def _padded(rows: list[NDArray[Any]], fill: float) -> NDArray[Any]:
+    """Return rows as one table, filled up to the length of the longest row."""
+    table = np.full((len(rows), max(map(len, rows))), fill, dtype=rows[0].dtype)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table
+
+
+def _tags(tokens: TokenizedText, scheme: AnnotationScheme) -> list[int]:
+    """Return the number of each word's part of speech in the scheme, or `NO_TAG`."""
+    return [scheme.tag_number(word.upos, NO_TAG) for word in tokens.words]
+
+
 def _relations(tokens: TokenizedText, scheme: AnnotationScheme) -> list[int]:
     """Return the number of each word's relation, or `NO_RELATION` for words without a head."""
     return [
@@ -188,6 +192,7 @@ def _relations(tokens: TokenizedText, scheme: AnnotationScheme) -> list[int]:
 
 
 def _shares(tokens: TokenizedText) -> NDArray[np.float64]:
+    """Return 1 over the number of tokens of each token's word; 0 for tokens without word."""
     has_word = tokens.word != NO_WORD
     counts = np.bincount(tokens.word[has_word], minlength=1)
     shares = np.zeros(len(tokens))
@@ -195,12 +200,12 @@ def _shares(tokens: TokenizedText) -> NDArray[np.float64]:
     return shares
 
 
-def _of_word(tokens: TokenizedText, values: list[int], without: int) -> NDArray[np.int64]:
+def _by_token(tokens: TokenizedText, values: list[int], without: int) -> NDArray[np.int64]:
     """Return a property of words for their tokens, and ``without`` for tokens without word."""
     return np.array([*values, without], dtype=np.int64)[tokens.word]
 
 
-SORT_WINDOW = 1024  # sentences sorted by length at a time, which bounds the memory
+SORT_WINDOW = 1024  # sentences sorted by length at a time; a limit, so that memory is bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +249,7 @@ class Batch:
         items: Sequence[TokenizedSentence],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        scheme: AnnotationScheme = STANDARD,
+        scheme: AnnotationScheme = UNIVERSAL_DEPENDENCIES,
     ) -> "Batch":
         """Pad sentences to one batch, ordered by split."""
         sides = items[0].tokens
@@ -285,13 +290,12 @@ def batches_by_tokens(
         alike: whether all sentences of a batch have equal length, so that nothing is padded.
     """
     stream = iter(items)
-    while window := sorted(
-        islice(stream, SORT_WINDOW), key=lambda item: (item.length, item.lengths if alike else ())
-    ):
+    while window := list(islice(stream, SORT_WINDOW)):
+        window.sort(key=lambda item: (item.length, item.lengths if alike else ()))
         group: list[TokenizedSentence] = []
         for item in window:
-            other = alike and bool(group) and item.lengths != group[0].lengths
-            if group and (other or item.length * (len(group) + 1) > budget):
+            differs = alike and bool(group) and item.lengths != group[0].lengths
+            if group and (differs or item.length * (len(group) + 1) > budget):
                 yield group
                 group = []
             group.append(item)
