@@ -23,8 +23,9 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 import psutil
 
-from headbook.output_folder import store_folder, write_checked
+from headbook.output_folder import store_folder
 from headbook.run import shards
+from headbook.safe_files import write_checked
 from trials import LIMIT, OFF, SHARD, Desk, Line, begin, content, ended, left, small_shards, trial
 
 import faultydisks  # isort: skip

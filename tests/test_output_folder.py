@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headbook import output_folder
+from headbook import safe_files
 from headbook.errors import OutputError
 from headbook.output_folder import (
-    NOTE,
     OutputKind,
     check_output_folder,
     replace_file,
@@ -24,6 +23,7 @@ from headbook.output_folder import (
     reserve,
     temporary_folder,
 )
+from headbook.safe_files import NOTE
 from machine import (
     FOREIGN,
     MANIFEST,
@@ -429,7 +429,7 @@ def test_a_lock_that_goes_while_it_is_looked_at_is_not_called_foreign(tmp_path: 
     thread.start()
     try:
         for _ in range(3000):
-            lock = output_folder.lock_file(file)
+            lock = safe_files.lock_file(file)
             if lock is not None:
                 lock.close()
     finally:
@@ -459,7 +459,7 @@ def test_a_disk_without_locks_is_written_and_nothing_on_it_taken_for_left(
     def without_locks(_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(output_folder, "_lock", without_locks)
+    monkeypatch.setattr(safe_files, "lock_stream", without_locks)
     out = ours(tmp_path / "site")
     left = workspace(tmp_path, "site")
     replaced(out)

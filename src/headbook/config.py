@@ -1,47 +1,30 @@
-r"""Every option with default, help and check, from a file, the command line or Python.
-
-Also the creation date that a study records.
-"""
+"""Options of a run with default, help and check, and their reading from a configuration file."""
 
 import dataclasses
-import datetime as dt
 import difflib
-import os
-import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from headbook import option_values
 from headbook.errors import ConfigError
-from headbook.option_values import MOST, option_value
+from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
-DEVICES = ("auto", "cpu", "cuda", "mps")
-DEVICE = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
-ENGINES = ("local", "ray")
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
-PRECISIONS = ("float32", "bfloat16")
-LEVELS = ("off", "fast", "full")  # values of the option importance
-UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # bytes of each unit of size
-SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
-OFFLOADS = ("off", "auto", "disk")
-DTYPES = ("float32", "float64", "float16", "bfloat16")
-LISTS = {"metrics", "facet", "control", "device"}  # options of several comma-separated values
-COUNTS = {"sentence_pages"}  # options that accept a number or a word
-MOST_SEED = 2**32 - 1  # largest seed that all random generators accept
 
 
 def option(default: Any, text: str, *flags: str, place: bool = False) -> Any:
     """Declare an option: its default, its help and its short flags.
 
     Args:
-        place: whether the option only decides where files lie, how the machine is used or what
-            is printed, not what is computed; a study does not record such an option.
+        place: whether the option only decides where files are, how the machine is used or what
+            is printed. A study does not record such an option, since no number depends on it.
     """
     return field(default=default, metadata={"help": text, "flags": flags, "place": place})
 
@@ -62,21 +45,21 @@ class Config:
         None, "Hub id or local folder of another tokenizer than the model's own."
     )
     limit: int | None = option(
-        None, "Take the first sentences only, so many; what stands behind them is not read."
+        None,
+        "Number of sentences to take from the beginning of the input; later ones are not read.",
     )
     sample: int | None = option(
         None,
-        "Take so many sentences only, those with the smallest hashes of their content: the same "
-        "in any order of the input.",
+        "Number of sentences to sample: those with the smallest hashes of their content, which "
+        "do not depend on the order of the input.",
     )
     text_column: str | None = option(
         None,
-        "Column of the text in tables and datasets, where it is not 'text', or 'source' and "
-        "'target'.",
+        "Column of the text in tables and datasets. Default: 'text', or 'source' and 'target'.",
     )
-    subset: str | None = option(None, "Subset of a dataset of Hugging Face that has several.")
+    subset: str | None = option(None, "Subset of a Hugging Face dataset that has several.")
     split: str | None = option(
-        None, "Split of a dataset of Hugging Face. Default: 'train', or the only one."
+        None, "Split of a Hugging Face dataset. Default: 'train', or the only one."
     )
     title: str | None = option(None, "Title of the site.")
     notes: Path | None = option(
@@ -85,31 +68,35 @@ class Config:
     annotator: str = option(
         "embedded",
         "spaCy pipeline for words, parts of speech and dependencies: an installed name, a folder, "
-        "'embedded' (English) or 'none' (words only). CoNLL-U input has its own.",
+        "'embedded' (English) or 'none' (words only). CoNLL-U files bring their own annotation.",
     )
     target_annotator: str = option(
-        "none", "The same for the target side of source-target pairs; often another language."
+        "none",
+        "spaCy pipeline for the target side of source-target pairs, which is often in another "
+        "language.",
     )
     language: str = option(
         "en",
         "Language of the texts, for word frequencies: a code that wordfreq has, such as "
-        "'en'; any other code takes counts in the input itself; 'none' leaves rare words out.",
+        "'en'; any other code counts words in the input itself; 'none' leaves rare words out.",
     )
-    target_language: str = option("none", "The same for the target side of source-target pairs.")
+    target_language: str = option(
+        "none", "Language of the target side of source-target pairs, for word frequencies."
+    )
     device: str = option(
         "auto",
-        f"Where to run the model: {', '.join(DEVICES)}; of several, as in cuda:0,cuda:1, each gets "
-        "a worker.",
+        f"Device that runs the model: {', '.join(DEVICES)}; several, such as cuda:0,cuda:1, get a "
+        "worker each.",
     )
     dtype: str = option("float32", f"Number format of the weights: {', '.join(DTYPES)}.")
     offload: str = option(
         "off",
-        f"Where weights go that the device does not hold: {', '.join(OFFLOADS)}. auto fills the "
-        "device, then memory, then the disk; disk leaves all layers there until they run. Slow; "
-        "needs accelerate.",
+        f"Place of weights for which the device has no memory: {', '.join(OFFLOADS)}. auto fills "
+        "the device, then memory, then the disk; disk keeps all layers on the disk until they run. "
+        "Slow; needs accelerate.",
         place=True,
     )
-    batch_tokens: int = option(2048, "Tokens, padding included, that a batch may hold.")
+    batch_tokens: int = option(2048, "Largest number of tokens in a batch, padding included.")
     max_length: int | None = option(
         None,
         "Longest sequence in tokens; longer ones are cut. Default: the limit of the model, "
@@ -117,23 +104,26 @@ class Config:
     )
     pack: int | None = option(
         None,
-        "Join consecutive sentences of a document into passages of at most so many tokens, with "
-        "the model's separator between them.",
+        "Join consecutive sentences of a document into passages of at most this number of tokens, "
+        "with the model's separator between sentences.",
     )
-    exemplars: int = option(5, "Sentences with the largest weights that a head page shows.")
+    exemplars: int = option(
+        5, "Number of exemplars, the sentences with the largest weights, on a head page."
+    )
     sentence_pages: str = option(
         "50",
-        "How many sentences get a page with the maps of all heads, or 'all': half of them the "
-        "first ones, half those that most heads have among their exemplars. Other exemplars get a "
-        "page with the maps of the heads that cite them.",
+        "Number of sentences with a page that has the maps of all heads, or 'all': one half are "
+        "the first sentences, the other half are exemplars of the most heads. Other exemplars get "
+        "a page with the maps of the heads that cite them.",
     )
     query_key_sentences: int = option(
         2,
-        "Number of sentences with pages, from the first on, whose query and key vectors are kept, "
-        "to show how each weight is computed; those over 16 MB per attention type are left out.",
+        "Number of sentences with pages, from the first on, whose query and key vectors are stored "
+        "to show how each weight is computed; vectors over 16 MB per attention type are left out.",
     )
     vocabulary_sentences: int = option(
-        100, "Sentences, chosen by a hash of their content, on which vocabulary ranks are averaged."
+        100,
+        "Number of sentences, sampled by a hash of their content, for means of vocabulary ranks.",
     )
     vocabulary_precision: str = option(
         "float32",
@@ -143,27 +133,27 @@ class Config:
     )
     sample_sentences: int = option(
         200,
-        "Sentences, chosen by a hash of their content, for measures that need several passes or "
-        "all pairs of heads.",
+        "Number of sentences, sampled by a hash of their content, for metrics that need several "
+        "passes or all pairs of heads.",
     )
     importance: str = option(
         "fast",
-        "Whether heads are taken away to see what the model needs them for: off; fast (estimates "
-        "for all heads, exact numbers for the 20 with the largest ones and 20 others, at most 40 "
-        "forward passes over a sample; and each layer, and the sink heads beside 20 random sets); "
-        "or full (every head, groups beside 100 random sets, and pruning curves).",
+        "Ablate heads: off; fast (estimates for all heads, exact effects of the 20 with the "
+        "largest estimates and of 20 others in at most 40 forward passes over a sample, of each "
+        "layer, and of the sink heads beside 20 random sets); or full (exact effects of every "
+        "head, groups beside 100 random sets, and pruning curves).",
     )
     importance_sentences: int = option(
-        100, "Sentences, chosen by a hash of their content, on which heads are taken away."
+        100, "Number of sentences, sampled by a hash of their content, for ablations."
     )
     margin: float | None = option(
         None,
-        "Change from which on a sentence counts as changed without a head, in the target's unit: 1 "
-        "minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
-        "sentences, 0.5 % of the whole model's loss. At least 10 times the change by rounding "
-        "weights to bfloat16.",
+        "Smallest change by an ablation for which a sentence counts as changed, in the target's "
+        "unit: 1 minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
+        "sentences or 0.5 % of the whole model's loss, but at least 10 times the change by "
+        "rounding weights to bfloat16.",
     )
-    metrics: str = option("all", "Metrics to compute, separated by commas; or 'all'.")
+    metrics: str = option("all", "Metrics to compute, separated by commas, or 'all'.")
     facet: str = option(
         "auto",
         "Metadata columns whose values group sentences, separated by commas; 'auto': those of "
@@ -171,25 +161,27 @@ class Config:
     )
     pair_member: str | None = option(
         None,
-        "Metadata column that distinguishes the two sentences of a pair_id. Default: one whose two "
-        "values do so in every pair, else their order.",
+        "Metadata column that distinguishes the two sentences of a pair_id. Default: a column "
+        "whose two values do so in every pair, or else the order of the sentences.",
     )
     control: str = option(
         "none",
         f"Controls to run as well, separated by commas: {', '.join(Baseline)} (the same "
         "architecture with random weights; the same words in random order); or 'none'.",
     )
-    control_seeds: int = option(3, "Models with random weights, 1 to 5; several give a band.")
-    seed: int = option(0, "Seed of everything random.")
+    control_seeds: int = option(
+        3, "Number of models with random weights, 1 to 5; several give a band."
+    )
+    seed: int = option(0, "Seed of all random numbers.")
     out: Path | None = option(
         None,
-        f"Folder to write; of pack the file, by default {SUPPLEMENT} or {REPORT}.",
+        f"Folder to write; for pack the file to write, by default {SUPPLEMENT} or {REPORT}.",
         "-o",
         place=True,
     )
     keep_study: Path | None = option(
         None,
-        "Folder to keep the study in as well, for the commands render, figures and pack.",
+        "Folder in which to keep the study, for the commands render, figures and pack.",
         place=True,
     )
     base_url: str | None = option(
@@ -200,119 +192,111 @@ class Config:
     )
     memory: str | None = option(
         None,
-        "Memory that tables of all pairs of a text's tokens may take, such as '4GB'; texts for "
-        "which it is too little have no pages, and take no part in measures of the sample. "
-        "Default: an eighth of the machine's; texts of up to 512 tokens always have room.",
+        "Memory for tables of all pairs of a text's tokens, such as '4GB'; longer texts have no "
+        "pages and take no part in metrics of the sample. Texts of up to 512 tokens are always "
+        "measured. Default: an eighth of the machine's memory.",
         place=True,
     )
     accept_failed_checks: bool = option(
         False,
-        "End with exit code 0, not 3, though a self-check failed; the overview still names it.",
+        "End with exit code 0 instead of 3 after a failed self-check; the overview still names it.",
         place=True,
     )
     processes: int = option(
         0,
-        "Processes that render pages, each with the study in memory; 0: one for every two cores, "
-        "at most three, if there are many pages.",
+        "Number of processes that render pages, each with the study in memory. 0: one process for "
+        "every two cores, at most three, if there are many pages.",
         place=True,
     )
     workers: int = option(
-        1, "Processes that run the model over the corpus, each with a copy of it.", place=True
+        1, "Number of processes that run the model, each with its own copy.", place=True
     )
     engine: str = option(
-        "local", "What runs workers: local, or ray for those of a Ray cluster.", place=True
+        "local", "Engine that runs workers: local, or ray for a Ray cluster.", place=True
     )
     address: str | None = option(
-        None, "Address of a Ray cluster; without one this machine is the cluster.", place=True
+        None, "Address of a Ray cluster. Default: a cluster on this machine.", place=True
     )
     restart: bool = option(
-        False,
-        "Begin anew, not where a run into the same folder was stopped.",
-        place=True,
+        False, "Start from the beginning instead of resuming a stopped run.", place=True
     )
     force: bool = option(
-        False,
-        "Replace an existing folder of Headbook's in which nothing else is.",
-        "-f",
-        place=True,
+        False, "Replace an existing folder that holds only files of Headbook.", "-f", place=True
     )
     open: bool = option(False, "Open the site in the browser when it is done.", place=True)
     quiet: bool = option(False, "Print errors only.", "-q", place=True)
     verbose: bool = option(
-        False, "Print messages of the libraries, and where a bug happened.", "-v", place=True
+        False, "Print messages of libraries, and the traceback of a bug.", "-v", place=True
     )
 
     def __post_init__(self) -> None:
         """Convert the values to their types and check their ranges."""
-        for each in dataclasses.fields(self):
-            self._convert(each)
-            self._check_letters(each.name)
-        are_devices = all(DEVICE.fullmatch(each) for each in self.devices)
-        self._check(
-            are_devices, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas"
-        )
-        self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
-        self._check(self.offload in OFFLOADS, "offload", f"one of {', '.join(OFFLOADS)}")
-        known_precision = self.vocabulary_precision in PRECISIONS
-        self._check(known_precision, "vocabulary_precision", f"one of {', '.join(PRECISIONS)}")
-        self._check(self.batch_tokens >= 1, "batch_tokens", "at least 1")
-        self._check(self.max_length is None or self.max_length >= 1, "max_length", "at least 1")
-        self._check(self.pack is None or self.pack >= 1, "pack", "at least 1")
-        self._check_part()
-        self._check(self.exemplars >= 1, "exemplars", "at least 1")
-        self._check(self.query_key_sentences >= 0, "query_key_sentences", "at least 0")
-        self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
-        self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
-        self._check(self.importance in LEVELS, "importance", f"one of {', '.join(LEVELS)}")
-        in_range = 2 <= self.importance_sentences <= 2000
-        self._check(in_range, "importance_sentences", "2 to 2000")
-        sized = self.margin is None or 0 < self.margin < float("inf")
-        self._check(sized, "margin", "a number above 0")
+        for option_field in dataclasses.fields(self):
+            self._convert(option_field)
+            self._check_letters(option_field.name)
+        for name, choices in option_values.CHOICES.items():
+            self._check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}")
+        for name, least in option_values.MIN_VALUES.items():
+            value = getattr(self, name)
+            self._check(value is None or value >= least, name, f"at least {least}")
+        for name, (least, most) in option_values.RANGES.items():
+            self._check(least <= getattr(self, name) <= most, name, f"{least} to {most}")
         for name in ("language", "target_language"):
-            well_formed = getattr(self, name).replace("-", "")
-            self._check(well_formed.isalnum(), name, "a language code such as 'en', or 'none'")
-        asked = set(self.control.split(","))
-        known = {"none"} if "none" in asked else {*Baseline}
-        self._check(asked <= known, "control", f"'none' or some of {', '.join(Baseline)}")
-        whole = self.offload == "off" or str(Baseline.UNTRAINED) not in asked
-        self._check(whole, "offload", "off beside --control untrained, whose weights are in memory")
-        self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
-        self._check(self.processes >= 0, "processes", "at least 0")
-        self._check(self.workers >= 1, "workers", "at least 1")
-        self._check(self.engine in ENGINES, "engine", f"one of {', '.join(ENGINES)}")
-        self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
-        sized = self.memory is None or SIZE.fullmatch(self.memory) is not None
-        self._check(sized, "memory", "a size such as '50MB', '800kB' or '1.5GB'")
-        web = urlsplit(self.base_url or "https://localhost/")
-        well_formed = (
-            web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
-        )
-        self._check(
-            bool(well_formed), "base_url", "an address such as 'https://somebody.github.io/heads/'"
-        )
-        self._check(self.seed >= 0, "seed", f"0 to {MOST_SEED}")
+            letters = getattr(self, name).replace("-", "")
+            self._check(letters.isalnum(), name, "a language code such as 'en', or 'none'")
+        self._check_sample()
+        self._check_controls()
+        self._check_devices()
+        self._check_base_url()
+        in_range = self.margin is None or 0 < self.margin < float("inf")
+        self._check(in_range, "margin", "a number above 0")
+        is_size = self.memory is None or self.memory_bytes is not None
+        self._check(is_size, "memory", "a size such as '50MB', '800kB' or '1.5GB'")
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
 
-    def _convert(self, each: "dataclasses.Field[Any]") -> None:
+    def _convert(self, option_field: "dataclasses.Field[Any]") -> None:
         """Convert the value of one option to the option's type."""
-        value = getattr(self, each.name)
+        value = getattr(self, option_field.name)
         try:
-            fitting = _fitting(each, value)
+            converted = _converted(option_field, value)
         except ValueError as error:
-            raise ConfigError(f"{flag(each.name)}: got {value!r:.100}, expected {error}") from error
-        object.__setattr__(self, each.name, fitting)
+            raise ConfigError(
+                f"{flag(option_field.name)}: got {value!r:.100}, expected {error}"
+            ) from error
+        object.__setattr__(self, option_field.name, converted)
 
-    def _check_part(self) -> None:
-        """Refuse amounts below 1, and ``--sample`` together with ``--limit`` or ``--pack``."""
-        for name in ("limit", "sample"):
-            amount = getattr(self, name)
-            self._check(amount is None or amount >= 1, name, "at least 1")
-        for other in ("limit", "pack"):
-            if self.sample is not None and getattr(self, other) is not None:
+    def _check_sample(self) -> None:
+        """Refuse ``--sample`` together with ``--limit`` or ``--pack``."""
+        for name in ("limit", "pack"):
+            if self.sample is not None and getattr(self, name) is not None:
                 raise ConfigError(
-                    f"--sample: got {self.sample} with {flag(other)}, expected one of the two"
+                    f"--sample: got {self.sample} with {flag(name)}, expected one of the two"
                 )
+
+    def _check_controls(self) -> None:
+        """Refuse unknown controls, and an untrained model whose weights are not in memory."""
+        controls = set(self.control.split(","))
+        known = {"none"} if "none" in controls else {*Baseline}
+        self._check(controls <= known, "control", f"'none' or some of {', '.join(Baseline)}")
+        in_memory = self.offload == "off" or str(Baseline.UNTRAINED) not in controls
+        expected = "off beside --control untrained, whose weights are in memory"
+        self._check(in_memory, "offload", expected)
+
+    def _check_devices(self) -> None:
+        """Refuse unknown devices, and the address of a cluster without the engine ray."""
+        are_devices = all(option_values.DEVICE_PATTERN.fullmatch(device) for device in self.devices)
+        expected = f"one of {', '.join(DEVICES)}, cuda:0, or several with commas"
+        self._check(are_devices, "device", expected)
+        self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
+
+    def _check_base_url(self) -> None:
+        """Refuse an address that is not one of a folder on the web."""
+        web = urlsplit(self.base_url or "https://localhost/")
+        is_web = web.scheme in {"http", "https"} and bool(web.netloc)
+        is_folder = not (web.query or web.fragment)
+        expected = "an address such as 'https://somebody.github.io/heads/'"
+        self._check(is_web and is_folder, "base_url", expected)
 
     def _check_letters(self, name: str) -> None:
         """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
@@ -320,8 +304,8 @@ class Config:
         if not isinstance(value, str | Path):
             return
         text = str(value)
-        sound = "\0" not in text and text == text.encode(errors="replace").decode()
-        if not sound:
+        is_utf8 = "\0" not in text and text == text.encode(errors="replace").decode()
+        if not is_utf8:
             raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
         self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
@@ -337,8 +321,8 @@ class Config:
     @property
     def memory_bytes(self) -> float | None:
         """Bytes that the tables of one text may take; None without ``--memory``."""
-        match = SIZE.fullmatch(self.memory or "")
-        return float(match[1]) * UNITS[match[2].lower()] if match else None
+        match = option_values.SIZE_PATTERN.fullmatch(self.memory or "")
+        return float(match[1]) * option_values.UNIT_BYTES[match[2].lower()] if match else None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -361,21 +345,21 @@ class Config:
         return {f.name: values[f.name] for f in dataclasses.fields(self) if not f.metadata["place"]}
 
     @classmethod
-    def of(cls, file: Path | None = None, **given: Any) -> Self:
+    def of(cls, file: Path | None = None, **options: Any) -> Self:
         """Combine a configuration file and given options; given options win.
 
         Args:
             file: a TOML file whose keys are option names, with ``-`` or ``_``; or None.
-            given: options by name; None means "not given".
+            options: options by name; None means "not given".
 
         Raises:
-            ConfigError: the file cannot be read, or it or ``given`` holds an unknown name or a
+            ConfigError: the file cannot be read, or it or ``options`` holds an unknown name or a
                 value that does not fit.
         """
         values = {} if file is None else read_toml(file)
-        for name in given:
+        for name in options:
             _check_known(name, "")
-        return cls(**(values | {k: v for k, v in given.items() if v is not None}))
+        return cls(**(values | {k: v for k, v in options.items() if v is not None}))
 
 
 def flag(name: str) -> str:
@@ -393,8 +377,10 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file.name}: {_why(error)}; expected a TOML file of options") from error
-    return dict(_entry(file, key, value) for key, value in table.items())
+        raise ConfigError(
+            f"{file.name}: {_read_failure(error)}; expected a TOML file of options"
+        ) from error
+    return dict(_option_of_key(file, key, value) for key, value in table.items())
 
 
 def read_notes(file: Path | None) -> str:
@@ -407,23 +393,23 @@ def read_notes(file: Path | None) -> str:
         return "" if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--notes: {file}: {_why(error)}; expected a Markdown file in UTF-8"
+            f"--notes: {file}: {_read_failure(error)}; expected a Markdown file in UTF-8"
         ) from error
 
 
-def _why(error: Exception) -> str:
-    """Return why a file cannot be read, without its name and without the words of Python."""
+def _read_failure(error: Exception) -> str:
+    """Return the reason why a file cannot be read, without its name and without Python's words."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(getattr(error, "strerror", None) or error)
 
 
-def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
-    fields = {f.name: f for f in dataclasses.fields(Config)}
+def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:
+    fields = {option_field.name: option_field for option_field in dataclasses.fields(Config)}
     name = key.replace("-", "_")
     _check_known(name, f"{file.name}: ", key)
     try:
-        value = _fitting(fields[name], value)
+        value = _converted(fields[name], value)
     except ValueError as error:
         raise ConfigError(f"{file.name}: {key}: got {value!r:.100}, expected {error}") from error
     if isinstance(value, Path):
@@ -431,48 +417,31 @@ def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
     return name, value
 
 
-def _check_known(name: str, place: str, written: str | None = None) -> None:
+def _check_known(name: str, prefix: str, written: str | None = None) -> None:
     """Raise an error if no option has this name.
 
     Args:
-        place: source of the name, such as the file, which begins the message.
+        prefix: source of the name, such as the file, which begins the message.
         written: spelling of the name in that source.
     """
     names = [f.name for f in dataclasses.fields(Config)]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; options are {', '.join(names)}"
-        raise ConfigError(f"{place}unknown option '{written or name}'{hint}")
+        similar = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean '{similar[0]}'?" if similar else f"; options are {', '.join(names)}"
+        raise ConfigError(f"{prefix}unknown option '{written or name}'{hint}")
 
 
-def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
+def _converted(option_field: "dataclasses.Field[Any]", value: Any) -> Any:
     """Return a value converted to the type of its option.
 
     Raises:
         ValueError: the value does not fit; the message says what is expected.
     """
-    return option_value(
-        each.type,
+    is_seed = option_field.name == "seed"
+    return option_values.option_value(
+        option_field.type,
         value,
-        listed=each.name in LISTS,
-        counted=each.name in COUNTS,
-        most=MOST_SEED if each.name == "seed" else MOST,
+        accepts_list=option_field.name in option_values.LIST_OPTIONS,
+        accepts_number=option_field.name in option_values.NUMBER_OR_WORD_OPTIONS,
+        maximum=option_values.MAX_SEED if is_seed else option_values.MAX_WHOLE_NUMBER,
     )
-
-
-def creation_date() -> str:
-    """Return the date that a study records: ``SOURCE_DATE_EPOCH`` if set, else today, in UTC.
-
-    Raises:
-        ConfigError: ``SOURCE_DATE_EPOCH`` holds no date.
-    """
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if not epoch:
-        return dt.datetime.now(dt.UTC).date().isoformat()
-    try:
-        return dt.datetime.fromtimestamp(int(epoch), dt.UTC).date().isoformat()
-    except (ValueError, OverflowError, OSError):
-        raise ConfigError(
-            f"SOURCE_DATE_EPOCH: got {epoch!a}, expected whole seconds since 1970, up to the "
-            "year 9999, or no such variable"
-        ) from None

@@ -1,4 +1,4 @@
-r"""Memory limits of this process, return of freed memory, and values cached per object.
+"""Memory limits of this process, return of freed memory, and values cached per object.
 
 Attention is measured layer by layer, which takes a few tables of one layer's heads at a time.
 Comparisons of heads, and the maps of pages, need tables of all heads at once.
@@ -18,7 +18,9 @@ from typing import Any, Self, TypeVar
 from headbook.errors import ResourceError
 from headbook.schema import AttentionStack
 
-PROBE = "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
+CHART_SCRIPT = (
+    "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
+)
 
 
 def check_address_space() -> None:
@@ -37,8 +39,8 @@ def check_address_space() -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return
-    tried = subprocess.run([sys.executable, "-c", PROBE], check=False, capture_output=True)  # noqa: S603
-    if tried.returncode:
+    drawing = subprocess.run([sys.executable, "-c", CHART_SCRIPT], check=False, capture_output=True)  # noqa: S603
+    if drawing.returncode:
         raise ResourceError(
             f"ulimit -v: got a limit of {limit // 10**6:,} MB of address space, under which no "
             "chart can be drawn: drawing reserves addresses; expected ulimit -v unlimited"
@@ -57,12 +59,12 @@ class CachedByFunction:
         """Return ``build(self)``, computed at the first call with this function."""
         if build not in self._made:
             self._made[build] = build(self)
-        found: T = self._made[build]
-        return found
+        result: T = self._made[build]
+        return result
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-LARGEST = 32 << 20  # bytes of the largest block that glibc can keep
+MAX_KEPT_BLOCK = 32 << 20  # bytes of the largest block that glibc can keep
 
 
 def keep_freed_blocks() -> None:
@@ -75,7 +77,7 @@ def keep_freed_blocks() -> None:
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, LARGEST)
+            mallopt(M_MMAP_THRESHOLD, MAX_KEPT_BLOCK)
             mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
@@ -106,38 +108,38 @@ def gc_frozen() -> Iterator[None]:
         gc.enable()
 
 
-ALWAYS_FITS = 512  # tokens of a text whose tables are always computed: the default --max-length
-PART = 8  # by default, tables take one part in so many of the machine's memory
-CELL = 24  # bytes of one pair of tokens of one head, over all tables that exist at once
-LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+MIN_FITTING_TOKENS = 512  # texts up to this length are always measured; default of --max-length
+MEMORY_DIVISOR = 8  # by default, tables take an eighth of the machine's memory
+BYTES_PER_PAIR = 24  # bytes of one pair of tokens of one head, over all tables that exist at once
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def map_memory(asked: float | None, limits: Iterable[str] = LIMITS) -> float:
+def map_memory(requested: float | None, limit_files: Iterable[str] = LIMIT_FILES) -> float:
     """Return how many bytes tables of all heads may take: ``--memory``, or a part of all memory.
 
     Args:
-        asked: bytes of the option ``--memory``, or None.
-        limits: files that may hold the memory limit of a container, in bytes.
+        requested: bytes of the option ``--memory``, or None.
+        limit_files: files that may hold the memory limit of a container, in bytes.
     """
-    if asked is not None:
-        return asked
-    counted = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # Windows has no such name
-    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if counted else []
-    sizes += [limit for file in limits if (limit := _read(Path(file))) is not None]
-    return min(sizes, default=math.inf) / PART
+    if requested is not None:
+        return requested
+    has_page_count = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # Windows has no such name
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if has_page_count else []
+    sizes += [limit for file in limit_files if (limit := _limit_in(Path(file))) is not None]
+    return min(sizes, default=math.inf) / MEMORY_DIVISOR
 
 
 def longest_text(stacks: Iterable[AttentionStack], memory: float) -> int:
     r"""Return the length in tokens of the longest text whose tables of all heads fit into memory.
 
-    The result is at least `ALWAYS_FITS`.
+    The result is at least `MIN_FITTING_TOKENS`.
     """
-    heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
-    fitting = math.sqrt(memory / (CELL * max(heads, 1)))
-    return max(ALWAYS_FITS, int(min(fitting, 2**31)))
+    n_heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
+    n_tokens = math.sqrt(memory / (BYTES_PER_PAIR * max(n_heads, 1)))
+    return max(MIN_FITTING_TOKENS, int(min(n_tokens, 2**31)))
 
 
-def _read(file: Path) -> int | None:
+def _limit_in(file: Path) -> int | None:
     """Return the memory limit in bytes that a file holds, or None if it holds none."""
     try:
         text = file.read_text(encoding="utf-8").strip()

@@ -1,16 +1,61 @@
-"""Conversion of values from a caller, a TOML file or the command line to an option's type."""
+"""Values that options and SOURCE_DATE_EPOCH accept, and their conversion to the right type."""
 
+import datetime as dt
 import operator
+import os
+import re
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
 
-MOST = 10**9  # largest whole number of an option, within what all libraries can represent
-NAMES = {int: "a whole number", str: "text", bool: "true or false", Path: "a path"}
+from headbook.errors import ConfigError
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
+DTYPES = ("float32", "float64", "float16", "bfloat16")  # number formats of weights
+PRECISIONS = ("float32", "bfloat16")  # number formats of vocabulary products
+OFFLOADS = ("off", "auto", "disk")
+CHOICES = {  # options with a fixed set of values
+    "dtype": DTYPES,
+    "offload": OFFLOADS,
+    "vocabulary_precision": PRECISIONS,
+    "importance": ("off", "fast", "full"),
+    "engine": ("local", "ray"),
+}
+MAX_SEED = 2**32 - 1  # largest seed that all random generators accept
+MIN_VALUES = {
+    "batch_tokens": 1,
+    "max_length": 1,
+    "pack": 1,
+    "limit": 1,
+    "sample": 1,
+    "exemplars": 1,
+    "query_key_sentences": 0,
+    "vocabulary_sentences": 1,
+    "processes": 0,
+    "workers": 1,
+}
+RANGES = {  # smallest and largest value
+    "sample_sentences": (1, 2000),
+    "importance_sentences": (2, 2000),
+    "control_seeds": (1, 5),
+    "seed": (0, MAX_SEED),
+}
+LIST_OPTIONS = {"metrics", "facet", "control", "device"}  # accept several values with commas
+NUMBER_OR_WORD_OPTIONS = {"sentence_pages"}
+UNIT_BYTES = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
+SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
+MAX_WHOLE_NUMBER = 10**9  # of an option; all libraries can represent it
+KIND_NAMES = {int: "a whole number", str: "text", bool: "true or false", Path: "a path"}
 
 
 def option_value(
-    kind: Any, value: Any, *, listed: bool = False, counted: bool = False, most: int = MOST
+    kind: Any,
+    value: Any,
+    *,
+    accepts_list: bool = False,
+    accepts_number: bool = False,
+    maximum: int = MAX_WHOLE_NUMBER,
 ) -> Any:
     """Convert a value to the type of an option.
 
@@ -19,46 +64,66 @@ def option_value(
 
     Args:
         kind: type of the option, perhaps a union with None.
-        listed: whether the option takes several values separated by commas.
-        counted: whether the option is a text that may be a number, such as ``50`` or ``all``.
-        most: largest size of a whole number.
+        accepts_list: whether the option takes several values separated by commas.
+        accepts_number: whether the option is a text that may be a number, such as ``50`` or
+            ``all``.
+        maximum: largest size of a whole number.
 
     Raises:
         ValueError: the value does not fit; the message says what is expected.
     """
-    wanted = [each for each in get_args(kind) or (kind,) if each is not type(None)]
-    if value is None and len(wanted) < len(get_args(kind)):
+    kinds = [member for member in get_args(kind) or (kind,) if member is not type(None)]
+    if value is None and len(kinds) < len(get_args(kind)):
         return None
-    (wanted_kind,) = wanted
-    if isinstance(value, wanted_kind) and isinstance(value, bool) == (wanted_kind is bool):
-        fits = value
-    elif wanted_kind is Path and isinstance(value, str | PathLike):
-        fits = Path(value)
-    elif wanted_kind is str and isinstance(value, PathLike):
-        fits = str(fspath(value))
-    elif wanted_kind is str and listed and _is_list_of_names(value):
-        fits = ",".join(value)
+    (only_kind,) = kinds
+    if isinstance(value, only_kind) and isinstance(value, bool) == (only_kind is bool):
+        converted = value
+    elif only_kind is Path and isinstance(value, str | PathLike):
+        converted = Path(value)
+    elif only_kind is str and isinstance(value, PathLike):
+        converted = str(fspath(value))
+    elif only_kind is str and accepts_list and _is_list_of_names(value):
+        converted = ",".join(value)
     else:
-        fits = _number(wanted_kind, value, counted=counted)
-        if fits is None:
-            raise ValueError(f"{NAMES[wanted_kind]}{' or a list of texts' if listed else ''}")
-    if wanted_kind is int and abs(fits) > most:
-        raise ValueError(f"at most {most:,}")
-    return fits
+        converted = _whole_number(only_kind, value, accepts_number=accepts_number)
+        if converted is None:
+            alternative = " or a list of texts" if accepts_list else ""
+            raise ValueError(KIND_NAMES[only_kind] + alternative)
+    if only_kind is int and abs(converted) > maximum:
+        raise ValueError(f"at most {maximum:,}")
+    return converted
 
 
 def _is_list_of_names(value: Any) -> bool:
     """Whether a value is a list of texts without commas."""
-    several = isinstance(value, list | tuple) and len(value) > 0
-    return several and all(isinstance(each, str) and "," not in each for each in value)
+    is_filled_list = isinstance(value, list | tuple) and len(value) > 0
+    return is_filled_list and all(isinstance(name, str) and "," not in name for name in value)
 
 
-def _number(kind: type, value: Any, *, counted: bool) -> Any:
+def _whole_number(kind: type, value: Any, *, accepts_number: bool) -> Any:
     """Return a whole number, also of numpy, in the option's type; None if the option takes none."""
-    if isinstance(value, bool) or not (kind is int or counted):
+    if isinstance(value, bool) or not (kind is int or accepts_number):
         return None
     try:
         number = operator.index(value)
     except TypeError:
         return None
     return number if kind is int else str(number)
+
+
+def creation_date() -> str:
+    """Return the date that a study records: ``SOURCE_DATE_EPOCH`` if set, else today, in UTC.
+
+    Raises:
+        ConfigError: ``SOURCE_DATE_EPOCH`` holds no date.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if not epoch:
+        return dt.datetime.now(dt.UTC).date().isoformat()
+    try:
+        return dt.datetime.fromtimestamp(int(epoch), dt.UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(
+            f"SOURCE_DATE_EPOCH: got {epoch!a}, expected whole seconds since 1970, up to the "
+            "year 9999, or no such variable"
+        ) from None

@@ -7,53 +7,37 @@ is refused. A lock file beside the folder excludes other runs from the first che
 rename. Systems release a lock when its process ends, however it ends, so a workspace that can be
 locked was left by a killed run; the next run that writes the same output removes it. Reading
 changes nothing.
-
-Single files are written under a temporary name, forced to the disk and renamed: a file that exists
-and matches its hash is complete. The hash covers a label, so that a file copied under another label
-does not match.
 """
 
 import errno
-import hashlib
 import json
 import os
 import re
 import shutil
-import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO
 
-from headbook import __version__
+from headbook import __version__, safe_files
 from headbook.errors import OutputError, StudyError
+from headbook.safe_files import (
+    DISK_ERRORS,
+    DISK_FULL,
+    NOTE,
+    is_file,
+    lock_file,
+    read_object,
+    remove_lock,
+)
 
 MANIFEST, FILE_LIST = "manifest.json", "files.json"
-OWNER, NEW, OLD, GONE = "owner", "new", "old", "gone"  # names in a workspace
-NOTE = b"Headbook works here; a later run removes this.\n"  # in lock files and owner files
-LONGEST = 200  # bytes of an output's name in the names beside it; file systems take 255
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Errors of disks and folders; any other error in a block that writes is a fault of the block.
-DISK_ERRORS = {*DISK_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENAMETOOLONG,
-               errno.EMFILE, errno.ENFILE, errno.ENODEV, errno.ESTALE}  # fmt: skip
+OWNER, NEW, OLD, DELETED = "owner", "new", "old", "gone"  # names in a workspace
+MAX_NAME_BYTES = 200  # bytes of an output's name in the names beside it; file systems take 255
 NAME_ERRORS = (OSError, ValueError, RuntimeError)  # raised for null bytes or circles of links
 _reserved: ContextVar[frozenset[Path]] = ContextVar("reserved", default=frozenset())
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(stream: BinaryIO) -> None:
-        msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(stream: BinaryIO) -> None:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class OutputKind(StrEnum):
@@ -85,9 +69,9 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
     """
     with ExitStack() as stack:
         try:
-            _checked_place(out).parent.mkdir(parents=True, exist_ok=True)
+            _check_place(out).parent.mkdir(parents=True, exist_ok=True)
             path = stack.enter_context(reserve(out))
-            _check(out, path, kind, force=force)
+            _check_replaceable(out, path, kind, force=force)
             workspace = stack.enter_context(_workspace(path))
             new = workspace / NEW
             new.mkdir()
@@ -102,13 +86,15 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
             raise _not_writable(out, error) from error
         try:
             _write_file_list(new, kind)
-            _check(out, path, kind, force=force)  # somebody may have added a file meanwhile
+            _check_replaceable(
+                out, path, kind, force=force
+            )  # somebody may have added a file meanwhile
             try:
                 if os.path.lexists(path):
                     path.rename(workspace / OLD)
                 new.rename(path)
             finally:
-                _finish(workspace, path)
+                _finish_replacement(workspace, path)
         except OSError as error:
             raise _not_writable(out, error) from error
 
@@ -121,7 +107,7 @@ def replace_file(out: Path) -> Iterator[Path]:
         OutputError: ``out`` cannot be written.
     """
     try:
-        _checked_place(out).parent.mkdir(parents=True, exist_ok=True)
+        _check_place(out).parent.mkdir(parents=True, exist_ok=True)
         with reserve(out) as path, _workspace(path) as workspace:
             new = workspace / NEW
             yield new
@@ -147,8 +133,8 @@ def reserve(out: Path) -> Iterator[Path]:
     """
     with ExitStack() as stack:
         try:
-            path, outer = _checked_place(out), _reserved.get()
-            if path not in outer and path.parent.is_dir():
+            path, reserved = _check_place(out), _reserved.get()
+            if path not in reserved and path.parent.is_dir():
                 file = path.with_name(f"{_prefix(path)}lock")
                 lock = lock_file(file)
                 if lock is None:
@@ -156,10 +142,10 @@ def reserve(out: Path) -> Iterator[Path]:
                         f"{out}: another run writes here; wait for it, or choose another --out"
                     )
                 stack.callback(remove_lock, lock, file)
-                _reserved.set(outer | {path})
-                stack.callback(_reserved.set, outer)
+                _reserved.set(reserved | {path})
+                stack.callback(_reserved.set, reserved)
                 for workspace in _left_workspaces(path):
-                    _finish(workspace, path)
+                    _finish_replacement(workspace, path)
         except NAME_ERRORS as error:
             raise _not_writable(out, error) from error
         yield path
@@ -173,7 +159,7 @@ def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
     """
     with reserve(out) as path:
         try:
-            _check(out, path, kind, force=force)
+            _check_replaceable(out, path, kind, force=force)
         except OSError as error:
             raise _not_writable(out, error) from error
 
@@ -194,7 +180,7 @@ def has_manifest(folder: Path, kind: OutputKind) -> bool:
     return "headbook" in read_object(folder / kind.manifest)
 
 
-def _checked_place(out: Path) -> Path:
+def _check_place(out: Path) -> Path:
     r"""Return the absolute path of an output, with links above it resolved.
 
     Raises:
@@ -202,20 +188,20 @@ def _checked_place(out: Path) -> Path:
             written.
         OutputError: nothing may be written there; the message says what to do instead.
     """
-    path, here = out.resolve(), Path.cwd().resolve()
+    path, current = out.resolve(), Path.cwd().resolve()
     if out.is_symlink():
         raise OutputError(f"{out}: a symbolic link; expected a place of its own, not a link")
-    if path in {here, Path.home().resolve(), *here.parents} or path == path.parent:
+    if path in {current, Path.home().resolve(), *current.parents} or path == path.parent:
         raise OutputError(
             f"{out}: the current folder, one above it or the home folder; "
             "expected a folder of its own, for example --out site"
         )
     if os.path.ismount(path):
         raise OutputError(f"{out}: mounted, so it cannot be renamed; expected a folder inside it")
-    above = next(parent for parent in path.parents if parent.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{above} is a file")
-    for folder in (above, path) if path.is_dir() else (above,):
+    nearest = next(parent for parent in path.parents if parent.exists())
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
+    for folder in (nearest, path) if path.is_dir() else (nearest,):
         if not _writable(folder):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return path
@@ -227,7 +213,7 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, mode) or not folder.exists() or os.access(folder, mode)
 
 
-def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
+def _check_replaceable(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
     r"""Raise an error if an output is neither empty nor, with ``force``, written by Headbook alone.
 
     Raises:
@@ -239,14 +225,14 @@ def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
     is_folder = path.is_dir() and not path.is_symlink()
     if is_folder and not any(path.iterdir()):
         return
-    found = _kind_of(path) if is_folder else None
-    if found is None:
+    kind_found = _output_kind(path) if is_folder else None
+    if kind_found is None:
         raise OutputError(
             f"{out}: holds something that Headbook did not write; expected a new folder"
         )
-    if found is not kind:
+    if kind_found is not kind:
         raise OutputError(
-            f"{out}: holds Headbook's {found}; expected a new folder, or one with a {kind}"
+            f"{out}: holds Headbook's {kind_found}; expected a new folder, or one with a {kind}"
         )
     if not force:
         raise OutputError(f"{out}: exists already; pass --force to replace it")
@@ -264,7 +250,7 @@ def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
         )
 
 
-def _finish(workspace: Path, path: Path) -> None:
+def _finish_replacement(workspace: Path, path: Path) -> None:
     r"""Complete or undo a replacement, in the run that began it or in the run after a killed one.
 
     Raises:
@@ -284,10 +270,10 @@ def _finish(workspace: Path, path: Path) -> None:
             f"kept in {old}; move it elsewhere or delete it, then run the command again"
         )
     else:
-        old.rename(workspace / GONE)  # no other run may restore it while it is deleted
+        old.rename(workspace / DELETED)  # no other run may restore it while it is deleted
 
 
-def _kind_of(folder: Path) -> OutputKind | None:
+def _output_kind(folder: Path) -> OutputKind | None:
     """Return the kind of an output folder, or None if Headbook did not write the folder."""
     listed = [kind for kind in OutputKind if _file_list(folder, kind) is not None]
     return next(iter(listed + [kind for kind in OutputKind if has_manifest(folder, kind)]), None)
@@ -301,21 +287,23 @@ def _first_foreign(folder: Path) -> str | None:
     Raises:
         OSError: a folder cannot be read.
     """
-    kind = _kind_of(folder)
+    kind = _output_kind(folder)
     names = (_file_list(folder, kind) if kind else None) or {}
-    known = {(name, entry) for entry, listed in names.items() for name in listed}
-    return next((name for name, entry in walk_entries(folder) if (name, entry) not in known), None)
+    listed_entries = {(name, entry) for entry, listed in names.items() for name in listed}
+    return next(
+        (name for name, entry in walk_entries(folder) if (name, entry) not in listed_entries), None
+    )
 
 
-def walk_entries(folder: Path, at: str = "") -> Iterator[tuple[str, str]]:
+def walk_entries(folder: Path, subfolder: str = "") -> Iterator[tuple[str, str]]:
     """Yield the paths in a folder in order, each with ``files``, ``folders`` or ``others``.
 
     A folder precedes its content. Symbolic links are of type ``others`` and are not followed.
     """
-    with os.scandir(folder / at) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = f"{at}/{entry.name}" if at else entry.name
+    with os.scandir(folder / subfolder) as entries:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
+        name = f"{subfolder}/{entry.name}" if subfolder else entry.name
         if entry.is_dir(follow_symlinks=False):
             yield name, "folders"
             yield from walk_entries(folder, name)
@@ -325,23 +313,14 @@ def walk_entries(folder: Path, at: str = "") -> Iterator[tuple[str, str]]:
 
 def _file_list(folder: Path, kind: OutputKind) -> dict[str, list[str]] | None:
     """Return the names in a folder's list of files, or None if it has no such list."""
-    table = read_object(folder / kind.file_list)
-    names = {entry: table.get(entry) for entry in ("files", "folders")}
-    if table.get("kind") != kind or "headbook" not in table:
+    content = read_object(folder / kind.file_list)
+    names = {entry: content.get(entry) for entry in ("files", "folders")}
+    if content.get("kind") != kind or "headbook" not in content:
         return None
     for listed in names.values():
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             return None
     return names  # type: ignore[return-value]
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or an empty one if there is none."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _not_writable(out: Path, error: Exception) -> OutputError:
@@ -353,68 +332,6 @@ def _not_writable(out: Path, error: Exception) -> OutputError:
             "changed"
         )
     return OutputError(f"{out}: {why}; expected a folder that can be written")
-
-
-def lock_file(file: Path) -> BinaryIO | None:
-    """Open and lock a lock file, creating the file if it is missing.
-
-    Returns:
-        The file, locked until it is closed, or None if another run holds the lock. On a file
-        system without locks the file is open but excludes no other run.
-
-    Raises:
-        OSError: the file cannot be created.
-        OutputError: the file is a link, or was not written by Headbook.
-    """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    while _is_file_or_missing(file):
-        lock = os.fdopen(os.open(file, flags, 0o666), "r+b", buffering=0)
-        try:
-            _lock(lock)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN, errno.EDEADLK}:
-                lock.close()
-                return None
-        content = lock.read(len(NOTE) + 1)
-        if not NOTE.startswith(content):
-            lock.close()
-            break
-        if _is_open(lock, file):
-            try:
-                lock.write(NOTE[len(content) :])
-            except OSError:  # the disk is full
-                remove_lock(lock, file)
-                raise
-            return lock
-        lock.close()  # the run that held the lock has removed the file
-    raise OutputError(f"{file}: no lock of Headbook's; expected no such file, or another --out")
-
-
-def _is_file_or_missing(file: Path) -> bool:
-    r"""Whether a path is a regular file or does not exist.
-
-    One system call decides, because another run may remove the file between two calls.
-    """
-    try:
-        return stat.S_ISREG(file.lstat().st_mode)
-    except FileNotFoundError:
-        return True
-
-
-def _is_open(lock: BinaryIO, file: Path) -> bool:
-    """Whether an open file is still the file at this path."""
-    try:
-        return os.path.samestat(os.fstat(lock.fileno()), file.lstat())
-    except FileNotFoundError:
-        return False
-
-
-def remove_lock(lock: BinaryIO, file: Path) -> None:
-    """Remove a lock file and release its lock, in the order that excludes other runs."""
-    with lock, suppress(OSError):
-        if sys.platform == "win32":  # removes no open file, and so no lock file of another run
-            lock.close()
-        file.unlink()
 
 
 @contextmanager
@@ -438,7 +355,7 @@ def _workspace(path: Path) -> Iterator[Path]:
     try:
         with (folder / OWNER).open("wb", buffering=0) as owner:
             with suppress(OSError):  # no note without a lock: later runs then keep the folder
-                _lock(owner)
+                safe_files.lock_stream(owner)
                 owner.write(
                     NOTE + os.fsencode(path.name)
                 )  # after the lock: folders with a note are in use or abandoned
@@ -457,23 +374,25 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
     A workspace is one of Headbook's if it is a folder of this user, not a link, and its owner file
     holds `NOTE`.
     """
-    form = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
+    name_pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
     try:
-        found = [entry for entry in path.parent.iterdir() if form.fullmatch(entry.name)]
+        candidates = [
+            entry for entry in path.parent.iterdir() if name_pattern.fullmatch(entry.name)
+        ]
     except OSError:  # the folder can be written but not listed
         return
-    for folder in found:
+    for folder in candidates:
         file = folder / OWNER
         try:
-            ours = is_own_folder(folder) and is_file(file)
-            if not ours or file.read_bytes() != NOTE + os.fsencode(path.name):
+            is_ours = is_own_folder(folder) and is_file(file)
+            if not is_ours or file.read_bytes() != NOTE + os.fsencode(path.name):
                 continue
             owner = file.open("r+b")
         except OSError:
             continue
         with owner:
             try:
-                _lock(owner)
+                safe_files.lock_stream(owner)
             except OSError:  # workspace in use, or file system without locks
                 continue
             yield folder
@@ -483,7 +402,9 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
 
 def _prefix(path: Path) -> str:
     """Return the beginning of the names of hidden files and folders beside an output."""
-    return f".{path.name.encode(errors='ignore')[:LONGEST].decode(errors='ignore')}.headbook-"
+    return (
+        f".{path.name.encode(errors='ignore')[:MAX_NAME_BYTES].decode(errors='ignore')}.headbook-"
+    )
 
 
 def clear_folder(folder: Path, *keep: str) -> None:
@@ -506,80 +427,14 @@ def _remove_cleared(folder: Path) -> None:
 
 def is_own_folder(path: Path) -> bool:
     """Whether a path is a folder of this user, not a link to one."""
-    own = not hasattr(os, "getuid") or path.lstat().st_uid == os.getuid()
-    return own and path.is_dir() and not path.is_symlink()
-
-
-def is_file(path: Path) -> bool:
-    """Whether a path is a file, not a link to one."""
-    return path.is_file() and not path.is_symlink()
+    is_owned = not hasattr(os, "getuid") or path.lstat().st_uid == os.getuid()
+    return is_owned and path.is_dir() and not path.is_symlink()
 
 
 def store_folder(out: Path) -> Path:
     """Return the folder beside an output that stores finished parts until the run ends."""
     path = out.resolve()
     return path.with_name(f"{_prefix(path)}work")
-
-
-DIGEST = 16  # bytes of a hash
-
-
-def read_checked(file: Path, label: str = "") -> bytes | None:
-    """Return the content of a checked file, or None if missing, damaged or of another label."""
-    try:
-        data = file.read_bytes()
-    except OSError:
-        return None
-    body = data[DIGEST:]
-    return body if data[:DIGEST] == _digest(label, body) else None
-
-
-def write_checked(file: Path, body: bytes, label: str = "") -> None:
-    """Write a file with a hash, to be read by `read_checked` with the same label.
-
-    Folders above the file are created.
-
-    Raises:
-        OSError: the disk is full, or the file cannot be written.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, _digest(label, body), body)
-
-
-def write_atomic(file: Path, *parts: bytes) -> None:
-    """Write a file such that a crash leaves either the old file or the complete new one.
-
-    Raises:
-        OSError: the disk is full, or the file cannot be written.
-    """
-    draft = file.with_name(f"{file.name}.{os.getpid()}.new")
-    try:
-        with draft.open("wb") as stream:
-            stream.writelines(parts)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
-        _settle(file.parent)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-
-
-def _settle(folder: Path) -> None:
-    """Force the entries of a folder to the disk, if the system can."""
-    if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-
-
-def _digest(label: str, body: bytes) -> bytes:
-    found = hashlib.blake2b(label.encode() + b"\0", digest_size=DIGEST)
-    found.update(body)
-    return found.digest()
 
 
 def is_site(source: Path, *, anonymous: bool) -> bool:

@@ -43,8 +43,8 @@ CLASSES = ("all", "content", "function", "initial", "continuation", "special", *
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
 DIRECTIONS = ("to_head", "to_dependent")
-MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are counted separately
-OTHER = "other"  # name under which the remaining ones are counted
+MAX_OWN_NAMES = 40  # of a corpus, outside Universal Dependencies, that are counted separately
+OTHER = "other"  # name under which the remaining names are counted
 
 
 def universal_relation(relation: str) -> str:
@@ -77,7 +77,7 @@ class AnnotationScheme:
         Args:
             tags, relations: frequencies of names outside Universal Dependencies.
         """
-        return cls((*UPOS, *_own(tags)), (*RELATIONS, *_own(relations)))
+        return cls((*UPOS, *_own_names(tags)), (*RELATIONS, *_own_names(relations)))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -86,12 +86,12 @@ class AnnotationScheme:
 
     def tag_number(self, tag: str, without: int) -> int:
         """Return the index of a tag in `tags`, or ``without`` if it has none."""
-        return self._tag_numbers.get(tag, _other(self._tag_numbers, tag, without))
+        return self._tag_numbers.get(tag, _other_number(self._tag_numbers, tag, without))
 
     def relation_number(self, relation: str, without: int) -> int:
         """Return the index of a relation in `relations`, or ``without`` if it has none."""
         numbers = self._relation_numbers
-        return numbers.get(universal_relation(relation), _other(numbers, relation, without))
+        return numbers.get(universal_relation(relation), _other_number(numbers, relation, without))
 
     @cached_property
     def _tag_numbers(self) -> dict[str, int]:
@@ -102,15 +102,15 @@ class AnnotationScheme:
         return {name: number for number, name in enumerate(self.relations)}
 
 
-def _own(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return names by frequency, then alphabetically; those beyond the first `MOST_OWN` as one."""
+def _own_names(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the `MAX_OWN_NAMES` most frequent names, then `OTHER` if there are more."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    if len(names) <= MOST_OWN:
+    if len(names) <= MAX_OWN_NAMES:
         return tuple(names)
-    return (*(name for name in names[:MOST_OWN] if name != OTHER), OTHER)
+    return (*(name for name in names[:MAX_OWN_NAMES] if name != OTHER), OTHER)
 
 
-def _other(numbers: Mapping[str, int], name: str, without: int) -> int:
+def _other_number(numbers: Mapping[str, int], name: str, without: int) -> int:
     return numbers.get(OTHER, without) if name else without
 
 

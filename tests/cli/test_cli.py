@@ -25,12 +25,12 @@ from machine import small_files
 from sites import Site
 
 COMMANDS = {
-    "build": options.BUILDING,
-    "demo": options.BUILDING,
-    "collect": options.COLLECTING,
-    "render": options.RENDERING,
-    "pack": options.DRAWING,
-    "figures": options.DRAWING,
+    "build": options.BUILD_OPTIONS,
+    "demo": options.BUILD_OPTIONS,
+    "collect": options.COLLECT_OPTIONS,
+    "render": options.RENDER_OPTIONS,
+    "pack": options.FIGURE_OPTIONS,
+    "figures": options.FIGURE_OPTIONS,
 }
 
 

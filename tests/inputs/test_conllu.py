@@ -13,7 +13,7 @@ from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.report.results import StackResults
-from headbook.schema import MOST_OWN, OTHER, RELATIONS, UPOS, AnnotationScheme
+from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme
 from headbook.study.sentence_data import HeadName
 
 
@@ -282,13 +282,13 @@ def test_studies_add_up_under_the_same_names_alone(own: Study, tmp_path: Path) -
 
 def test_the_most_frequent_names_are_told_apart() -> None:
     """By frequency, then by name; the rest are one."""
-    counts = {f"T{number:02}": 1 for number in range(MOST_OWN)}
+    counts = {f"T{number:02}": 1 for number in range(MAX_OWN_NAMES)}
     assert AnnotationScheme.of(counts, {}).tags == (*UPOS, *counts)
     scheme = AnnotationScheme.of(counts, counts | {"Z": 2})
     assert scheme.tags[len(UPOS)] == "T00"
-    assert scheme.relations[len(RELATIONS) :] == ("Z", *[*counts][: MOST_OWN - 1], OTHER)
+    assert scheme.relations[len(RELATIONS) :] == ("Z", *[*counts][: MAX_OWN_NAMES - 1], OTHER)
     last = len(scheme.relations) - 1
-    assert scheme.relation_number(f"T{MOST_OWN - 1}", -1) == last
+    assert scheme.relation_number(f"T{MAX_OWN_NAMES - 1}", -1) == last
     assert scheme.relation_number("Z:part", -1) == len(RELATIONS)
     assert scheme.relation_number("", -1) == scheme.tag_number("", -1) == -1
     assert scheme.tag_number("none of them", -1) == -1

@@ -137,7 +137,7 @@ def test_commands_and_exit_codes_are_those_of_the_program() -> None:
     program = typing.cast("Any", get_command(cli.app))
     assert set(re.findall(r"^\| `headbook (\w+)` \|", text, re.MULTILINE)) == {*program.commands}
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
-    assert codes == sorted([cli.DONE, cli.BUG, cli.WRONG, cli.CHECKED])
+    assert codes == sorted([cli.EXIT_DONE, cli.EXIT_BUG, cli.EXIT_WRONG_USE, cli.EXIT_INCOMPLETE])
 
 
 def test_defaults_are_those_of_the_program() -> None:

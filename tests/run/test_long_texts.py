@@ -12,7 +12,7 @@ import headbook
 import tiny
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.memory import ALWAYS_FITS, longest_text, map_memory
+from headbook.memory import MIN_FITTING_TOKENS, longest_text, map_memory
 from headbook.metrics import all_metrics
 from headbook.schema import AttentionStack, Side
 from headbook.study.study import Study
@@ -122,13 +122,13 @@ def stack(layers: int, heads: int) -> AttentionStack:
 
 def test_texts_may_be_longer_with_more_memory_and_fewer_heads() -> None:
     small, large = longest_text([stack(12, 12)], 4e9), longest_text([stack(12, 12)], 16e9)
-    assert ALWAYS_FITS < small < large
+    assert MIN_FITTING_TOKENS < small < large
     assert small < longest_text([stack(6, 12)], 4e9)
     assert longest_text([stack(6, 12), stack(12, 12)], 4e9) == small
 
 
 def test_usual_texts_always_have_room() -> None:
-    assert longest_text([stack(32, 32)], 1e6) == ALWAYS_FITS
+    assert longest_text([stack(32, 32)], 1e6) == MIN_FITTING_TOKENS
 
 
 def test_room_follows_from_the_machine_and_from_a_limit_of_its_container(tmp_path: Path) -> None:

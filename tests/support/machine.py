@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headbook.output_folder import NOTE, OutputKind, replace_folder
+from headbook.output_folder import OutputKind, replace_folder
 from headbook.progress import NoProgress
+from headbook.safe_files import NOTE
 
 
 @contextmanager

@@ -133,11 +133,11 @@ class OffsetRanges:
 
     def depth(self) -> Floats:
         """Return the number of ranges that contain an offset. *Shape:* ``(2 reach + 1,)``."""
-        return self._holding((self.grid > 0).astype(np.float64))
+        return self._sums_by_offset((self.grid > 0).astype(np.float64))
 
     def seen(self) -> Floats:
         """Return the summed weight of the rows that see an offset. *Shape:* ``(2 reach + 1,)``."""
-        return self._holding(self.grid)
+        return self._sums_by_offset(self.grid)
 
     def totals(self, logs: Floats) -> Floats:
         """Return ln Z of each range."""

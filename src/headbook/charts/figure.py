@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 
 from headbook.charts import paper
 from headbook.charts.theme import FONT
-from headbook.output_folder import read_checked, write_checked
+from headbook.safe_files import read_checked, write_checked
 
 Given = ParamSpec("Given")
 Spec = dict[str, Any]  # Vega-Lite

@@ -74,7 +74,7 @@ def check_outside(option: str, folder: Path | None, out: Path | None) -> None:
     """
     if folder is None or out is None:
         return
-    path, site = (Path(os.path.realpath(each)) for each in (folder, out))
+    path, site = (Path(os.path.realpath(place)) for place in (folder, out))
     if site in {path, *path.parents}:
         raise OutputError(
             f"{option}: got {folder}, which lies in --out {out}; expected a folder outside"
@@ -118,14 +118,14 @@ def collect(
     """
     _check(inputs, config, config.model)
     _load_torch(config)
-    from headbook.run.collect import collect as run  # noqa: PLC0415 - see above
+    from headbook.run.collect import collect as run  # noqa: PLC0415 - slow to import
 
     return run(inputs, config, progress=progress, work=work)
 
 
 def _check(inputs: list[str], config: Config, *models: str) -> None:
     """Check inputs and options before `_load_torch`, which takes seconds."""
-    from headbook.run.arguments import check_arguments  # noqa: PLC0415 - see above
+    from headbook.run.arguments import check_arguments  # noqa: PLC0415 - slow to import
 
     check_arguments(inputs, config, *models)
 
@@ -135,11 +135,11 @@ def _load_torch(config: Config) -> None:
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - see above
+    from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - slow to import
 
     keep_freed_blocks()
     with gc_frozen():
-        import headbook.run.collect  # noqa: F401, PLC0415 - see above
+        import headbook.run.collect  # noqa: F401, PLC0415 - slow to import
 
 
 def collect_pair(
@@ -155,7 +155,7 @@ def collect_pair(
     """Collect the studies of both models, and the studies and drift that rate their differences."""
     _check(inputs, config, *models)
     _load_torch(config)
-    from headbook.run.models import collect_pair as run  # noqa: PLC0415 - see above
+    from headbook.run.models import collect_pair as run  # noqa: PLC0415 - slow to import
 
     with tempfile.TemporaryDirectory() as folder:
         return run(
@@ -165,36 +165,36 @@ def collect_pair(
 
 
 def compare(
-    given: "Sequence[Any]", heads: HeadCorrespondence, config: Config, *, floor: bool = True
+    pair: "Sequence[Any]", heads: HeadCorrespondence, config: Config, *, floor: bool = True
 ) -> "WrittenSite":
     """Compare two models and write the site; see `compared`."""
-    from headbook.site.sites import render_comparison  # noqa: PLC0415 - see above
+    from headbook.site.sites import render_comparison  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
-    found = compared(given, heads, floor=floor)
+    comparison = compared(pair, heads, floor=floor)
     with progress_of(config) as progress:
         return render_comparison(
-            found, config.out, base_url=config.base_url, force=config.force, progress=progress
+            comparison, config.out, base_url=config.base_url, force=config.force, progress=progress
         )
 
 
 def compared(
-    given: "Sequence[Any]", heads: HeadCorrespondence, *, floor: bool = True
+    pair: "Sequence[Any]", heads: HeadCorrespondence, *, floor: bool = True
 ) -> "Comparison":
     """Compare two models.
 
     Args:
-        given: the fields of `CollectedPair`, with studies or their folders.
+        pair: the fields of `CollectedPair`, with studies or their folders.
         floor: whether rounding floors come from the first model in another number format.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are too small for threads
-    from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - see above
-    from headbook.study.study import Study  # noqa: PLC0415 - see above
+    from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - slow to import
+    from headbook.study.study import Study  # noqa: PLC0415 - slow to import
 
+    *studies, drift, twice = pair
     a, b, rounded, null = (
-        Study.load(each) if isinstance(each, Path) else each for each in given[:4]
+        Study.load(study) if isinstance(study, Path) else study for study in studies
     )
-    drift, twice = given[4:]
     if twice is None and floor and rounded is not None:
         twice = a, rounded
     return run(a, b, heads, rounded=rounded, null=null, drift=drift, twice=twice)
@@ -202,7 +202,7 @@ def compared(
 
 def load(folder: Path) -> "Study":
     """Read a study from its folder."""
-    from headbook.study.study import Study  # noqa: PLC0415 - see above
+    from headbook.study.study import Study  # noqa: PLC0415 - slow to import
 
     return Study.load(folder)
 
@@ -210,7 +210,7 @@ def load(folder: Path) -> "Study":
 def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
     """Return the film of studies that are read, or collected, one after the other."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are too small for threads
-    from headbook.comparison import film as films  # noqa: PLC0415 - see above
+    from headbook.comparison import film as films  # noqa: PLC0415 - slow to import
 
     return films.film([films.FilmedCheckpoint(name, make) for name, make in studies.items()])
 
@@ -225,19 +225,29 @@ def collect_film(
     delete_weights: bool,
 ) -> "Film":
     """Return the film of checkpoints, collected and reduced to steps one after the other."""
-    found = list_checkpoints(model, revisions)
-    _check(inputs, config, *(at.model for at in found))
+    checkpoints = list_checkpoints(model, revisions)
+    _check(inputs, config, *(checkpoint.model for checkpoint in checkpoints))
     _load_torch(config)
-    from headbook.run.models import study_of_checkpoint  # noqa: PLC0415 - see above
+    from headbook.run.models import study_of_checkpoint  # noqa: PLC0415 - slow to import
 
-    def made(at: ModelCheckpoint, place: int) -> "Study":
+    def collected(checkpoint: ModelCheckpoint, number: int) -> "Study":
         with progress_of(config) as progress:
-            progress.message(f"{at.name} ({place} of {len(found)})")
+            progress.message(f"{checkpoint.name} ({number} of {len(checkpoints)})")
             return study_of_checkpoint(
-                at, inputs, config, kept=kept, delete_weights=delete_weights, progress=progress
+                checkpoint,
+                inputs,
+                config,
+                kept=kept,
+                delete_weights=delete_weights,
+                progress=progress,
             )
 
-    return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
+    return film(
+        {
+            checkpoint.name: partial(collected, checkpoint, number)
+            for number, checkpoint in enumerate(checkpoints, 1)
+        }
+    )
 
 
 def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
@@ -246,7 +256,7 @@ def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
     Args:
         title: title of the site if the configuration has none.
     """
-    from headbook.site.sites import render_film as draw  # noqa: PLC0415 - see above
+    from headbook.site.sites import render_film as draw  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
     with progress_of(config) as progress:
@@ -258,7 +268,7 @@ def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
 
 def render(study: "Study | Path", config: Config, progress: Progress) -> "WrittenSite":
     """Write the site of a study, given as such or by its folder."""
-    from headbook.site.sites import render as draw  # noqa: PLC0415 - see above
+    from headbook.site.sites import render as draw  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
     return draw(

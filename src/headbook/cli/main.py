@@ -1,7 +1,7 @@
 """The commands: parse options, run, print one line and return an exit code.
 
-The codes are 0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in
-Headbook.
+The exit codes are 0: done; 1: a bug in Headbook; 2: wrong use or input; 3: done, but a self-check
+failed or sentences could not be measured.
 """
 
 import sys
@@ -27,30 +27,30 @@ from headbook.cli.actions import (
     checked_out,
 )
 from headbook.cli.options import (
-    BUILDING,
-    CHOOSING,
-    COLLECTING,
+    BUILD_OPTIONS,
+    COLLECT_OPTIONS,
     COMPARE_OPTIONS,
-    COMPARING,
-    DRAWING,
+    COMPARE_PARAMETERS,
+    FIGURE_OPTIONS,
+    FIGURE_PARAMETERS,
     FILM_OPTIONS,
-    FILMING,
-    MERGING,
-    PACKING,
-    RENDERING,
-    ROUNDED,
-    Compared,
-    Filmed,
-    Inputs,
-    OneOrTwo,
-    Packable,
-    Several,
-    Stored,
-    asked_revisions,
-    check_options,
+    FILM_PARAMETERS,
+    MERGE_OPTIONS,
+    PACK_PARAMETERS,
+    RENDER_OPTIONS,
+    ROUNDED_PARAMETER,
+    CompareArguments,
+    FilmArguments,
+    InputArguments,
+    OneOrTwoStudies,
+    SeveralStudies,
+    SiteArgument,
+    StudyArgument,
+    check_film_options,
     correspondence_of,
     floor_of,
     formats_of,
+    requested_revisions,
     stored_studies,
     studies_of,
     with_options,
@@ -62,9 +62,10 @@ from headbook.cli.terminal import (
     signals_as_interrupt,
     user_error,
 )
-from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, creation_date
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.errors import CheckError, ConfigError, PartialResultError
 from headbook.memory import check_address_space
+from headbook.option_values import creation_date
 from headbook.output_folder import OutputKind, is_site, store_folder
 from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
@@ -74,9 +75,9 @@ if TYPE_CHECKING:
     from headbook.site.writer import WrittenSite
     from headbook.study.study import Study
 
-DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
-STOPPED = "stopped; no partial output is left"  # true also after all output was written
-RESUMABLE = (
+EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
+STOPPED_MESSAGE = "stopped; no partial output is left"  # true also after all output was written
+RESUMABLE_MESSAGE = (
     "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
 )
 app = typer.Typer(
@@ -106,24 +107,24 @@ def headbook(
 
 
 @app.command()
-@with_options(BUILDING, "inputs", Inputs)
+@with_options(BUILD_OPTIONS, "inputs", InputArguments)
 def build(inputs: list[str], **options: Any) -> None:
     """Collect numbers and write the site."""
     _build(inputs, _config(options))
 
 
 @app.command()
-@with_options(BUILDING)
+@with_options(BUILD_OPTIONS)
 def demo(**options: Any) -> None:
     """Build the site of the sample inputs."""
     samples = [str(folder("sample_inputs") / "sentences.conllu")]
-    titled = {"title": "Headbook on its sample sentences", "out": Path(DEMO_OUT)}
+    defaults = {"title": "Headbook on its sample sentences", "out": Path(DEMO_OUT)}
     given = {name: value for name, value in options.items() if value is not None}
-    _build(samples, _config(titled | given))
+    _build(samples, _config(defaults | given))
 
 
 @app.command()
-@with_options(COLLECTING, "inputs", Inputs)
+@with_options(COLLECT_OPTIONS, "inputs", InputArguments)
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
@@ -131,12 +132,12 @@ def collect(inputs: list[str], **options: Any) -> None:
     with _resumable(out) as work, actions.progress_of(config) as progress:
         study = actions.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
-    _say(config, f"Study: {out}")
+    _print(config, f"Study: {out}")
     _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="merge")
-@with_options(MERGING, "studies", Several)
+@with_options(MERGE_OPTIONS, "studies", SeveralStudies)
 def merge_command(studies: list[Path], **options: Any) -> None:
     """Add up studies of parts of a corpus, in the order given, as one study."""
     config = _config(options)
@@ -146,13 +147,13 @@ def merge_command(studies: list[Path], **options: Any) -> None:
 
     study = merge_studies(studies)
     study.save(out, force=config.force)
-    counted = study.manifest.counts["sentences"]
-    _say(config, f"Study of {counted:,} sentences: {out}")
+    n_sentences = study.manifest.counts["sentences"]
+    _print(config, f"Study of {n_sentences:,} sentences: {out}")
     _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="render")
-@with_options(RENDERING, "study", Stored)
+@with_options(RENDER_OPTIONS, "study", StudyArgument)
 def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
@@ -165,12 +166,12 @@ def render_command(study: Path, **options: Any) -> None:
 
 
 @app.command(name="pack")
-@with_options(DRAWING, "site", Packable, *PACKING)
+@with_options(FIGURE_OPTIONS, "site", SiteArgument, *PACK_PARAMETERS)
 def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     config = _config(options)
     is_site(site, anonymous=anonymous)
-    from headbook.site.archive import pack_site  # noqa: PLC0415 - see steps
+    from headbook.site.archive import pack_site  # noqa: PLC0415 - slow to import
 
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
     with actions.progress_of(config) as progress:
@@ -178,11 +179,11 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
             site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
             force=config.force, progress=progress,
         )  # fmt: skip
-    _say(config, "\n".join(packed.report()))
+    _print(config, "\n".join(packed.report()))
 
 
 @app.command(name="figures")
-@with_options(DRAWING, "studies", OneOrTwo, *CHOOSING, ROUNDED)
+@with_options(FIGURE_OPTIONS, "studies", OneOrTwoStudies, *FIGURE_PARAMETERS, ROUNDED_PARAMETER)
 def figures_command(
     studies: list[Path],
     *,
@@ -200,24 +201,26 @@ def figures_command(
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
     check_studies(*studies, rounded)
-    from headbook.site import figures  # noqa: PLC0415 - see steps
+    from headbook.site import figures  # noqa: PLC0415 - slow to import
 
-    given: dict[str, Any] = {
+    choices: dict[str, Any] = {
         "only": only or (), "label": label, "view": view, "force": config.force,
     }  # fmt: skip
     with actions.progress_of(config) as progress:
         if len(studies) == 1:
-            names = figures.write_figures(studies[0], out, progress=progress, **given)
+            names = figures.write_figures(studies[0], out, progress=progress, **choices)
         else:
-            found = actions.compared((*studies, rounded, None, None, None), HeadCorrespondence.AUTO)
-            names = figures.write_comparison_figures(found, out, progress=progress, **given)
-    _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
+            comparison = actions.compared(
+                (*studies, rounded, None, None, None), HeadCorrespondence.AUTO
+            )
+            names = figures.write_comparison_figures(comparison, out, progress=progress, **choices)
+    _print(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
 
 @app.command(name="compare")
-@with_options(COMPARE_OPTIONS, "given", Compared, *COMPARING)
+@with_options(COMPARE_OPTIONS, "arguments", CompareArguments, *COMPARE_PARAMETERS)
 def compare_command(
-    given: list[str],
+    arguments: list[str],
     *,
     models: tuple[str, str] | None,
     dtypes: tuple[str, str] | None,
@@ -233,28 +236,28 @@ def compare_command(
     start = time.monotonic()
     config, kind, formats = _config(options), correspondence_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
-    checked_out(config, given, OutputKind.SITE)
+    checked_out(config, arguments, OutputKind.SITE)
     check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
-        stored_ones = (*studies_of(given), rounded, untrained)
+        stored_ones = (*studies_of(arguments), rounded, untrained)
         check_studies(*stored_ones)
         summary = actions.compare((*stored_ones, None, None), kind, config, floor=floor)
     else:
         with actions.progress_of(config) as progress:
-            found = actions.collect_pair(
-                given, config, models, formats, progress, trained=trained_from, floor=floor
+            pair = actions.collect_pair(
+                arguments, config, models, formats, progress, trained=trained_from, floor=floor
             )
         if keep_studies is not None:
-            found.a.save(keep_studies / "a", force=config.force)
-            found.b.save(keep_studies / "b", force=config.force)
-        summary = actions.compare(found, kind, config, floor=False)
+            pair.a.save(keep_studies / "a", force=config.force)
+            pair.b.save(keep_studies / "b", force=config.force)
+        summary = actions.compare(pair, kind, config, floor=False)
     _finish(config, summary, start)
 
 
 @app.command(name="film")
-@with_options(FILM_OPTIONS, "given", Filmed, *FILMING)
+@with_options(FILM_OPTIONS, "arguments", FilmArguments, *FILM_PARAMETERS)
 def film_command(
-    given: list[str],
+    arguments: list[str],
     *,
     revisions: str | None,
     studies: bool,
@@ -265,20 +268,22 @@ def film_command(
     """Write the site of a training: checkpoints of one model, in order."""
     start = time.monotonic()
     config = _config(options)
-    check_options(
-        given, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
+    check_film_options(
+        arguments, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
         delete_weights=delete_weights,
     )  # fmt: skip
-    checked_out(config, given, OutputKind.SITE)
+    checked_out(config, arguments, OutputKind.SITE)
     if studies:
-        kept = stored_studies(given)
-        check_studies(*kept.values())
-        film = actions.film({name: partial(actions.load, folder) for name, folder in kept.items()})
+        studies_by_name = stored_studies(arguments)
+        check_studies(*studies_by_name.values())
+        film = actions.film(
+            {name: partial(actions.load, folder) for name, folder in studies_by_name.items()}
+        )
         summary = actions.render_film(film, config, "")
     else:
-        wanted, (model, *inputs) = asked_revisions(revisions), given
+        checkpoints, (model, *inputs) = requested_revisions(revisions), arguments
         film = actions.collect_film(
-            model, wanted, inputs, config, kept=keep_studies, delete_weights=delete_weights
+            model, checkpoints, inputs, config, kept=keep_studies, delete_weights=delete_weights
         )
         summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
@@ -290,20 +295,20 @@ def metrics() -> None:
     """List every metric: id, unit and source."""
     from headbook.metrics import all_metrics  # noqa: PLC0415 - it loads every metric's file
 
-    known = all_metrics().values()
-    names = max(len(metric.id) for metric in known)
-    units = max(len(metric.unit) for metric in known)
+    known_metrics = all_metrics().values()
+    id_width = max(len(metric.id) for metric in known_metrics)
+    unit_width = max(len(metric.unit) for metric in known_metrics)
     section = ""
-    for metric in known:
+    for metric in known_metrics:
         if metric.section != section:
             section = metric.section
             typer.echo(f"{section}:")
         unit = metric.unit or "-"
-        typer.echo(f"  {metric.id:{names}}  {unit:{units}}  {metric.reference}")
+        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}")
 
 
 def _build(inputs: list[str], config: Config) -> None:
-    start = time.monotonic()
+    started = time.monotonic()
     out = checked_out(config, inputs, OutputKind.SITE)
     check_kept(config, inputs)
     check_address_space()
@@ -315,7 +320,7 @@ def _build(inputs: list[str], config: Config) -> None:
             study = config.keep_study
         del collected  # otherwise two copies of a stored study would be in memory
         summary = actions.render(study, config, progress)
-    _finish(config, summary, start)
+    _finish(config, summary, started)
     _check_outcome(config, manifest.failed, manifest.lacking)
 
 
@@ -323,12 +328,12 @@ def _build(inputs: list[str], config: Config) -> None:
 def _resumable(out: Path) -> Iterator[Path]:
     """Yield the folder of finished parts, and remove the folder at the end."""
     work = store_folder(out)
-    before = {*work.rglob("*.part")}  # parts of an earlier run, which this run may not need
+    earlier_parts = {*work.rglob("*.part")}  # parts of an earlier run, which this run may not need
     try:
         yield work
     except (KeyboardInterrupt, typer.Abort):
-        if {*work.rglob("*.part")} - before:
-            _leave(RESUMABLE, WRONG)
+        if {*work.rglob("*.part")} - earlier_parts:
+            _exit_with(RESUMABLE_MESSAGE, EXIT_WRONG_USE)
         raise
     from headbook.run.store import remove_store  # noqa: PLC0415 - it loads pandas
 
@@ -367,8 +372,8 @@ def _check_film_outcome(config: Config, film: "Film") -> None:
     manifests = {frame.name: frame.manifest for frame in film.frames}
     _check_outcome(
         config,
-        [f"{name}: {text}" for name, each in manifests.items() for text in each.failed],
-        [f"{name}: {text}" for name, each in manifests.items() for text in each.lacking],
+        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.failed],
+        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.lacking],
     )
 
 
@@ -386,7 +391,7 @@ def _config(options: dict[str, Any]) -> Config:
 def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     """Print which site was written, and open it if requested."""
     from headbook.report.wording import size_text  # noqa: PLC0415
-    from headbook.site.archive import LIMITS  # noqa: PLC0415 - see steps
+    from headbook.site.archive import LIMITS  # noqa: PLC0415 - slow to import
 
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:
@@ -396,12 +401,12 @@ def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
             err=True,
         )
     pages, spent = f"{summary.pages:,} pages ({size_text(summary.size)})", time.monotonic() - start
-    _say(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
+    _print(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
     if config.open:
         webbrowser.open(summary.index.resolve().as_uri())
 
 
-def _say(config: Config, text: str) -> None:
+def _print(config: Config, text: str) -> None:
     if not config.quiet:
         typer.echo(text)
 
@@ -411,23 +416,30 @@ def main() -> None:
     escape_unprintable()
     try:
         with signals_as_interrupt():
-            stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
+            signal_code = app(
+                standalone_mode=False
+            )  # the code of an interrupt; None or 0 without one
             sys.stdout and sys.stdout.flush()
     except (CheckError, PartialResultError) as error:
-        _leave(str(error), CHECKED)
+        _exit_with(str(error), EXIT_INCOMPLETE)
     except TyperException as error:
-        full = getattr(error, "format_message", None)  # with the option that the error concerns
-        _leave(f"{str(full() if full else error).rstrip('.')}; see --help", WRONG)
+        format_message = getattr(
+            error, "format_message", None
+        )  # with the option that the error concerns
+        _exit_with(
+            f"{str(format_message() if format_message else error).rstrip('.')}; see --help",
+            EXIT_WRONG_USE,
+        )
     except (typer.Abort, KeyboardInterrupt):
-        _leave(STOPPED, WRONG)
+        _exit_with(STOPPED_MESSAGE, EXIT_WRONG_USE)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
-        _leave_with(error)
+        _exit_after(error)
     else:
-        if stopped:
-            _leave(STOPPED, WRONG)
+        if signal_code:
+            _exit_with(STOPPED_MESSAGE, EXIT_WRONG_USE)
 
 
-def _leave_with(error: Exception | SystemExit) -> None:
+def _exit_after(error: Exception | SystemExit) -> None:
     """Print an error and exit; a closed pipe is no error."""
     if is_closed_pipe(error):
         close_stdout()
@@ -436,13 +448,13 @@ def _leave_with(error: Exception | SystemExit) -> None:
         raise error
     fault = user_error(error)
     if fault is not None:
-        _leave(str(fault), WRONG)
+        _exit_with(str(fault), EXIT_WRONG_USE)
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exc()
-    _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
+    _exit_with(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", EXIT_BUG)
 
 
-def _leave(text: str, code: int) -> NoReturn:
+def _exit_with(text: str, code: int) -> NoReturn:
     with suppress(OSError):
         typer.echo(f"headbook: {' '.join(text.split())}", err=True)
     close_stdout()

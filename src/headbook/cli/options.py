@@ -10,44 +10,57 @@ from typing import Annotated, Any
 import typer
 
 from headbook.cli.actions import check_outside
-from headbook.config import DTYPES, Config, flag
+from headbook.config import Config, flag
 from headbook.errors import ConfigError, StudyError
+from headbook.option_values import DTYPES
 from headbook.output_folder import MANIFEST
 from headbook.schema import HeadCorrespondence
 
-# Options of render, of figures and pack, and of merge.
-RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
-DRAWING = ("out", "force", "quiet", "verbose")
-MERGING = ("out", "accept_failed_checks", "force", "quiet", "verbose")
-SHOWING = {"open", "base_url", "processes", "keep_study"}  # options without effect on collect
-COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
-BUILDING = tuple(f.name for f in dataclasses.fields(Config))
-RESUMING = {"restart", "workers", "engine", "address"}  # not for commands that collect many studies
+# Fields of `Config` that are options of a command; FIGURE_OPTIONS also those of pack.
+RENDER_OPTIONS = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
+FIGURE_OPTIONS = ("out", "force", "quiet", "verbose")
+MERGE_OPTIONS = ("out", "accept_failed_checks", "force", "quiet", "verbose")
+DISPLAY_OPTIONS = {
+    "open",
+    "base_url",
+    "processes",
+    "keep_study",
+}  # options without effect on collect
+COLLECT_OPTIONS = tuple(f.name for f in dataclasses.fields(Config) if f.name not in DISPLAY_OPTIONS)
+BUILD_OPTIONS = tuple(f.name for f in dataclasses.fields(Config))
+RESUME_OPTIONS = {
+    "restart",
+    "workers",
+    "engine",
+    "address",
+}  # not for commands that collect many studies
 
-Inputs = Annotated[
+InputArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Sentences: .txt, .jsonl, .csv, .tsv, .conllu, also with .gz or .zst; .parquet; a "
-        "folder or hub id of a dataset; - for standard input.",
+        help="Sentences: .txt, .jsonl, .csv, .tsv or .conllu, also with .gz or .zst; .parquet; the "
+        "folder or hub id of a dataset; or - for standard input.",
     ),
 ]
-Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
-OneOrTwo = Annotated[
+StudyArgument = Annotated[
+    Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")
+]
+OneOrTwoStudies = Annotated[
     list[Path],
     typer.Argument(
         metavar="STUDY [STUDY_B]",
         help="Folder that collect has written; two of them for the figures of their comparison.",
     ),
 ]
-Several = Annotated[
+SeveralStudies = Annotated[
     list[Path],
     typer.Argument(metavar="STUDY...", help="Folders that collect has written, two or more."),
 ]
-Packable = Annotated[
+SiteArgument = Annotated[
     Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
 ]
-Nameless = Annotated[
+AnonymousOption = Annotated[
     bool,
     typer.Option(
         "--anonymous",
@@ -55,14 +68,14 @@ Nameless = Annotated[
         "rendered again, so SITE is the folder that collect has written.",
     ),
 ]
-OneFile = Annotated[
+SingleFileOption = Annotated[
     bool,
     typer.Option(
         "--single-file",
         help="Write one HTML file with every page, which opens from disk, instead of an archive.",
     ),
 ]
-Named = Annotated[
+OnlyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--only",
@@ -71,7 +84,7 @@ Named = Annotated[
         "repeated. Default: all figures. The id of a metric stands for all of its figures.",
     ),
 ]
-Label = Annotated[
+LabelOption = Annotated[
     str,
     typer.Option(
         "--label",
@@ -81,7 +94,7 @@ Label = Annotated[
         show_default=False,
     ),
 ]
-Keys = Annotated[
+ViewOption = Annotated[
     str,
     typer.Option(
         "--view",
@@ -93,33 +106,35 @@ Keys = Annotated[
 
 
 def with_options(
-    names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
+    names: Sequence[str], argument: str = "", annotation: Any = None, *more: inspect.Parameter
 ) -> Callable[..., Any]:
     """Return a decorator that gives a command its options, as a signature that Typer reads.
 
     Args:
         names: names of the options, fields of `Config`.
-        first: name of the argument before the options; empty for none.
+        argument: name of the argument before the options; empty for none.
         annotation: annotation of that argument.
         more: options that are not fields of `Config`.
     """
 
-    def given(command: Callable[..., None]) -> Callable[..., None]:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
-        command.__signature__ = inspect.Signature([*parameters, *more, *_options(names)])  # type: ignore[attr-defined]
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = (
+            [inspect.Parameter(argument, positional, annotation=annotation)] if argument else []
+        )
+        command.__signature__ = inspect.Signature([*parameters, *more, *_parameters(names)])  # type: ignore[attr-defined]
         return command
 
-    return given
+    return decorate
 
 
-def _options(names: Sequence[str]) -> list[inspect.Parameter]:
+def _parameters(names: Sequence[str]) -> list[inspect.Parameter]:
     fields = {f.name: f for f in dataclasses.fields(Config)}
-    made = [_parameter(fields[name]) for name in names]
+    parameters = [_parameter(fields[name]) for name in names]
     text = "TOML file with any of these options; those given on the command line win."
     file = typer.Option("--config", "-c", help=text)
-    made.append(keyword("config", Annotated[Path | None, file], None))
-    return made
+    parameters.append(keyword("config", Annotated[Path | None, file], None))
+    return parameters
 
 
 def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
@@ -133,8 +148,8 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
     option = typer.Option(*names, help=text, show_default=False)
     if field.type is bool:
         return keyword(field.name, Annotated[bool, option], False)
-    wanted: Any = field.type
-    return keyword(field.name, Annotated[wanted | None, option], None)
+    kind: Any = field.type
+    return keyword(field.name, Annotated[kind | None, option], None)
 
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -143,25 +158,28 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-PACKING = (keyword("anonymous", Nameless, False), keyword("single_file", OneFile, False))
-CHOOSING = (
-    keyword("only", Named, None),
-    keyword("label", Label, ""),
-    keyword("view", Keys, ""),
+PACK_PARAMETERS = (
+    keyword("anonymous", AnonymousOption, False),
+    keyword("single_file", SingleFileOption, False),
+)
+FIGURE_PARAMETERS = (
+    keyword("only", OnlyOption, None),
+    keyword("label", LabelOption, ""),
+    keyword("view", ViewOption, ""),
 )
 
 
-NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title"} | RESUMING
-COMPARE_OPTIONS = tuple(name for name in BUILDING if name not in NOT_FOR_COMPARE)
+NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title"} | RESUME_OPTIONS
+COMPARE_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_COMPARE)
 
-Compared = Annotated[
+CompareArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="STUDY_A STUDY_B | INPUT...",
         help="Two folders that collect has written; with --models, the sentences that both read.",
     ),
 ]
-Models = Annotated[
+ModelsOption = Annotated[
     tuple[str, str] | None,
     typer.Option(
         "--models",
@@ -170,11 +188,11 @@ Models = Annotated[
         "with random weights.",
     ),
 ]
-Formats = Annotated[
+DtypesOption = Annotated[
     tuple[str, str] | None,
     typer.Option("--dtypes", metavar="A B", help="Number format of the weights of each model."),
 ]
-Correspondence = Annotated[
+HeadsOption = Annotated[
     str,
     typer.Option(
         "--heads",
@@ -182,7 +200,7 @@ Correspondence = Annotated[
         "alike), or auto (same if sizes and vocabulary agree).",
     ),
 ]
-Rounded = Annotated[
+RoundedOption = Annotated[
     Path | None,
     typer.Option(
         "--rounded",
@@ -190,7 +208,7 @@ Rounded = Annotated[
         help="The first model's study in bfloat16, for the effect of rounding alone.",
     ),
 ]
-Floor = Annotated[
+FloorOption = Annotated[
     str,
     typer.Option(
         "--rounding-floor",
@@ -199,7 +217,7 @@ Floor = Annotated[
         "alone. With --models, on runs the first model twice more on up to 64 sentences.",
     ),
 ]
-UntrainedStudy = Annotated[
+UntrainedOption = Annotated[
     Path | None,
     typer.Option(
         "--untrained",
@@ -208,44 +226,45 @@ UntrainedStudy = Annotated[
         "decides whether a head has a counterpart.",
     ),
 ]
-Trained = Annotated[
+TrainedFromOption = Annotated[
     bool,
     typer.Option(
         "--trained-from",
         help="Compare head outputs, too, because B was trained from A (with --models).",
     ),
 ]
-KeptPair = Annotated[
+KeepPairOption = Annotated[
     Path | None,
     typer.Option(
         "--keep-studies", metavar="DIR", help="Folder to keep both studies in, as a and b."
     ),
 ]
-ROUNDED = keyword("rounded", Rounded, None)
-COMPARING: tuple[Parameter, ...] = (
-    keyword("models", Models, None),
-    keyword("dtypes", Formats, None),
-    keyword("heads", Correspondence, "auto"),
-    ROUNDED,
-    keyword("rounding_floor", Floor, "on"),
-    keyword("untrained", UntrainedStudy, None),
-    keyword("trained_from", Trained, False),
-    keyword("keep_studies", KeptPair, None),
+ROUNDED_PARAMETER = keyword("rounded", RoundedOption, None)
+COMPARE_PARAMETERS: tuple[Parameter, ...] = (
+    keyword("models", ModelsOption, None),
+    keyword("dtypes", DtypesOption, None),
+    keyword("heads", HeadsOption, "auto"),
+    ROUNDED_PARAMETER,
+    keyword("rounding_floor", FloorOption, "on"),
+    keyword("untrained", UntrainedOption, None),
+    keyword("trained_from", TrainedFromOption, False),
+    keyword("keep_studies", KeepPairOption, None),
 )
 
 
-def studies_of(given: Sequence[str]) -> tuple[Path, Path]:
+def studies_of(arguments: Sequence[str]) -> tuple[Path, Path]:
     """Return the two folders of a comparison without models.
 
     Raises:
         ConfigError: the number of folders is not two.
     """
-    if len(given) != 2:
+    if len(arguments) != 2:
+        plural = "" if len(arguments) == 1 else "s"
         raise ConfigError(
-            f"compare: got {len(given)} folder{'s' * (len(given) != 1)}, expected two studies, "
-            "or --models A B and the sentences that both read"
+            f"compare: got {len(arguments)} folder{plural}, expected two studies, or --models A B "
+            "and the sentences that both read"
         )
-    return Path(given[0]), Path(given[1])
+    return Path(arguments[0]), Path(arguments[1])
 
 
 def formats_of(formats: tuple[str, str] | None) -> tuple[str, str]:
@@ -282,10 +301,10 @@ def correspondence_of(name: str) -> HeadCorrespondence:
     return HeadCorrespondence(name)
 
 
-NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUMING
-FILM_OPTIONS = tuple(name for name in BUILDING if name not in NOT_FOR_FILM)
+NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUME_OPTIONS
+FILM_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_FILM)
 
-Filmed = Annotated[
+FilmArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL INPUT... | STUDY...",
@@ -293,7 +312,7 @@ Filmed = Annotated[
         "collect has written, one for each checkpoint, or the folder of --keep-studies.",
     ),
 ]
-Revisions = Annotated[
+RevisionsOption = Annotated[
     str | None,
     typer.Option(
         "--revisions",
@@ -302,10 +321,10 @@ Revisions = Annotated[
         "inside a local one (default: all).",
     ),
 ]
-Studies = Annotated[
+StudiesOption = Annotated[
     bool, typer.Option("--studies", help="Film stored studies, without running a model.")
 ]
-KeptCheckpoints = Annotated[
+KeepCheckpointsOption = Annotated[
     Path | None,
     typer.Option(
         "--keep-studies",
@@ -314,7 +333,7 @@ KeptCheckpoints = Annotated[
         "collected again, so that a film can be continued.",
     ),
 ]
-DeleteWeights = Annotated[
+DeleteWeightsOption = Annotated[
     bool,
     typer.Option(
         "--delete-weights",
@@ -322,16 +341,16 @@ DeleteWeights = Annotated[
         "checkpoint, before the next checkpoint is downloaded.",
     ),
 ]
-FILMING: tuple[Parameter, ...] = (
-    keyword("revisions", Revisions, None),
-    keyword("studies", Studies, False),
-    keyword("keep_studies", KeptCheckpoints, None),
-    keyword("delete_weights", DeleteWeights, False),
+FILM_PARAMETERS: tuple[Parameter, ...] = (
+    keyword("revisions", RevisionsOption, None),
+    keyword("studies", StudiesOption, False),
+    keyword("keep_studies", KeepCheckpointsOption, None),
+    keyword("delete_weights", DeleteWeightsOption, False),
 )
 
 
-def check_options(
-    given: Sequence[str],
+def check_film_options(
+    arguments: Sequence[str],
     config: Config,
     *,
     revisions: str | None,
@@ -346,15 +365,15 @@ def check_options(
         OutputError: studies would be kept inside the site.
     """
     if studies:
-        useless = {
+        unused = {
             "--revisions": revisions,
             "--keep-studies": keep_studies,
             "--delete-weights": delete_weights,
         }
-        for name, value in useless.items():
+        for name, value in unused.items():
             if value:
                 raise ConfigError(f"{name}: has no effect with --studies; expected one of both")
-    elif len(given) < 2:
+    elif len(arguments) < 2:
         raise ConfigError(
             "film: got no sentences; expected a model and the sentences that its checkpoints "
             "read, or --studies and their studies"
@@ -362,13 +381,13 @@ def check_options(
     check_outside("--keep-studies", keep_studies, config.out)
 
 
-def stored_studies(given: Sequence[str]) -> dict[str, Path]:
+def stored_studies(arguments: Sequence[str]) -> dict[str, Path]:
     """Return folders of studies by the names of their checkpoints.
 
     Raises:
         StudyError: a folder has no study.
     """
-    folders = [folder for name in given for folder in _studies_in(Path(name))]
+    folders = [folder for name in arguments for folder in _studies_in(Path(name))]
     names = [folder.resolve().name for folder in folders]
     if len({*names}) < len(names):
         names = [str(folder) for folder in folders]
@@ -388,7 +407,7 @@ def _studies_in(folder: Path) -> list[Path]:
     return inside
 
 
-def asked_revisions(revisions: str | None) -> list[str]:
+def requested_revisions(revisions: str | None) -> list[str]:
     """Return the requested checkpoints; empty if all are requested.
 
     Raises:

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from headbook.errors import HeadbookError, OutputError, ResourceError, is_out_of_memory
-from headbook.output_folder import DISK_ERRORS
+from headbook.safe_files import DISK_ERRORS
 
-PAUSE = 10.0  # seconds between two lines of progress without a terminal
-PERIOD = 600.0  # seconds over which the speed is averaged, since workers report whole shards
+LINE_INTERVAL = 10.0  # seconds between two lines of progress without a terminal
+SPEED_PERIOD = 600.0  # seconds over which the speed is averaged, since workers report whole shards
 
 
 class Display:
@@ -40,7 +40,7 @@ class Display:
             TimeRemainingColumn(),
             TextColumn("{task.fields[read]}"),
             console=console,
-            speed_estimate_period=PERIOD,
+            speed_estimate_period=SPEED_PERIOD,
             disable=not console.is_terminal,
         )
         self._id = self._progress.add_task("", visible=False, read="")
@@ -67,11 +67,14 @@ class Display:
         self._print_line()
 
     def advance(self, amount: int, tokens: int) -> None:
-        """Advance the bar; without a terminal, print a line every `PAUSE` seconds."""
+        """Advance the bar; without a terminal, print a line every `LINE_INTERVAL` seconds."""
         self._tokens += tokens
         finished = self._progress.finished
         self._progress.update(self._id, advance=amount, read=self._read())
-        if self._progress.finished > finished or self._progress.get_time() - self._printed >= PAUSE:
+        if (
+            self._progress.finished > finished
+            or self._progress.get_time() - self._printed >= LINE_INTERVAL
+        ):
             self._print_line()
 
     def message(self, text: str) -> None:
@@ -92,12 +95,12 @@ class Display:
         if self._progress.disable:
             (task,) = self._progress.tasks
             remaining = task.time_remaining
-            parts = f"{task.percentage:.0f} %", self._read()
+            state = f"{task.percentage:.0f} %", self._read()
             time_left = f"{timedelta(seconds=round(remaining))} left" if remaining else ""
-            self.message(f"{task.description}: {', '.join(filter(None, (*parts, time_left)))}")
+            self.message(f"{task.description}: {', '.join(filter(None, (*state, time_left)))}")
 
 
-NEED_LESS = (
+MEMORY_ADVICE = (
     "expected more of it; lower --batch-tokens, --max-length, --sentence-pages or --exemplars, or "
     "give --processes 1; no partial output is left"
 )
@@ -107,19 +110,19 @@ NEED_LESS = (
 def signals_as_interrupt() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into an interrupt inside the block, so that cleanup runs."""
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    wanted = [getattr(signal, name) for name in names]
+    signals = [getattr(signal, name) for name in names]
     if threading.current_thread() is not threading.main_thread():
-        wanted = []  # Python delivers signals to the main thread alone
+        signals = []  # Python delivers signals to the main thread alone
     # An ignored signal stays ignored, because nohup relies on that.
-    before = {each: signal.getsignal(each) for each in wanted}
-    replaced = [each for each, handler in before.items() if handler == signal.SIG_DFL]
+    handlers = {number: signal.getsignal(number) for number in signals}
+    replaced_signals = [number for number, handler in handlers.items() if handler == signal.SIG_DFL]
     try:
-        for each in replaced:
-            signal.signal(each, _interrupt)
+        for number in replaced_signals:
+            signal.signal(number, _interrupt)
         yield
     finally:
-        for each in replaced:
-            signal.signal(each, before[each])
+        for number in replaced_signals:
+            signal.signal(number, handlers[number])
 
 
 def _interrupt(_: int, __: FrameType | None) -> NoReturn:
@@ -161,16 +164,16 @@ def is_closed_pipe(error: BaseException) -> bool:
 
     Typer and Rich exit in this case, so the causes of an exit are searched, too.
     """
-    chain = _chain(error) if isinstance(error, SystemExit) else [error]
-    return any(isinstance(each, BrokenPipeError) for each in chain)
+    causes = _causes(error) if isinstance(error, SystemExit) else [error]
+    return any(isinstance(cause, BrokenPipeError) for cause in causes)
 
 
 def user_error(error: BaseException) -> HeadbookError | None:
     """Return an error that the user can resolve, with a message; None for a bug in Headbook."""
     if isinstance(error, ResourceError):  # has a message on memory of its own
         return error
-    if any(is_out_of_memory(each) for each in _chain(error)):
-        return ResourceError(f"out of memory; {NEED_LESS}")
+    if any(is_out_of_memory(cause) for cause in _causes(error)):
+        return ResourceError(f"out of memory; {MEMORY_ADVICE}")
     if isinstance(error, HeadbookError):
         return error
     if not isinstance(error, OSError) or error.errno not in DISK_ERRORS:
@@ -180,24 +183,26 @@ def user_error(error: BaseException) -> HeadbookError | None:
             f"standard output: {error.strerror}; expected a file, a pipe or a terminal that takes "
             "what is printed"
         )
-    place = os.fsdecode(error.filename)
-    return OutputError(f"{place}: {error.strerror}; expected a place that can be read and written")
+    path = os.fsdecode(error.filename)
+    return OutputError(f"{path}: {error.strerror}; expected a place that can be read and written")
 
 
 def close_stdout() -> None:
     """Discard unprinted output, which Python would otherwise try to print at exit."""
     streams = (sys.stdout, sys.__stdout__)  # Typer replaces the first
-    for stream in (each for each in streams if each is not None and not each.closed):
+    for stream in (
+        open_stream for open_stream in streams if open_stream is not None and not open_stream.closed
+    ):
         try:
             stream.flush()
         except OSError:
             with suppress(OSError, ValueError):
-                nothing = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nothing, stream.fileno())
-                os.close(nothing)
+                null_device = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null_device, stream.fileno())
+                os.close(null_device)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

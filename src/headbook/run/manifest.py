@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headbook import __version__
-from headbook.config import creation_date
 from headbook.inputs import Sentence
 from headbook.model.tokenizer import special_pattern
+from headbook.option_values import creation_date
 from headbook.run.prepare import LIBRARIES, Run, RunLog
-from headbook.schema import MOST_OWN, OTHER, ModelKind, Side
+from headbook.schema import MAX_OWN_NAMES, OTHER, ModelKind, Side
 from headbook.study.manifest import (
     SCHEMA,
     Check,
@@ -27,7 +27,9 @@ FOREIGN = (
     "not among the 17 parts of speech of Universal Dependencies: each is counted under its own "
     "name, but is neither a content nor a function word"
 )
-BEYOND = f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: counted as '{OTHER}'"
+BEYOND = (
+    f"beyond the {MAX_OWN_NAMES} most frequent outside Universal Dependencies: counted as '{OTHER}'"
+)
 
 
 def make_manifest(

@@ -18,17 +18,15 @@ from typing import BinaryIO, Generic, TypeVar
 
 from headbook.errors import OutputError
 from headbook.memory import trim_memory
-from headbook.output_folder import (
+from headbook.output_folder import clear_folder, is_own_folder, walk_entries
+from headbook.safe_files import (
     DISK_ERRORS,
     NOTE,
-    clear_folder,
     is_file,
-    is_own_folder,
     lock_file,
     read_checked,
     read_object,
     remove_lock,
-    walk_entries,
     write_atomic,
     write_checked,
 )
