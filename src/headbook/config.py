@@ -236,11 +236,11 @@ class Config:
             self._check_letters(option_field.name)
         for name, choices in option_values.CHOICES.items():
             self._check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}")
-        for name, least in option_values.MIN_VALUES.items():
+        for name, minimum in option_values.MIN_VALUES.items():
             value = getattr(self, name)
-            self._check(value is None or value >= least, name, f"at least {least}")
-        for name, (least, most) in option_values.RANGES.items():
-            self._check(least <= getattr(self, name) <= most, name, f"{least} to {most}")
+            self._check(value is None or value >= minimum, name, f"at least {minimum}")
+        for name, (minimum, maximum) in option_values.RANGES.items():
+            self._check(minimum <= getattr(self, name) <= maximum, name, f"{minimum} to {maximum}")
         for name in ("language", "target_language"):
             letters = getattr(self, name).replace("-", "")
             self._check(letters.isalnum(), name, "a language code such as 'en', or 'none'")
@@ -405,6 +405,7 @@ def _read_failure(error: Exception) -> str:
 
 
 def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:
+    """Return the name and the converted value of an option from a key of a configuration file."""
     fields = {option_field.name: option_field for option_field in dataclasses.fields(Config)}
     name = key.replace("-", "_")
     _check_known(name, f"{file.name}: ", key)

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from headbook.errors import ResourceError
 from headbook.schema import AttentionStack
 
+# Program that draws a chart, to try in a process of its own.
 CHART_SCRIPT = (
     "import vl_convert; vl_convert.vegalite_to_svg({'mark': 'point', 'data': {'values': [{}]}})"
 )

@@ -59,23 +59,21 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    A list of texts is accepted for an option of several comma-separated values, a number for an
-    option that takes a number as text, and a path for an option that takes the name of a folder.
+    Also accepted are a list of texts for comma-separated values, a number for an option that takes
+    a number as text, and a path for an option that takes the name of a folder.
 
     Args:
         kind: type of the option, perhaps a union with None.
         accepts_list: whether the option takes several values separated by commas.
-        accepts_number: whether the option is a text that may be a number, such as ``50`` or
-            ``all``.
-        maximum: largest size of a whole number.
+        accepts_number: whether the option is a text that may be a number.
+        maximum: largest whole number.
 
     Raises:
         ValueError: the value does not fit; the message says what is expected.
     """
-    kinds = [member for member in get_args(kind) or (kind,) if member is not type(None)]
-    if value is None and len(kinds) < len(get_args(kind)):
+    if value is None and type(None) in get_args(kind):
         return None
-    (only_kind,) = kinds
+    (only_kind,) = (member for member in get_args(kind) or (kind,) if member is not type(None))
     if isinstance(value, only_kind) and isinstance(value, bool) == (only_kind is bool):
         converted = value
     elif only_kind is Path and isinstance(value, str | PathLike):

@@ -1,12 +1,13 @@
 """Safe writing of output folders and files: checks, locks, temporary folders and cleaning up.
 
-An output folder belongs to Headbook. A new one is written into a workspace, a hidden folder beside
-it, and takes the place of the old one by two renames: the old folder goes into the workspace, the
-new one comes out of it. Files that Headbook did not write are never moved: a folder that holds one
-is refused. A lock file beside the folder excludes other runs from the first check to the last
-rename. Systems release a lock when its process ends, however it ends, so a workspace that can be
-locked was left by a killed run; the next run that writes the same output removes it. Reading
-changes nothing.
+An output folder belongs to Headbook. A new folder is written into a workspace, which is a hidden
+folder beside the output, and replaces the old folder by two renames: of the old folder into the
+workspace, and of the new folder out of it. A folder with a file that Headbook did not write is
+refused. A lock file beside the folder excludes other runs from the first check to the last rename.
+
+Systems release a lock when its process ends, even if the process was killed. A workspace that can
+be locked was therefore left by a killed run, and the next run that writes the same output removes
+it. Reading an output changes no file.
 """
 
 import errno
@@ -23,15 +24,7 @@ from pathlib import Path
 
 from headbook import __version__, safe_files
 from headbook.errors import OutputError, StudyError
-from headbook.safe_files import (
-    DISK_ERRORS,
-    DISK_FULL,
-    NOTE,
-    is_file,
-    lock_file,
-    read_object,
-    remove_lock,
-)
+from headbook.safe_files import DISK_ERRORS, DISK_FULL, NOTE, is_file, read_object
 
 MANIFEST, FILE_LIST = "manifest.json", "files.json"
 OWNER, NEW, OLD, DELETED = "owner", "new", "old", "gone"  # names in a workspace
@@ -86,9 +79,8 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
             raise _not_writable(out, error) from error
         try:
             _write_file_list(new, kind)
-            _check_replaceable(
-                out, path, kind, force=force
-            )  # somebody may have added a file meanwhile
+            # Checked again, because somebody may have added a file meanwhile.
+            _check_replaceable(out, path, kind, force=force)
             try:
                 if os.path.lexists(path):
                     path.rename(workspace / OLD)
@@ -136,12 +128,12 @@ def reserve(out: Path) -> Iterator[Path]:
             path, reserved = _check_place(out), _reserved.get()
             if path not in reserved and path.parent.is_dir():
                 file = path.with_name(f"{_prefix(path)}lock")
-                lock = lock_file(file)
+                lock = safe_files.lock_file(file)
                 if lock is None:
                     raise OutputError(
                         f"{out}: another run writes here; wait for it, or choose another --out"
                     )
-                stack.callback(remove_lock, lock, file)
+                stack.callback(safe_files.remove_lock, lock, file)
                 _reserved.set(reserved | {path})
                 stack.callback(_reserved.set, reserved)
                 for workspace in _left_workspaces(path):
@@ -258,7 +250,8 @@ def _finish_replacement(workspace: Path, path: Path) -> None:
         OutputError: the old folder stays in the workspace, because another folder is in its place
             or a file of someone else is in it.
     """
-    old, unfinished = workspace / OLD, os.path.lexists(workspace / NEW)
+    old = workspace / OLD
+    unfinished = os.path.lexists(workspace / NEW)
     if not os.path.lexists(old):
         return
     is_folder = old.is_dir() and not old.is_symlink()
@@ -275,8 +268,10 @@ def _finish_replacement(workspace: Path, path: Path) -> None:
 
 def _output_kind(folder: Path) -> OutputKind | None:
     """Return the kind of an output folder, or None if Headbook did not write the folder."""
-    listed = [kind for kind in OutputKind if _file_list(folder, kind) is not None]
-    return next(iter(listed + [kind for kind in OutputKind if has_manifest(folder, kind)]), None)
+    for kind in OutputKind:
+        if _file_list(folder, kind) is not None:
+            return kind
+    return next((kind for kind in OutputKind if has_manifest(folder, kind)), None)
 
 
 def _first_foreign(folder: Path) -> str | None:
@@ -289,10 +284,8 @@ def _first_foreign(folder: Path) -> str | None:
     """
     kind = _output_kind(folder)
     names = (_file_list(folder, kind) if kind else None) or {}
-    listed_entries = {(name, entry) for entry, listed in names.items() for name in listed}
-    return next(
-        (name for name, entry in walk_entries(folder) if (name, entry) not in listed_entries), None
-    )
+    listed = {(name, entry) for entry, names_of_type in names.items() for name in names_of_type}
+    return next((name for name, entry in walk_entries(folder) if (name, entry) not in listed), None)
 
 
 def walk_entries(folder: Path, subfolder: str = "") -> Iterator[tuple[str, str]]:
@@ -325,13 +318,13 @@ def _file_list(folder: Path, kind: OutputKind) -> dict[str, list[str]] | None:
 
 def _not_writable(out: Path, error: Exception) -> OutputError:
     """Return the error to raise if an output cannot be written."""
-    why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+    reason = (getattr(error, "strerror", None) or str(error)).rstrip(".")
     if getattr(error, "errno", None) in DISK_FULL:
         return OutputError(
-            f"{out}: {why}; expected room for all of it, beside what is there now; nothing was "
+            f"{out}: {reason}; expected room for all of it, beside what is there now; nothing was "
             "changed"
         )
-    return OutputError(f"{out}: {why}; expected a folder that can be written")
+    return OutputError(f"{out}: {reason}; expected a folder that can be written")
 
 
 @contextmanager
@@ -356,9 +349,8 @@ def _workspace(path: Path) -> Iterator[Path]:
         with (folder / OWNER).open("wb", buffering=0) as owner:
             with suppress(OSError):  # no note without a lock: later runs then keep the folder
                 safe_files.lock_stream(owner)
-                owner.write(
-                    NOTE + os.fsencode(path.name)
-                )  # after the lock: folders with a note are in use or abandoned
+                # Written after the lock: folders with a note are in use or abandoned.
+                owner.write(NOTE + os.fsencode(path.name))
             try:
                 yield folder
             finally:
@@ -374,11 +366,9 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
     A workspace is one of Headbook's if it is a folder of this user, not a link, and its owner file
     holds `NOTE`.
     """
-    name_pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
+    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
     try:
-        candidates = [
-            entry for entry in path.parent.iterdir() if name_pattern.fullmatch(entry.name)
-        ]
+        candidates = [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]
     except OSError:  # the folder can be written but not listed
         return
     for folder in candidates:
@@ -402,9 +392,8 @@ def _left_workspaces(path: Path) -> Iterator[Path]:
 
 def _prefix(path: Path) -> str:
     """Return the beginning of the names of hidden files and folders beside an output."""
-    return (
-        f".{path.name.encode(errors='ignore')[:MAX_NAME_BYTES].decode(errors='ignore')}.headbook-"
-    )
+    name = path.name.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore")
+    return f".{name}.headbook-"
 
 
 def clear_folder(folder: Path, *keep: str) -> None:

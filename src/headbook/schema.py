@@ -23,7 +23,9 @@ RELATIONS = (
     "nsubj", "nsubj:pass", "nummod", "obj", "obl", "orphan", "parataxis", "punct", "reparandum",
     "vocative", "xcomp",
 )  # fmt: skip
+# Parts of speech of content words and of function words.
 CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
+FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
 # Thresholds of high similarity of two tokens: a top share of all pairs of a head, or a cosine.
 TOP_PAIR_SHARES = {"top 1 %": 0.01, "top 5 %": 0.05}
 SIMILARITY_LABELS = (*TOP_PAIR_SHARES, "0.9")
@@ -35,13 +37,12 @@ MAIN_METRICS = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
 MAX_SINK_MASS = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
-MILLION = 1_000_000
+MILLION = 1_000_000  # attention on a learned sink is stored in whole millionths of a row
 MAX_DISTANCE = 32  # tokens; larger distances are counted together
 DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
-FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
 DIRECTIONS = ("to_head", "to_dependent")
 MAX_OWN_NAMES = 40  # of a corpus, outside Universal Dependencies, that are counted separately
 OTHER = "other"  # name under which the remaining names are counted

@@ -1,14 +1,15 @@
 r"""Half-rise steps of numbers over training checkpoints, with bootstrap intervals. No torch.
 
 The *half-rise step* of a number is the first step at which the number is past the middle between
-its first and its last value, upwards or downwards, regardless of later steps; between steps nothing
-is interpolated. It exists only if the last value differs from the first beyond noise: if the 95 %
-interval of their paired difference (`headbook.analysis.paired`) does not contain 0. This test is
-made for each number by itself: of twenty that never change, one has a half-rise step by chance.
+its first and its last value, upwards or downwards, regardless of later steps. Values between steps
+are not interpolated. The half-rise step exists only if the last value differs from the first beyond
+noise: if the 95 % interval of their paired difference (`headbook.analysis.paired`) does not contain
+0. Each number is tested by itself: of twenty numbers that never change, one has a half-rise step by
+chance.
 
-The interval comes from drawing clusters of sentences with replacement, the same ones for all steps
-and cells (Efron's percentiles): it spans the steps that contain 95 % of the draws' half-rise steps.
-It covers variation between samples of sentences, not between training runs.
+For the interval, clusters of sentences are drawn with replacement, with equal draws for all steps
+and cells (Efron's percentiles). The interval spans the steps that contain 95 % of the draws'
+half-rise steps. It covers variation between samples of sentences, not between training runs.
 """
 
 from collections.abc import Iterator, Sequence

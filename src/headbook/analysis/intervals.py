@@ -123,28 +123,24 @@ def interval(
     value, n_effective = divide(total["n"], total["d"]), effective(total)
     lower, upper = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
     has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
+    bounded = has_lower & has_upper
     valid = has_interval(n_effective, total["sentences"], rules)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         critical = critical_value(n_effective, level)
-        rounding = np.where(has_lower & has_upper, SHARE_ROUNDING, ROUNDING)
+        rounding = np.where(bounded, SHARE_ROUNDING, ROUNDING)
         error = np.sqrt(variance(total, rounding)) * skewness_factor(total, limits, rules)
         valid &= (error > 0) | np.not_equal(rules, IntervalRule.CONTINUOUS)
         rare = np.equal(rules, IntervalRule.RARE) | (total["present"] < MIN_PRESENT)
         max_observations = np.where(rare, n_effective, np.inf)
         size = upper - lower
-        ends = zip(
-            _wilson((value - lower) / size, error / size, critical, n_effective, max_observations),
-            _rare_event(value - lower, error, critical),
-            _student(value, error, critical),
-            strict=True,
+        wilson = _wilson(
+            (value - lower) / size, error / size, critical, n_effective, max_observations
         )
+        rare_event = _rare_event(value - lower, error, critical)
+        student = _student(value, error, critical)
         low, high = (
-            np.where(
-                has_lower & has_upper,
-                lower + size * share,
-                np.where(has_lower, lower + amount, symmetric),
-            )
-            for share, amount, symmetric in ends
+            np.where(bounded, lower + size * share, np.where(has_lower, lower + amount, symmetric))
+            for share, amount, symmetric in zip(wilson, rare_event, student, strict=True)
         )
     return clipped(np.where(valid, low, np.nan), np.where(valid, high, np.nan), limits)
 

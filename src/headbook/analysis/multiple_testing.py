@@ -161,6 +161,7 @@ FLIPS = 2000  # sign flips of a test
 FLIPS_PER_HASH = 64  # flips at a time: the number of bits of a hash
 
 ALPHA = 0.05  # family-wise p value below which pages call a difference significant
+# Constants of the generator splitmix64.
 SPLITMIX_INCREMENT, SPLITMIX_FACTORS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 

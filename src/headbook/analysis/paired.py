@@ -108,15 +108,15 @@ def differences(
     return replace(unclipped, low=low, high=high)
 
 
-def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifferences) -> Floats:
+def paired_family_wise_p(a: ClusterSums, b: ClusterSums, compared: PairedDifferences) -> Floats:
     """Return the two-sided p-value of each difference, family-wise over cells with an interval.
 
     Clusters are drawn with replacement, for all cells together
     (`headbook.analysis.multiple_testing`).
 
     Args:
-        a, b: sums from which ``found`` was computed.
-        found: differences, from `differences`.
+        a, b: sums from which ``compared`` was computed.
+        compared: differences, from `differences`.
 
     Returns:
         *Shape:* ``cells``; 1 if the models are exactly equal, NaN without interval.
@@ -125,8 +125,8 @@ def paired_family_wise_p(a: ClusterSums, b: ClusterSums, found: PairedDifference
         ValueError: the arrays differ in shape.
     """
     _cells(a, b)
-    tested, p = ~np.isnan(found.low), np.where(found.equal, 1.0, np.nan)
-    values, flat_tested = found.value.reshape(-1), tested.reshape(-1)
+    tested, p = ~np.isnan(compared.low), np.where(compared.equal, 1.0, np.nan)
+    values, flat_tested = compared.value.reshape(-1), tested.reshape(-1)
 
     def tested_blocks() -> Iterator[tuple[Floats, Floats]]:
         for block, block_a, block_b in _blocks(a, b):

@@ -12,12 +12,12 @@ used here but needs thousands of rounds if a mask makes weights grow from key to
 Rows with the same set are pooled: the fit depends only on the mass on each item and the number of
 rows (or their summed weight) with each set.
 
-Instead of a trained classifier of pictures (Kovaleva et al. 2019, arXiv:1908.08593, whose
-annotations are not public), each head is compared with the best map that attends to the same *keys*
-from all queries (`column_residual`) and with the best that attends to the same *offsets*
-(`offset_sums`, `fit_offsets`). Distances are Kullback–Leibler divergences KL(A_i ‖ fit_i) in
-nats over ln k_i, k_i being the number of keys that query i sees; rows that see one key are
-skipped. All results are sums over the rows of one sentence, for each head, so that they add up.
+Kovaleva et al. (2019, arXiv:1908.08593) train a classifier of pictures, but their annotations are
+not public. Here, each head is compared with the best map that attends to the same *keys* from all
+queries (`column_residual`) and with the best map that attends to the same *offsets* (`offset_sums`,
+`fit_offsets`). Distances are Kullback–Leibler divergences KL(A_i ‖ fit_i) in nats over ln k_i, with
+k_i the number of keys that query i sees. Rows that see one key are skipped. All results are sums
+over the rows of one sentence, for each head, so that sentences add up.
 
 Throughout, attention is ``(head, query, key)``, in float64, and visible ``(query, key)`` says
 which keys a query may see, padding excluded and special tokens kept on both sides. Rows of

@@ -60,10 +60,9 @@ def spanning_trees(
 ) -> Indices:
     """Return the heaviest tree over the words of each sentence, with given roots.
 
-    With attention as ``weights``, a word attends to its head. The literature's "edges from the
-    output token to the attended token" are the other direction if read strictly, since a tree's
-    edges leave its root: heads that attend to their dependents. Pass the transposed attention for
-    this direction.
+    With attention as ``weights``, a word attends to its head. Read strictly, the literature's
+    "edges from the output token to the attended token" are of heads that attend to their
+    dependents; pass the transposed attention for this direction.
 
     Several roots, as in an annotation of two sentences as one, give the heaviest forest with those
     roots. A word whose row is all zero has edges of weight 0. Among equal edges into a word the

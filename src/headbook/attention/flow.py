@@ -234,4 +234,5 @@ def measured_step(attention: torch.Tensor, mixing: torch.Tensor) -> torch.Tensor
 
 
 def _identity(like: torch.Tensor) -> torch.Tensor:
+    """Return an identity matrix of the size, number format and device of another tensor."""
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)

@@ -175,8 +175,8 @@ class HeadOutputs(TokenPairs):
         anywhere = self.pairs.any(1) & (number % step == 0)
         rounded = self.similarity.round(decimals=SIMILARITY_DECIMALS)
         known = rounded.masked_fill(self.pairs == 0, torch.nan)
-        found: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
-        return found
+        similarities: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
+        return similarities
 
     def pooled(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sums of values of pairs, by the labels `DISTANCES`.

@@ -202,6 +202,7 @@ def layer_sums(
 
 
 def _row_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], RowSums]:
+    """Return a task for each layer, and the sums of rows, columns and diagonals that they fill."""
     frame, (n_sentences, _, n, m) = scope.frame, layers[0].shape
     shape = (n_sentences, sum(weights.shape[1] for weights in layers), n)
     width = 0 if frame.stack.crosses else 2 * n - 1
@@ -220,6 +221,7 @@ def _row_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[Lo
 
 
 def _word_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[LoopTask], WordSums]:
+    """Return a task for each layer, and the sums between words that the tasks fill."""
     frame, dtype = scope.frame, layers[0].numpy().dtype
     n_from, n_to = frame.queries.n_words, frame.keys.n_words
     shape = (len(layers[0]), sum(weights.shape[1] for weights in layers), n_from)
@@ -239,6 +241,7 @@ def _word_tasks(layers: Sequence[torch.Tensor], scope: ViewMask) -> tuple[list[L
 def _pair_tasks(
     layers: Sequence[torch.Tensor], mass: torch.Tensor, pairs: QueryKeyPairs
 ) -> tuple[list[LoopTask], torch.Tensor]:
+    """Return a task for each layer, and the mass on chosen pairs that the tasks fill."""
     pair_arrays = [tensor.numpy() for tensor in pairs]
     sums = np.zeros((*mass.shape[:2], 3, pairs.counts.shape[2]), mass.numpy().dtype)
     tasks = []

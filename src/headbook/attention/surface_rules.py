@@ -5,7 +5,7 @@ previous or the nearest word of a class. Rules are the baseline of relations and
 that follow no relation. In causal attention only earlier words can be selected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 MAX_WORD_DISTANCE = 8  # in words; larger distances are counted together, by direction
-N_DISTANCE_BINS = 2 * (MAX_WORD_DISTANCE + 1) + 1
+N_DISTANCE_BINS = 2 * (MAX_WORD_DISTANCE + 1) + 1  # of signed distances, with both beyond
 MAX_LINKS = 256  # largest number of pairs of head and dependent in a text, both directions
-NO_CELL = np.iinfo(np.uint16).max
+NO_CELL = np.iinfo(np.uint16).max  # fills rows of cells
 
 
 class PairsBySurface(NamedTuple):
@@ -109,8 +109,8 @@ def linked_cells(scope: "ViewMask") -> "NDArray[np.uint16]":
     return cells
 
 
-OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
-SIDES = ("next", "previous", "nearest")
+OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)  # in words, of the rules that use no tags
+SIDES = ("next", "previous", "nearest")  # of a word of a class
 NOUNS = ("NOUN", "PROPN")
 TAG_SETS = {
     "content": tuple(sorted(CONTENT)),
@@ -165,28 +165,42 @@ def rule_words(
     starts = np.repeat(lengths.cumsum() - lengths, lengths)
     ends = starts + np.repeat(lengths, lengths)
     names = rule_names(tags)
-    selected = np.full((len(names), len(tag)), NO_SELECTION, np.int32)
     row_of_rule = {name: row for row, name in enumerate(names)}
+    selected = np.full((len(names), len(tag)), NO_SELECTION, np.int32)
+    for name, target in _rule_targets(tag, selectable, starts, ends, tags, causal=causal):
+        selected[row_of_rule[name]] = np.where(target >= 0, target - starts, NO_SELECTION)
+    return selected
+
+
+def _rule_targets(
+    tag: NDArray[np.integer[Any]],
+    selectable: Flags,
+    starts: Ints,
+    ends: Ints,
+    tags: Sequence[str],
+    *,
+    causal: bool,
+) -> Iterator[tuple[str, Ints]]:
+    """Yield rules with the word that they select for each word, as indices of all words.
+
+    Rules that select no word at all may be left out.
+    """
     words = np.arange(len(tag))
     for offset in OFFSETS:
         target = words + offset
         inside = (target >= starts) & (target < ends) & (offset < 0 or not causal)
         inside[inside] = selectable[target[inside]]
-        selected[row_of_rule[f"offset:{offset}"], inside] = (target - starts)[inside]
+        yield f"offset:{offset}", np.where(inside, target, NO_SELECTION)
     for name, members in {**{tag_name: (tag_name,) for tag_name in tags}, **TAG_SETS}.items():
         of_class = _is_one_of(tag, members, tags) & selectable
-        if not of_class.any():
-            continue
-        targets = _words_of_class(of_class, starts, ends, causal=causal)
-        for side, target in zip(SIDES, targets, strict=True):
-            in_sentence = np.where(target >= 0, target - starts, NO_SELECTION)
-            selected[row_of_rule[f"{side}:{name}"]] = in_sentence
+        if of_class.any():
+            targets = _words_of_class(of_class, starts, ends, causal=causal)
+            for side, target in zip(SIDES, targets, strict=True):
+                yield f"{side}:{name}", target
     nouns = _is_one_of(tag, NOUNS, tags) & selectable
     if nouns.any() and not causal:
         continued = np.append(nouns[1:], False) & (words + 1 < ends)
-        last = _next(nouns & ~continued, ends)
-        selected[row_of_rule[LAST_NOUN]] = np.where(last >= 0, last - starts, NO_SELECTION)
-    return selected
+        yield LAST_NOUN, _next(nouns & ~continued, ends)
 
 
 def _is_one_of(tag: NDArray[Any], members: Sequence[str], tags: Sequence[str]) -> Flags:
@@ -249,9 +263,9 @@ def words_named(scope: "ViewMask") -> NamedWords:
         texts.scheme.tags,
         causal=scope.frame.stack.causal,
     )
-    given = np.flatnonzero((selected >= 0).any(1))
-    word = words.new_tensor(selected[given].reshape(len(given), *tag.shape))
-    return NamedWords(given.tolist(), word, others.sum(-1) * texts.tagged)
+    selecting_rules = np.flatnonzero((selected >= 0).any(1))
+    word = words.new_tensor(selected[selecting_rules].reshape(len(selecting_rules), *tag.shape))
+    return NamedWords(selecting_rules.tolist(), word, others.sum(-1) * texts.tagged)
 
 
 def strongest_words(layer: "LayerAttention") -> "torch.Tensor":

@@ -1,9 +1,9 @@
 """Pairs of tokens: cosines by distance, equal tokens, and sentence ends proposed in passages.
 
-Ends are after tokens, numbered through the tokens of a passage that count. Measures are those of
-text segmentation: Pk moves a window over the text and counts how often proposed and true ends
-disagree on whether both window ends are in one segment; WindowDiff counts windows with different
-numbers of ends; F1 compares ends.
+A sentence end has the index of the token before it among the tokens of the passage that count.
+Proposed ends are rated by the measures of text segmentation. Pk moves a window over the text and
+counts how often proposed and true ends disagree on whether both window ends are in one segment.
+WindowDiff counts windows with different numbers of ends. F1 compares ends.
 """
 
 from functools import cached_property
@@ -46,7 +46,7 @@ class TokenOrder(NamedTuple):
         return values.gather(-1, self.order.view(shape).expand(*values.shape[:-1], -1))
 
     def ends(self, after: torch.Tensor) -> torch.Tensor:
-        """Pad values of all but the last place, and keep those that a token follows."""
+        """Return ends after all places but the last, except ends that no token follows."""
         return pad(after & self.valid[:, 1:], (0, 1))
 
 

@@ -121,6 +121,7 @@ class TokenStates:
         )
 
     def _masked(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values in the number format of the states, NaN in the padding."""
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)
 
 

@@ -2,9 +2,9 @@
 
 Imports no torch.
 
-Two properties of each word with a head are tested. *To head*: is the head the word's strongest key?
-*To dependent*: is the word its head's strongest key? Only visible words are tested: in a causal
-stack, earlier ones.
+Two properties of each word with a head are tested. *To head*: the head is the word's strongest key.
+*To dependent*: the word is its head's strongest key. Only visible words are tested, which are
+earlier words in a causal stack.
 
 Punctuation is removed from the attention and from the gold tree, since its attachment is a
 convention; its dependents get the head of the punctuation mark. Words without a token, at the end
@@ -80,8 +80,8 @@ def relation_queries(scope: "ViewMask") -> RelationQueries:
     labels[..., n_relations:] = has_relation & down.unsqueeze(-1)
     far = labels & ((head - words).abs() >= MIN_FAR_DISTANCE).unsqueeze(-1)
     present = numbers.tolist()
-    given = [*present, *(len(texts.scheme.relations) + number for number in present)]
-    return RelationQueries(head, given, labels.to(dtype), far.to(dtype))
+    present_labels = [*present, *(len(texts.scheme.relations) + number for number in present)]
+    return RelationQueries(head, present_labels, labels.to(dtype), far.to(dtype))
 
 
 def finds_head_or_dependent(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -209,8 +209,8 @@ class WordTrees(NamedTuple):
     Attributes:
         place: index of each word among all words of its sentence; arbitrary in the padding.
             *Shape:* ``(sentence, word)``.
-        heads: index of each word's head among the remaining words, `NO_HEAD` for roots, of which
-            there may be several, and in the padding. *Shape:* ``(sentence, word)``.
+        heads: index of each word's head among the remaining words; `NO_HEAD` in the padding and
+            for roots, of which a tree may have several. *Shape:* ``(sentence, word)``.
         lengths: number of remaining words. *Shape:* ``(sentence,)``.
     """
 
@@ -228,11 +228,11 @@ def word_trees(scope: "ViewMask") -> WordTrees:
 
 
 def prune_tree(heads: Indices, kept: Flags, max_words: int) -> WordTrees:
-    """Return trees without the words not kept; empty for circles and for too many words.
+    """Return trees of the kept words; a sentence with a circle or too many words has no words.
 
     Args:
         heads: index of each word's head, `NO_HEAD` without one. *Shape:* ``(sentence, word)``.
-        kept: words that stay. *Shape:* ``(sentence, word)``.
+        kept: words of the pruned tree. *Shape:* ``(sentence, word)``.
         max_words: largest number of remaining words in a sentence.
     """
     heads = np.where(heads < heads.shape[1], heads, NO_HEAD)

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from headbook import __version__
 from headbook.cli import actions
 from headbook.cli.actions import (
     RESERVED,
+    check_film_outcome,
     check_kept,
+    check_outcome,
     check_outside,
     check_studies,
     checked_out,
@@ -71,12 +73,12 @@ from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
-    from headbook.comparison.film import Film
     from headbook.site.writer import WrittenSite
     from headbook.study.study import Study
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
-STOPPED_MESSAGE = "stopped; no partial output is left"  # true also after all output was written
+# The message is true even if all output was written before the interrupt.
+STOPPED_MESSAGE = "stopped; no partial output is left"
 RESUMABLE_MESSAGE = (
     "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
 )
@@ -89,8 +91,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"headbook {__version__}")
         raise typer.Exit
 
@@ -119,8 +121,8 @@ def demo(**options: Any) -> None:
     """Build the site of the sample inputs."""
     samples = [str(folder("sample_inputs") / "sentences.conllu")]
     defaults = {"title": "Headbook on its sample sentences", "out": Path(DEMO_OUT)}
-    given = {name: value for name, value in options.items() if value is not None}
-    _build(samples, _config(defaults | given))
+    options_given = {name: value for name, value in options.items() if value is not None}
+    _build(samples, _config(defaults | options_given))
 
 
 @app.command()
@@ -133,7 +135,7 @@ def collect(inputs: list[str], **options: Any) -> None:
         study = actions.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _print(config, f"Study: {out}")
-    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
+    check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="merge")
@@ -149,7 +151,7 @@ def merge_command(studies: list[Path], **options: Any) -> None:
     study.save(out, force=config.force)
     n_sentences = study.manifest.counts["sentences"]
     _print(config, f"Study of {n_sentences:,} sentences: {out}")
-    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
+    check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="render")
@@ -234,14 +236,15 @@ def compare_command(
 ) -> None:
     """Write the site of two models on the same sentences."""
     start = time.monotonic()
-    config, kind, formats = _config(options), correspondence_of(heads), formats_of(dtypes)
+    config = _config(options)
+    correspondence, formats = correspondence_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
     checked_out(config, arguments, OutputKind.SITE)
     check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
-        stored_ones = (*studies_of(arguments), rounded, untrained)
-        check_studies(*stored_ones)
-        summary = actions.compare((*stored_ones, None, None), kind, config, floor=floor)
+        folders = (*studies_of(arguments), rounded, untrained)
+        check_studies(*folders)
+        summary = actions.compare((*folders, None, None), correspondence, config, floor=floor)
     else:
         with actions.progress_of(config) as progress:
             pair = actions.collect_pair(
@@ -250,7 +253,7 @@ def compare_command(
         if keep_studies is not None:
             pair.a.save(keep_studies / "a", force=config.force)
             pair.b.save(keep_studies / "b", force=config.force)
-        summary = actions.compare(pair, kind, config, floor=False)
+        summary = actions.compare(pair, correspondence, config, floor=False)
     _finish(config, summary, start)
 
 
@@ -287,7 +290,7 @@ def film_command(
         )
         summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
-    _check_film_outcome(config, film)
+    check_film_outcome(config, film)
 
 
 @app.command()
@@ -308,12 +311,14 @@ def metrics() -> None:
 
 
 def _build(inputs: list[str], config: Config) -> None:
+    """Collect a study, write its site, and keep the study if ``--keep-study`` is set."""
     started = time.monotonic()
     out = checked_out(config, inputs, OutputKind.SITE)
     check_kept(config, inputs)
     check_address_space()
     with _resumable(out) as work, actions.progress_of(config) as progress:
-        study: Study | Path = (collected := actions.collect(inputs, config, progress, work))
+        collected = actions.collect(inputs, config, progress, work)
+        study: Study | Path = collected
         manifest = collected.manifest
         if config.keep_study is not None:
             collected.save(config.keep_study, force=config.force)
@@ -321,7 +326,7 @@ def _build(inputs: list[str], config: Config) -> None:
         del collected  # otherwise two copies of a stored study would be in memory
         summary = actions.render(study, config, progress)
     _finish(config, summary, started)
-    _check_outcome(config, manifest.failed, manifest.lacking)
+    check_outcome(config, manifest.failed, manifest.lacking)
 
 
 @contextmanager
@@ -340,43 +345,6 @@ def _resumable(out: Path) -> Iterator[Path]:
     remove_store(work)
 
 
-def _check_outcome(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
-    """Report failed self-checks and sentences without numbers, after all output is written.
-
-    Raises:
-        PartialResultError: sentences could not be measured.
-        CheckError: a self-check failed, without ``--accept-failed-checks``.
-    """
-    _check_self_checks(config, failed)
-    if lacking:
-        raise PartialResultError(
-            f"{'; '.join(lacking)}; the output is written without them, and says so"
-        )
-
-
-def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
-    if not failed:
-        return
-    report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
-    if config.accept_failed_checks:
-        typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
-        return
-    raise CheckError(
-        f"{report}; the output is written, but do not trust these numbers; with "
-        "--accept-failed-checks the exit code is 0"
-    )
-
-
-def _check_film_outcome(config: Config, film: "Film") -> None:
-    """Report failed self-checks and sentences without numbers of all checkpoints."""
-    manifests = {frame.name: frame.manifest for frame in film.frames}
-    _check_outcome(
-        config,
-        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.failed],
-        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.lacking],
-    )
-
-
 def _config(options: dict[str, Any]) -> Config:
     """Return the configuration of options and configuration file.
 
@@ -384,8 +352,8 @@ def _config(options: dict[str, Any]) -> Config:
     """
     creation_date()  # checked first, since libraries fail on import with a wrong SOURCE_DATE_EPOCH
     file = options.pop("config", None)
-    given = {name: value for name, value in options.items() if value is not False}
-    return Config.of(file, **given)
+    set_options = {name: value for name, value in options.items() if value is not False}
+    return Config.of(file, **set_options)
 
 
 def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
@@ -400,8 +368,9 @@ def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
             "fewer --sentence-pages, --query-key-sentences and --exemplars make it smaller",
             err=True,
         )
-    pages, spent = f"{summary.pages:,} pages ({size_text(summary.size)})", time.monotonic() - start
-    _print(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
+    pages = f"{summary.pages:,} pages ({size_text(summary.size)})"
+    seconds = time.monotonic() - start
+    _print(config, f"Built {pages} in {seconds:.1f} s: {summary.index}")
     if config.open:
         webbrowser.open(summary.index.resolve().as_uri())
 
@@ -416,20 +385,16 @@ def main() -> None:
     escape_unprintable()
     try:
         with signals_as_interrupt():
-            signal_code = app(
-                standalone_mode=False
-            )  # the code of an interrupt; None or 0 without one
-            sys.stdout and sys.stdout.flush()
+            # The code of an interrupt; None or 0 without one.
+            signal_code = app(standalone_mode=False)
+            if sys.stdout:
+                sys.stdout.flush()
     except (CheckError, PartialResultError) as error:
         _exit_with(str(error), EXIT_INCOMPLETE)
     except TyperException as error:
-        format_message = getattr(
-            error, "format_message", None
-        )  # with the option that the error concerns
-        _exit_with(
-            f"{str(format_message() if format_message else error).rstrip('.')}; see --help",
-            EXIT_WRONG_USE,
-        )
+        format_message = getattr(error, "format_message", None)  # names the option at fault
+        text = str(format_message() if format_message else error).rstrip(".")
+        _exit_with(f"{text}; see --help", EXIT_WRONG_USE)
     except (typer.Abort, KeyboardInterrupt):
         _exit_with(STOPPED_MESSAGE, EXIT_WRONG_USE)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
@@ -455,6 +420,7 @@ def _exit_after(error: Exception | SystemExit) -> None:
 
 
 def _exit_with(text: str, code: int) -> NoReturn:
+    """Print a message as one line and exit."""
     with suppress(OSError):
         typer.echo(f"headbook: {' '.join(text.split())}", err=True)
     close_stdout()

@@ -20,20 +20,12 @@ from headbook.schema import HeadCorrespondence
 RENDER_OPTIONS = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
 FIGURE_OPTIONS = ("out", "force", "quiet", "verbose")
 MERGE_OPTIONS = ("out", "accept_failed_checks", "force", "quiet", "verbose")
-DISPLAY_OPTIONS = {
-    "open",
-    "base_url",
-    "processes",
-    "keep_study",
-}  # options without effect on collect
+# Options of pages, which have no effect on collect.
+DISPLAY_OPTIONS = {"open", "base_url", "processes", "keep_study"}
 COLLECT_OPTIONS = tuple(f.name for f in dataclasses.fields(Config) if f.name not in DISPLAY_OPTIONS)
 BUILD_OPTIONS = tuple(f.name for f in dataclasses.fields(Config))
-RESUME_OPTIONS = {
-    "restart",
-    "workers",
-    "engine",
-    "address",
-}  # not for commands that collect many studies
+# Options of one run that can be resumed or divided, for commands that collect a single study.
+RESUME_OPTIONS = {"restart", "workers", "engine", "address"}
 
 InputArguments = Annotated[
     list[str],
@@ -129,9 +121,10 @@ def with_options(
 
 
 def _parameters(names: Sequence[str]) -> list[inspect.Parameter]:
+    """Return fields of `Config`, and the option ``--config``, as parameters of a command."""
     fields = {f.name: f for f in dataclasses.fields(Config)}
     parameters = [_parameter(fields[name]) for name in names]
-    text = "TOML file with any of these options; those given on the command line win."
+    text = "TOML file with any of these options; options on the command line take precedence."
     file = typer.Option("--config", "-c", help=text)
     parameters.append(keyword("config", Annotated[Path | None, file], None))
     return parameters

@@ -71,10 +71,8 @@ class Display:
         self._tokens += tokens
         finished = self._progress.finished
         self._progress.update(self._id, advance=amount, read=self._read())
-        if (
-            self._progress.finished > finished
-            or self._progress.get_time() - self._printed >= LINE_INTERVAL
-        ):
+        seconds = self._progress.get_time() - self._printed
+        if self._progress.finished > finished or seconds >= LINE_INTERVAL:
             self._print_line()
 
     def message(self, text: str) -> None:
@@ -82,12 +80,13 @@ class Display:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _read(self) -> str:
-        """Return the tokens that the stage has read, with their speed if asked for."""
+        """Return the tokens that the stage has read, with their speed if verbose."""
         if not self._tokens:
             return ""
         (task,) = self._progress.tasks
         speed = self._tokens / max(task.elapsed or 0.0, 1e-9)
-        return f"{self._tokens:,} tokens" + f", {speed:,.0f} tokens/s" * self._verbose
+        tokens = f"{self._tokens:,} tokens"
+        return f"{tokens}, {speed:,.0f} tokens/s" if self._verbose else tokens
 
     def _print_line(self) -> None:
         """Print the state of the stage if no bar shows it."""
@@ -95,9 +94,9 @@ class Display:
         if self._progress.disable:
             (task,) = self._progress.tasks
             remaining = task.time_remaining
-            state = f"{task.percentage:.0f} %", self._read()
             time_left = f"{timedelta(seconds=round(remaining))} left" if remaining else ""
-            self.message(f"{task.description}: {', '.join(filter(None, (*state, time_left)))}")
+            state = [f"{task.percentage:.0f} %", self._read(), time_left]
+            self.message(f"{task.description}: {', '.join(text for text in state if text)}")
 
 
 MEMORY_ADVICE = (
@@ -190,9 +189,9 @@ def user_error(error: BaseException) -> HeadbookError | None:
 def close_stdout() -> None:
     """Discard unprinted output, which Python would otherwise try to print at exit."""
     streams = (sys.stdout, sys.__stdout__)  # Typer replaces the first
-    for stream in (
-        open_stream for open_stream in streams if open_stream is not None and not open_stream.closed
-    ):
+    for stream in streams:
+        if stream is None or stream.closed:
+            continue
         try:
             stream.flush()
         except OSError:

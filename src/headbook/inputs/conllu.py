@@ -1,8 +1,8 @@
 r"""Reader of CoNLL-U files: text with gold words, parts of speech and dependencies.
 
-Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words if the forms spell
-the surface ("don't" = "do" + "n't"); otherwise ("du" = "de" + "le") it becomes one word with the
-tag and head of the member nearest to the root, so that merged words stay a tree.
+Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) is read as two words if their forms
+spell the surface ("don't" = "do" + "n't"). Otherwise ("du" = "de" + "le") it is read as one word
+with the tag and head of the member nearest to the root, so that the merged words form a tree.
 """
 
 from collections.abc import Iterator
@@ -50,6 +50,7 @@ def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
 
 
 def _record(block: list[tuple[int, str]], file_name: str) -> Record:
+    """Return the sentence of a block of numbered lines, after checks of its words and heads."""
     comments: dict[str, str] = {}
     tokens: dict[int, dict[str, Any]] = {}
     units: list[SurfaceToken] = []
@@ -142,9 +143,8 @@ def _check_ids(
     members = [(word_id, unit.line) for unit in units for word_id in unit.members]
     for index, (word_id, line) in enumerate(members, start=1):
         if word_id != index or word_id not in tokens:
-            found = (
-                f"word id {word_id}" if word_id in tokens else f"a range without its word {word_id}"
-            )
+            is_word = word_id in tokens
+            found = f"word id {word_id}" if is_word else f"a range without its word {word_id}"
             expected = f"words 1 to {len(tokens)}, each in one place"
             raise InputError(file_name, line, found=found, expected=expected)
 
@@ -207,6 +207,7 @@ def _compose_text(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]
 def _words(
     units: list[SurfaceToken], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
 ) -> tuple[Word, ...]:
+    """Return the words of a sentence; a multiword token is one word if its forms differ from it."""
     spans_and_ids: list[tuple[int, int, int]] = []  # start, end, id of the word with tag and head
     word_of_id: dict[int, int] = {}
     for unit, (start, end) in zip(units, spans, strict=True):
@@ -234,4 +235,5 @@ def _words(
 
 
 def _column_text(value: str | None) -> str:
+    """Return the text of a column; empty for ``_``, which stands for a missing value."""
     return "" if value in {None, "_"} else str(value)

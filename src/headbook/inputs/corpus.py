@@ -210,6 +210,7 @@ class Corpus:
             yield self._shortened(_sentence(record, index, self.files[file].name))
 
     def _shortened(self, sentence: Sentence) -> Sentence:
+        """Return a sentence with its texts cut by `shorten`, and how much was cut."""
         if self.shorten is None or sentence.words is not None:
             return sentence
         text = self.shorten(sentence.text)
@@ -223,6 +224,7 @@ class Corpus:
         )
 
     def _read(self) -> Iterator[tuple[int, Record]]:
+        """Yield the records of all inputs in order, with the number of their input."""
         for number, file in enumerate(self.files):
             n_sentences = 0
             for record in file.source.records() if file.sentences else ():
@@ -327,6 +329,7 @@ def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
 
 
 def _sentence(record: Record, index: int, file: str) -> Sentence:
+    """Return a record as the sentence with an index in the corpus."""
     return Sentence(
         index=index,
         id=record.id,

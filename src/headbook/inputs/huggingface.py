@@ -123,6 +123,11 @@ def _load(name: str, path: Path, subset: str | None) -> Any:
 
 
 def _library(name: str) -> Any:
+    """Import the library that reads datasets, for the dataset with a name.
+
+    Raises:
+        InputError: the library is not installed.
+    """
     try:
         import datasets  # noqa: PLC0415 - an extra
 
@@ -186,9 +191,12 @@ def _chosen_split(dataset: Any, requested: str | None, name: str) -> tuple[Any, 
     if not isinstance(dataset, dict):
         own_split = str(dataset.split or "")
         if requested not in {None, own_split}:
-            available = f"'{own_split}'" if own_split else "no split"
+            available = f"only the split '{own_split}'" if own_split else "no named split"
             raise InputError(
-                name, None, found=available, expected=f"--split '{requested}', or do not ask"
+                name,
+                None,
+                found=f"{available} in this folder",
+                expected=f"the split '{requested}', as --split says; or no --split",
             )
         return dataset, own_split
     split = requested or (next(iter(dataset)) if len(dataset) == 1 else DEFAULT_SPLIT)

@@ -111,23 +111,18 @@ def record_of(
         )
     text, target = row[text_column], None if column else row.get(TARGET)
     if not isinstance(text, str) or not text.strip():
-        raise InputError(
-            file_name,
-            number,
-            found=f"{text_column} = {_shortened(text)}",
-            expected="text that is not blank",
-        )
+        found = f"{text_column} = {_shortened(text)}"
+        raise InputError(file_name, number, found=found, expected="text that is not blank")
     if target is not None and not isinstance(target, str):
-        raise InputError(
-            file_name, number, found=f"{TARGET} = {_shortened(target)}", expected="text"
-        )
+        found = f"{TARGET} = {_shortened(target)}"
+        raise InputError(file_name, number, found=found, expected="text")
     for string in (text, target or "", *map(str, row), *map(str, row.values())):
         _check_unicode(string, number, file_name)
+    own_columns = {text_column, ID} if column else {text_column, TARGET, ID}
     metadata = {
         key: value if isinstance(value, str) else json.dumps(value, default=str)
         for key, value in row.items()
-        if key not in ({text_column, ID} if column else {text_column, TARGET, ID})
-        and value is not None
+        if key not in own_columns and value is not None
     }
     target = (target or "").strip() or None
     return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=metadata)

@@ -54,7 +54,7 @@ def _zstd(path: Path) -> BinaryIO:
 DECOMPRESSORS: dict[str, Callable[[Path], BinaryIO]] = {".gz": _gzip, ".zst": _zstd}
 
 
-NO_HEAD = -1
+NO_HEAD = -1  # index of the head of a root, and of a word without a known head
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class InputLayout:
 
     @classmethod
     def of(cls, config: Config) -> "InputLayout":
-        """Return the layout that the options give."""
+        """Return the layout that the options of a run name."""
         return cls(config.text_column, config.subset, config.split)
 
 
@@ -244,6 +244,7 @@ def _too_large(file_name: str, number: int, found: str) -> InputError:
 
 
 def _decoded(line: bytes, number: int, file_name: str) -> str:
+    """Return a line as text, without a byte order mark at the beginning of the file."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -269,7 +270,7 @@ class Selection:
 
     @classmethod
     def of(cls, config: Config) -> "Selection":
-        """Return the selection that the options give."""
+        """Return the selection that the options of a run name."""
         return cls(config.limit, config.sample)
 
 

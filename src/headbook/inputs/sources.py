@@ -26,7 +26,7 @@ from headbook.inputs.records import (
 from headbook.output_folder import temporary_folder
 from headbook.resources import sha256
 
-STDIN = "-"
+STDIN = "-"  # name of standard input
 TREEBANK, PARQUET = ".conllu", ".parquet"  # a treebank has its own words, tags and heads
 
 Reader = Callable[[Path, str], Records]
@@ -171,6 +171,7 @@ def unreadable_error(name: str, error: OSError) -> InputError:
 
 
 def _check_kind(path: Path, file_name: str) -> None:
+    """Raise an error for a kind of file that is not read, or not read if compressed."""
     kind = suffix_of(path)
     if kind not in KINDS:
         compressions = " or ".join(DECOMPRESSORS)
@@ -216,10 +217,10 @@ def _copy_stdin(keep: ExitStack, limit: int | None) -> Path:
     return path
 
 
-def disk_full_error(what: str, error: OSError) -> OutputError:
+def disk_full_error(label: str, error: OSError) -> OutputError:
     """Return the error to raise if the disk has no space for a temporary copy."""
     return OutputError(
-        f"{what}: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
+        f"{label}: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
         "it is read; expected room for it; the variable TMPDIR names another place"
     )
 
@@ -298,6 +299,7 @@ def spool(source: InputSource, limit: int | None, keep: ExitStack) -> InputSourc
 
 
 def _first_sentences(records: Records, limit: int | None) -> Iterator[Record | BlankLine]:
+    """Yield records up to one sentence more than the limit."""
     n_sentences = 0
     for record in records:
         yield record

@@ -193,12 +193,12 @@ class WordFrequencies:
         Words without a letter, such as numbers, are ignored. None if there is no word, or if even
         the least frequent one is a frequent word.
         """
-        rarest, least = None, self.frequent
+        rarest, lowest = None, self.frequent
         for index, word in enumerate(words):
             if any(map(str.isalpha, word)):
                 frequency = self.frequency(word.lower())
-                if frequency is not None and frequency < least:
-                    rarest, least = index, frequency
+                if frequency is not None and frequency < lowest:
+                    rarest, lowest = index, frequency
         return rarest
 
     @classmethod

@@ -16,8 +16,8 @@ from headbook.inputs import NO_HEAD
 from headbook.schema import AnnotationScheme, Side
 from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
 
-NO_TAG = -1
-NO_RELATION = -1
+NO_TAG = -1  # of words without a part of speech
+NO_RELATION = -1  # of words without a head
 UNIVERSAL_DEPENDENCIES = AnnotationScheme()  # tags and relations without a corpus's own
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headbook.inputs import Sentence, Word
 from headbook.schema import Side
 
-NO_WORD = -1
+NO_WORD = -1  # index of special tokens and stray pieces
 STOP_CHARACTERS = frozenset(".!?")  # which may end a sentence
 
 
