@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from headbook.cli.actions import check_outcome
+from headbook.cli.main import _check_outcome
 from headbook.config import Config
 from headbook.errors import ModelError, NonFiniteStateError, OutputError, PartialResultError
 from headbook.model import forward
@@ -177,7 +177,7 @@ def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) ->
     methods = (tmp_path / "site/methods.html").read_text(encoding="utf-8")
     assert "texts.txt:1, " in methods
     with pytest.raises(PartialResultError, match="could not be measured"):
-        check_outcome(Config(), (), study.manifest.lacking)
+        _check_outcome(Config(), (), study.manifest.lacking)
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ sum_j sqrt(A_ij B_ij) of their rows between words, without the sink and renormal
 word. The coefficient is an inner product, so that all pairs of heads of a sentence are one matrix
 product, and sums add.
 
-Heads are matched one to one with the largest sum of similarities. The matching is a way to show
-them, not a finding: functions may be split or merged between heads. A head that is no more similar
-to its partner than to heads of an untrained model has *no counterpart*.
+Heads are matched one to one with the largest sum of similarities. The matching orders heads for
+display and is no finding: functions may be split or merged between heads. A head that is no more
+similar to its partner than to heads of an untrained model has *no counterpart*.
 """
 
 from dataclasses import dataclass

@@ -6,11 +6,12 @@ measured coverage required them (`benchmarks/interval_coverage.py`):
 - Long sentences count for more than short ones. Student's t has the degrees of freedom of the
   *effective number of sentences* (Kish 1965, section 8.2), (sum d)^2 / (sum d^2).
 - Numbers near a bound have skewed distributions. A share gets Wilson's score interval on the number
-  of independent observations that has the same variance (Korn & Graubard 1998); a number with one
-  bound gets the limit of that for rare events. A share that is 0 or 1 in every sentence gets
-  Wilson's interval with each effective sentence as one observation: an event never seen may exist.
-- A number that is equal in all sentences, and not at a bound, is constant by construction, or its
-  variation is unknown. It has no interval.
+  of independent observations that has the same variance (Korn & Graubard 1998). A number with one
+  bound gets the limit of Wilson's interval for rare events. A share that is 0 or 1 in every
+  sentence gets Wilson's interval with each effective sentence as one observation, because an event
+  that was never observed may exist.
+- A number that is equal in all sentences, and not at a bound, has no interval: it is constant by
+  construction, or its variation is unknown.
 - If few sentences hold most of the numerator, most samples underestimate it. Standard errors grow
   with the skewness of a lognormal distribution that is as uneven.
 - Below `MIN_EFFECTIVE` effective sentences, and if a few sentences decide the value, there is no

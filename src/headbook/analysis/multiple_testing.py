@@ -1,18 +1,20 @@
 r"""Family-wise p values over all heads: sign-flip tests and the bootstrap of the largest t.
 
-Sign flips assume that differences are symmetric, which losses are not: most sentences lose little,
-a few much, and among many heads without any effect flips then find some harmful nearly always
-(`benchmarks/removal.py`). For losses, whole sentences are therefore drawn with replacement, for all
-heads together, from differences centred at 0; the statistic is Student's t, and of each draw the
-largest among all heads is compared (Westfall & Young 1993; Hall 1988, on t under resampling).
+Sign flips assume that differences are symmetric. Losses are not: an ablation raises the loss of
+most sentences a little and of a few sentences much. Among many heads without any effect, sign
+flips then nearly always find a head that seems harmful (`benchmarks/removal.py`). For losses, whole
+sentences are therefore drawn with replacement, for all heads together, from differences centred at
+0. The statistic is Student's t, and the largest t of each draw among all heads is compared
+(Westfall & Young 1993; Hall 1988, on t under resampling).
 
-Draws follow from the number of sentences alone, so equal input gives equal results.
+Draws depend on the number of sentences only, so that equal input gives equal results.
 
 *Null hypothesis of sign flips:* in each sentence, or pair of sentences, the differences of all
-heads and labels together are as likely as those with the opposite sign. So the signs of whole
-sentences are flipped at random, and the largest statistic among all heads and labels is noted each
-time. A head's p is the share of flips whose largest statistic reaches the head's own: family-wise
-over all heads and labels (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
+heads and labels together are as likely as the differences with the opposite sign. The signs of
+whole sentences are therefore flipped at random, and each flip gives the largest statistic among all
+heads and labels. The p value of a head is the share of flips with a largest statistic that reaches
+the head's statistic: family-wise over all heads and labels (Westfall & Young 1993; Nichols & Holmes
+2002, doi:10.1002/hbm.1058).
 """
 
 from collections.abc import Iterable, Iterator

@@ -18,9 +18,9 @@ difference is 0 and the p-value is 1, but there is no interval: nothing varies, 
 may still distinguish the models. Pages say "exactly equal". If values differ but nothing varies
 beyond rounding, there is neither an interval nor a p-value, for lack of evidence.
 
-In the error of a median, sentences vary and the cells of a model are fixed, since cells are not a
-sample. Clusters are drawn with replacement, with equal draws for both models. Each draw gives every
-cell another value, and so each model another median. The error of a median, or of the difference of
+For the error of a median, sentences are a sample and the cells of a model are fixed. Clusters are
+drawn with replacement, with equal draws for both models. Each draw changes the value of every cell,
+and so the median of each model. The error of a median, or of the difference of
 two medians, is the root mean square distance of the draws from the observed value. The standard
 deviation of the draws does not suffice: noise moves the median cell, so draws may lie to one side
 of the observed value. Intervals are Student's t with the effective number of clusters.

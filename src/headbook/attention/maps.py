@@ -112,7 +112,8 @@ class AttentionMaps:
         if self._gated_sums is None:
             return projection.value_norms(value.to(self._frame.dtype))
         received = self.rows.columns[:, :, 0]
-        return self._gated_sums[1] / received.masked_fill(received == 0, 1)
+        _, by_key = self._gated_sums
+        return by_key / received.masked_fill(received == 0, 1)
 
     @cached_property
     def value_weighted_mass(self) -> torch.Tensor | None:
@@ -121,7 +122,8 @@ class AttentionMaps:
         *Shape:* ``(sentence, head, query)``; None if values or projection are not available.
         """
         if self._gated_sums is not None:
-            return self._gated_sums[0]
+            by_query, _ = self._gated_sums
+            return by_query
         norms = self.value_norms
         return None if norms is None else (self.attention @ norms.unsqueeze(-1)).squeeze(-1)
 

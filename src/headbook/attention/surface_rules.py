@@ -1,8 +1,8 @@
 """Surface rules that select a word for each word, and cells of word pairs by tags and distance.
 
 Rules use the order of words and their parts of speech, not syntax: a fixed offset, or the next, the
-previous or the nearest word of a class. Rules are the baseline of relations and the names of heads
-that follow no relation. In causal attention only earlier words can be selected.
+previous or the nearest word of a class. Relations are compared with rules as a baseline, and heads
+that follow no relation are named after rules. In causal attention, rules select earlier words only.
 """
 
 from collections.abc import Iterator, Sequence

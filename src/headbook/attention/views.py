@@ -281,13 +281,13 @@ def mask_of_call(
         *Shape:* ``(sentence, query, key)``, boolean.
     """
     shape = (keys.ids.shape[0], queries.n_tokens, keys.n_tokens)
-    open_ = torch.ones(shape, dtype=torch.bool, device=keys.ids.device)
+    allowed = torch.ones(shape, dtype=torch.bool, device=keys.ids.device)
     if attention.mask is not None:
         lowest = max(torch.finfo(attention.mask.dtype).min, attention_hook.LOWEST)
-        open_ = (attention.mask[:, 0] > lowest / 2).expand(shape)
+        allowed = (attention.mask[:, 0] > lowest / 2).expand(shape)
     elif stack.causal:  # the model's mask is not available
-        open_ = open_.tril()
-    return open_ & keys.valid[:, None, :]
+        allowed = allowed.tril()
+    return allowed & keys.valid[:, None, :]
 
 
 class ViewMasks:
@@ -297,9 +297,8 @@ class ViewMasks:
         self._batch, self._stacks = batch, stacks
         self._known: dict[tuple[str, int], dict[SinkView, ViewMask]] = {}
         self._masks: list[torch.Tensor | None] = []  # references, so that ids of masks stay unique
-        self._last: tuple[attention_hook.AttentionCall, dict[SinkView, LayerAttention]] | None = (
-            None
-        )
+        self._last_call: attention_hook.AttentionCall | None = None
+        self._last_views: dict[SinkView, LayerAttention] = {}
 
     def get(self, name: str, attention: attention_hook.AttentionCall) -> dict[SinkView, ViewMask]:
         """Return the masks of an attention call by view; the same object for the same mask."""
@@ -316,9 +315,10 @@ class ViewMasks:
         self, name: str, attention: attention_hook.AttentionCall
     ) -> dict[SinkView, LayerAttention]:
         """Return an attention call in every view; the same objects until the next call."""
-        if self._last is None or self._last[0] is not attention:
-            self._last = None  # frees the sums of the last call before computing new ones
+        if self._last_call is not attention:
+            # The sums of the last call are freed before new ones are computed.
+            self._last_call, self._last_views = None, {}
             scopes = self.get(name, attention)
             maps = AttentionMaps(scopes[SinkView.NOSINK], attention)
-            self._last = attention, layer_views(scopes, maps)
-        return self._last[1]
+            self._last_call, self._last_views = attention, layer_views(scopes, maps)
+        return self._last_views

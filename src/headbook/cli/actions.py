@@ -1,4 +1,4 @@
-"""The work of each command, and checks of its folders and its outcome.
+"""The work of each command, and checks of its folders.
 
 Modules are imported inside functions: a command that needs no model or page does not wait for
 torch, pandas or Altair.
@@ -15,12 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-import typer
 from rich.console import Console
 
 from headbook.cli.terminal import Display, LossyStream
 from headbook.config import Config
-from headbook.errors import CheckError, ConfigError, OutputError, PartialResultError
+from headbook.errors import ConfigError, OutputError
 from headbook.output_folder import OutputKind, check_output_folder, reserve
 from headbook.progress import NoProgress, Progress
 from headbook.run.arguments import ModelCheckpoint, list_checkpoints
@@ -100,44 +99,6 @@ def _check_apart(out: Path, inputs: Sequence[str]) -> None:
         file = Path(os.path.realpath(name))
         if path in {file, *file.parents}:
             raise OutputError(f"{out}: holds the input {name}; expected another folder")
-
-
-def check_outcome(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
-    """Report failed self-checks and sentences without numbers, after all output is written.
-
-    Raises:
-        PartialResultError: sentences could not be measured.
-        CheckError: a self-check failed, without ``--accept-failed-checks``.
-    """
-    _check_self_checks(config, failed)
-    if lacking:
-        raise PartialResultError(
-            f"{'; '.join(lacking)}; the output is written without them, and says so"
-        )
-
-
-def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
-    """Raise an error for failed self-checks, or print a warning if they are accepted."""
-    if not failed:
-        return
-    report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
-    if config.accept_failed_checks:
-        typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
-        return
-    raise CheckError(
-        f"{report}; the output is written, but do not trust these numbers; with "
-        "--accept-failed-checks the exit code is 0"
-    )
-
-
-def check_film_outcome(config: Config, film: "Film") -> None:
-    """Report failed self-checks and sentences without numbers of all checkpoints."""
-    manifests = {frame.name: frame.manifest for frame in film.frames}
-    check_outcome(
-        config,
-        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.failed],
-        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.lacking],
-    )
 
 
 def progress_of(config: Config) -> AbstractContextManager[Progress]:

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,16 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from headbook import __version__
-from headbook.cli import actions
-from headbook.cli.actions import (
-    RESERVED,
-    check_film_outcome,
-    check_kept,
-    check_outcome,
-    check_outside,
-    check_studies,
-    checked_out,
-)
+from headbook.cli import actions, terminal
 from headbook.cli.options import (
     BUILD_OPTIONS,
     COLLECT_OPTIONS,
@@ -57,13 +48,6 @@ from headbook.cli.options import (
     studies_of,
     with_options,
 )
-from headbook.cli.terminal import (
-    close_stdout,
-    escape_unprintable,
-    is_closed_pipe,
-    signals_as_interrupt,
-    user_error,
-)
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.errors import CheckError, ConfigError, PartialResultError
 from headbook.memory import check_address_space
@@ -73,6 +57,7 @@ from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
+    from headbook.comparison.film import Film
     from headbook.site.writer import WrittenSite
     from headbook.study.study import Study
 
@@ -105,7 +90,7 @@ def headbook(
     ] = False,
 ) -> None:
     """Register the options that precede a command."""
-    context.call_on_close(RESERVED.close)
+    context.call_on_close(actions.RESERVED.close)
 
 
 @app.command()
@@ -130,12 +115,12 @@ def demo(**options: Any) -> None:
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
-    out = checked_out(config, inputs, OutputKind.STUDY)
+    out = actions.checked_out(config, inputs, OutputKind.STUDY)
     with _resumable(out) as work, actions.progress_of(config) as progress:
         study = actions.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _print(config, f"Study: {out}")
-    check_outcome(config, study.manifest.failed, study.manifest.lacking)
+    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="merge")
@@ -143,15 +128,15 @@ def collect(inputs: list[str], **options: Any) -> None:
 def merge_command(studies: list[Path], **options: Any) -> None:
     """Add up studies of parts of a corpus, in the order given, as one study."""
     config = _config(options)
-    out = checked_out(config, [*map(str, studies)], OutputKind.STUDY)
-    check_studies(*studies)
+    out = actions.checked_out(config, [*map(str, studies)], OutputKind.STUDY)
+    actions.check_studies(*studies)
     from headbook.study.study import merge_studies  # noqa: PLC0415 - it loads pandas
 
     study = merge_studies(studies)
     study.save(out, force=config.force)
     n_sentences = study.manifest.counts["sentences"]
     _print(config, f"Study of {n_sentences:,} sentences: {out}")
-    check_outcome(config, study.manifest.failed, study.manifest.lacking)
+    _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="render")
@@ -160,8 +145,8 @@ def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
     start = time.monotonic()
-    checked_out(config, [str(study)], OutputKind.SITE)
-    check_studies(study)
+    actions.checked_out(config, [str(study)], OutputKind.SITE)
+    actions.check_studies(study)
     with actions.progress_of(config) as progress:
         summary = actions.render(study, config, progress)
     _finish(config, summary, start)
@@ -199,10 +184,10 @@ def figures_command(
     config = _config(options)
     if len(studies) > 2:
         raise ConfigError(f"figures: got {len(studies)} folders, expected one study, or two")
-    out = checked_out(config, [*map(str, studies)], OutputKind.FIGURES)
+    out = actions.checked_out(config, [*map(str, studies)], OutputKind.FIGURES)
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
-    check_studies(*studies, rounded)
+    actions.check_studies(*studies, rounded)
     from headbook.site import figures  # noqa: PLC0415 - slow to import
 
     choices: dict[str, Any] = {
@@ -239,11 +224,11 @@ def compare_command(
     config = _config(options)
     correspondence, formats = correspondence_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
-    checked_out(config, arguments, OutputKind.SITE)
-    check_outside("--keep-studies", keep_studies, config.out)
+    actions.checked_out(config, arguments, OutputKind.SITE)
+    actions.check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
         folders = (*studies_of(arguments), rounded, untrained)
-        check_studies(*folders)
+        actions.check_studies(*folders)
         summary = actions.compare((*folders, None, None), correspondence, config, floor=floor)
     else:
         with actions.progress_of(config) as progress:
@@ -275,10 +260,10 @@ def film_command(
         arguments, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
         delete_weights=delete_weights,
     )  # fmt: skip
-    checked_out(config, arguments, OutputKind.SITE)
+    actions.checked_out(config, arguments, OutputKind.SITE)
     if studies:
         studies_by_name = stored_studies(arguments)
-        check_studies(*studies_by_name.values())
+        actions.check_studies(*studies_by_name.values())
         film = actions.film(
             {name: partial(actions.load, folder) for name, folder in studies_by_name.items()}
         )
@@ -290,7 +275,7 @@ def film_command(
         )
         summary = actions.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
-    check_film_outcome(config, film)
+    _check_film_outcome(config, film)
 
 
 @app.command()
@@ -313,8 +298,8 @@ def metrics() -> None:
 def _build(inputs: list[str], config: Config) -> None:
     """Collect a study, write its site, and keep the study if ``--keep-study`` is set."""
     started = time.monotonic()
-    out = checked_out(config, inputs, OutputKind.SITE)
-    check_kept(config, inputs)
+    out = actions.checked_out(config, inputs, OutputKind.SITE)
+    actions.check_kept(config, inputs)
     check_address_space()
     with _resumable(out) as work, actions.progress_of(config) as progress:
         collected = actions.collect(inputs, config, progress, work)
@@ -326,7 +311,7 @@ def _build(inputs: list[str], config: Config) -> None:
         del collected  # otherwise two copies of a stored study would be in memory
         summary = actions.render(study, config, progress)
     _finish(config, summary, started)
-    check_outcome(config, manifest.failed, manifest.lacking)
+    _check_outcome(config, manifest.failed, manifest.lacking)
 
 
 @contextmanager
@@ -343,6 +328,44 @@ def _resumable(out: Path) -> Iterator[Path]:
     from headbook.run.store import remove_store  # noqa: PLC0415 - it loads pandas
 
     remove_store(work)
+
+
+def _check_outcome(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
+    """Report failed self-checks and sentences without numbers, after all output is written.
+
+    Raises:
+        PartialResultError: sentences could not be measured.
+        CheckError: a self-check failed, without ``--accept-failed-checks``.
+    """
+    _check_self_checks(config, failed)
+    if lacking:
+        raise PartialResultError(
+            f"{'; '.join(lacking)}; the output is written without them, and says so"
+        )
+
+
+def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
+    """Raise an error for failed self-checks, or print a warning if they are accepted."""
+    if not failed:
+        return
+    report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
+    if config.accept_failed_checks:
+        typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
+        return
+    raise CheckError(
+        f"{report}; the output is written, but do not trust these numbers; with "
+        "--accept-failed-checks the exit code is 0"
+    )
+
+
+def _check_film_outcome(config: Config, film: "Film") -> None:
+    """Report failed self-checks and sentences without numbers of all checkpoints."""
+    manifests = {frame.name: frame.manifest for frame in film.frames}
+    _check_outcome(
+        config,
+        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.failed],
+        [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.lacking],
+    )
 
 
 def _config(options: dict[str, Any]) -> Config:
@@ -382,9 +405,9 @@ def _print(config: Config, text: str) -> None:
 
 def main() -> None:
     """Run a command, and end every error with one line and an exit code."""
-    escape_unprintable()
+    terminal.escape_unprintable()
     try:
-        with signals_as_interrupt():
+        with terminal.signals_as_interrupt():
             # The code of an interrupt; None or 0 without one.
             signal_code = app(standalone_mode=False)
             if sys.stdout:
@@ -406,12 +429,12 @@ def main() -> None:
 
 def _exit_after(error: Exception | SystemExit) -> None:
     """Print an error and exit; a closed pipe is no error."""
-    if is_closed_pipe(error):
-        close_stdout()
+    if terminal.is_closed_pipe(error):
+        terminal.close_stdout()
         return
     if isinstance(error, SystemExit):
         raise error
-    fault = user_error(error)
+    fault = terminal.user_error(error)
     if fault is not None:
         _exit_with(str(fault), EXIT_WRONG_USE)
     if {"-v", "--verbose"} & set(sys.argv):
@@ -423,5 +446,5 @@ def _exit_with(text: str, code: int) -> NoReturn:
     """Print a message as one line and exit."""
     with suppress(OSError):
         typer.echo(f"headbook: {' '.join(text.split())}", err=True)
-    close_stdout()
+    terminal.close_stdout()
     sys.exit(code)

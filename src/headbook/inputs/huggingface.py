@@ -88,16 +88,18 @@ class DatasetSource:
             if row is None:
                 return
             row_number += 1
-            if self._text(row) in {None, ""}:
+            if self._is_blank(row):
                 yield BlankLine(row_number)
             else:
                 yield record_of(row, row_number, self.name, self.column)
 
-    def _text(self, row: Mapping[str, Any]) -> Any:
-        """Return the stripped text of a row; None if it is empty, False if it is no text."""
-        names = (self.column,) if self.column else ("text", "source")
-        value = next((row[name] for name in names if name in row), False)
-        return value.strip() if isinstance(value, str) else (None if value is None else False)
+    def _is_blank(self, row: Mapping[str, Any]) -> bool:
+        """Whether the text of a row is missing or blank; a wrong column or value is no blank."""
+        for name in (self.column,) if self.column else ("text", "source"):
+            if name in row:
+                value = row[name]
+                return value is None or (isinstance(value, str) and not value.strip())
+        return False
 
     def rows(self) -> int | None:
         """Return the number of rows according to the dataset, or None if unknown."""
