@@ -31,7 +31,7 @@ from configurations import tiny_configuration
 from familypage import page
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
-from headbook.model.architecture import FIELDS, Architecture, probe_architecture
+from headbook.model.architecture import OUTPUT_FIELDS, Architecture, probe_architecture
 from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
@@ -188,7 +188,9 @@ def _compare(
         with torch.no_grad():
             output = fresh(**given, output_attentions=True)
         for stack in architecture.stacks.values():
-            theirs = [w for w in getattr(output, FIELDS[stack.name], None) or () if w is not None]
+            theirs = [
+                w for w in getattr(output, OUTPUT_FIELDS[stack.name], None) or () if w is not None
+            ]
             places = sorted((c for c in seen if c.stack == stack.name), key=lambda c: c.layer)
             n, m = (len(item.tokens[side]) for side in (stack.queries, stack.keys))
             for place, own in (

@@ -36,7 +36,7 @@ from headbook.model.embedding import read_embedding
 from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer, random_sequences
-from headbook.model.vocabulary import BLOCK
+from headbook.model.vocabulary import MAX_BLOCK_SCORES
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, batches_by_tokens
@@ -227,7 +227,7 @@ def _products(model: Model, items: Sequence[TokenizedSentence], tracked: set[int
     states = 2 * stack.n_layers + 1  # the input, and two of each layer
     headed = 0 if model.headless else 2 * stack.n_layers
     rows = sum(len(item.tokens[Side.SOURCE]) for item in some) * (spaces * states + headed)
-    embedding, block = torch.rand(size), max(16, BLOCK // size[0])
+    embedding, block = torch.rand(size), max(16, MAX_BLOCK_SCORES // size[0])
     vectors = torch.rand(block, size[1])
     start = time.process_time()
     for _ in range(0, rows, block):

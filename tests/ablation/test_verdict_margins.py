@@ -16,7 +16,7 @@ from bare_model import Bare
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.sample import measure_margins
 from headbook.ablation.targets import pooled, target_functions
-from headbook.model.checkpoint import MODES, read_pooling
+from headbook.model.checkpoint import POOLING_MODES, read_pooling
 from headbook.model.load import load_model
 from headbook.model.weights import rounded_weights
 from headbook.schema import AblationTarget, Side
@@ -112,7 +112,7 @@ def test_pooling_is_that_of_each_sentence_alone() -> None:
         valid = torch.zeros(3, 5, dtype=torch.bool)
         for row, length in enumerate(lengths):
             valid[row, 5 - length if left else 0 :][:length] = True
-        for mode in {*MODES.values()}:
+        for mode in {*POOLING_MODES.values()}:
             found = pooled(states, valid, mode)
             for pass_, row in product(range(2), range(3)):
                 own = states[pass_, row][valid[row]].numpy()

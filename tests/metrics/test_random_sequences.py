@@ -9,7 +9,7 @@ import pytest
 import tiny
 from bare_model import STACKS, Bare
 from headbook.model.load import load_model
-from headbook.model.tokenizer import SEQUENCES, SentenceTokenizer, random_sequences
+from headbook.model.tokenizer import N_RANDOM_SEQUENCES, SentenceTokenizer, random_sequences
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
@@ -60,7 +60,7 @@ def test_scores_equal_the_naive_computation(name: str, tiny_folder: Folder, tmp_
         np.testing.assert_allclose(
             row[["value", "low", "high"]].to_numpy(float), wanted[:3], rtol=1e-6, atol=1e-6
         )
-        assert row["n_sentences"] == SEQUENCES
+        assert row["n_sentences"] == N_RANDOM_SEQUENCES
     causal = {s.name for s in study.manifest.stacks if s.causal}
     assert set(table.loc["duplicate_score"].index.get_level_values("stack")) == {
         s.name for s in study.manifest.stacks if not s.crosses
@@ -92,9 +92,9 @@ def naive(ids: list[int], weights: list[list[float]], special: set[int]) -> dict
 
 def test_every_sequence_is_a_run_of_different_tokens_twice(tiny_folder: Folder) -> None:
     rows = [sides[0] for sides in sequences(tiny_folder("gpt2"))]
-    assert len(rows) == SEQUENCES
+    assert len(rows) == N_RANDOM_SEQUENCES
     for row in rows:
         half = len(row) // 2
         assert row[:half] == row[half:]
         assert len(set(row)) == half
-    assert len(set(map(tuple, rows))) == SEQUENCES
+    assert len(set(map(tuple, rows))) == N_RANDOM_SEQUENCES

@@ -157,7 +157,7 @@ def test_norms_are_lengths_of_gated_values(
     name: str, block: int, case: Cases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in blocks of one query each."""
-    monkeypatch.setattr(output_projection, "BLOCK", block)
+    monkeypatch.setattr(output_projection, "MAX_BLOCK_NUMBERS", block)
     it = case(name)
     view = ViewMasks(it.batch, it.architecture.stacks).views("self", it.layer.call)[SinkView.RAW]
     found = sink_norm_share.measure(view)

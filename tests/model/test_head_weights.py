@@ -11,9 +11,9 @@ import torch
 import tiny
 from headbook.model.architecture import probe_architecture
 from headbook.model.head_weights import (
-    NOT_STATES,
-    OTHER_SHAPE,
     QUERY_KEY,
+    SHAPES_DIFFER,
+    STATES_DIFFER,
     VALUE_OUTPUT,
     HeadWeights,
     WeightDrift,
@@ -187,14 +187,14 @@ def test_what_is_not_found_is_missing_with_its_reason(tiny_folder: Folder, tmp_p
     assert all("attention interface" in m.why for m in found.missing)
     mobile = model_of(tiny.write("mobilebert", tmp_path / "mobilebert"))
     narrowed = compared(mobile, mobile)
-    assert [(m.what, m.why) for m in narrowed.missing] == [(VALUE_OUTPUT, NOT_STATES)]
+    assert [(m.what, m.why) for m in narrowed.missing] == [(VALUE_OUTPUT, STATES_DIFFER)]
     assert (narrowed.stacks["self"].query_key == 0).all()
 
 
 def test_models_of_other_shapes_are_not_compared(tiny_folder: Folder) -> None:
     llama, phi, bert = (model_of(tiny_folder(n)) for n in ("llama", "phi", "bert"))
     found = compared(llama, phi)  # another number of key heads, and W_O under another name
-    assert {m.why for m in found.missing} == {OTHER_SHAPE}
+    assert {m.why for m in found.missing} == {SHAPES_DIFFER}
     assert len(found.missing) == 2
     assert len(compared(bert, llama).missing) == 2
 

@@ -130,7 +130,7 @@ def test_a_vocabulary_larger_than_a_block_gives_the_same(
 ) -> None:
     text = "the old fisher sees small dogs.\nunhappiness sleeps\n"
     one = study(tiny_folder("bert"), text, tmp_path)
-    monkeypatch.setattr("headbook.model.vocabulary.BLOCK", block)
+    monkeypatch.setattr("headbook.model.vocabulary.MAX_BLOCK_SCORES", block)
     monkeypatch.setattr("headbook.passes.trajectories.MAX_PENDING_NUMBERS", block)
     other = study(tiny_folder("bert"), text, tmp_path)
     assert one.tokens.drop(columns="value").equals(other.tokens.drop(columns="value"))

@@ -263,7 +263,7 @@ def test_the_last_layer_reproduces_the_logits_and_diverges_from_nothing(
 def test_small_blocks_and_small_batches_change_nothing(
     name: str, study: Callable[[str], Study], folder: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headbook.model.logit_lens.BLOCK", 700)
+    monkeypatch.setattr("headbook.model.logit_lens.MAX_BLOCK_LOGITS", 700)
     monkeypatch.setattr("headbook.passes.trajectories.MAX_PENDING_NUMBERS", 1)
     trees = study(name).manifest.inputs[0].name.endswith("conllu")
     path = folder(name).parent

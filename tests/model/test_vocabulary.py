@@ -86,9 +86,9 @@ CASES = [
 def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes of blocks are of no account."""
     if request.param == "many blocks":
-        monkeypatch.setattr(vocabulary, "BLOCK", 16 * ENTRIES)
-        monkeypatch.setattr(vocabulary, "ENTRIES", 32)
-        monkeypatch.setattr(vocabulary, "POSITIONS", 4)
+        monkeypatch.setattr(vocabulary, "MAX_BLOCK_SCORES", 16 * ENTRIES)
+        monkeypatch.setattr(vocabulary, "BLOCK_ENTRIES", 32)
+        monkeypatch.setattr(vocabulary, "BLOCK_POSITIONS", 4)
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)
@@ -207,12 +207,12 @@ def test_products_in_single_precision_round_equal_entries_alike() -> None:
 def test_what_is_known_of_positions_does_not_grow_with_texts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vocabulary, "POSITIONS", 4)
+    monkeypatch.setattr(vocabulary, "BLOCK_POSITIONS", 4)
     kind = "word + position, normed"
     whole, few = make(kind), make(kind)
     places = range(TOKENS)
     wanted = [whole.factors(position) for position in places]
-    monkeypatch.setattr(vocabulary, "FACTORS", 7 * ENTRIES)
+    monkeypatch.setattr(vocabulary, "MAX_CACHED_FACTORS", 7 * ENTRIES)
     for place in [*places, *places]:
         torch.testing.assert_close(few.factors(place), wanted[place], rtol=0, atol=0)
         assert len(few._factors) * 4 <= 7 + 4  # one block beyond at most

@@ -11,7 +11,7 @@ import pytest
 import headbook
 from headbook.inputs import Sentence
 from headbook.model.load import Model, load_model
-from headbook.model.tokenizer import PLENTY, SentenceTokenizer, shorten_text
+from headbook.model.tokenizer import CHARACTERS_PER_TOKEN, SentenceTokenizer, shorten_text
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.text.annotate import Annotator
@@ -61,7 +61,7 @@ def test_tokens_are_those_of_the_whole_text(
     assert cut[:2] == whole[:2]
     assert (cut[2] > 0) == (whole[2] > 0)
     if name == "words":
-        assert len(kept) <= model.max_length * PLENTY
+        assert len(kept) <= model.max_length * CHARACTERS_PER_TOKEN
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -74,7 +74,9 @@ def test_tokens_of_a_trained_tokenizer_are_those_of_the_whole_text(name: str) ->
 
 def test_what_is_short_stays_whole(tiny_folder: Callable[[str], Path]) -> None:
     model = load_model(str(tiny_folder("bert")), device="cpu")
-    text = many(model.max_length * PLENTY - 500, 0)[: model.max_length * PLENTY]
+    text = many(model.max_length * CHARACTERS_PER_TOKEN - 500, 0)[
+        : model.max_length * CHARACTERS_PER_TOKEN
+    ]
     assert shorten_text(text, model.tokenizer, model.max_length) is text
 
 

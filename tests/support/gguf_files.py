@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from headbook.model.gguf import EPSILONS
+from headbook.model.gguf import EPSILON_NAMES
 
 
 def original(words: Path, folder: Path, family: str = "llama", **options: Any) -> Path:
@@ -113,7 +113,7 @@ def _shape(config: Any) -> dict[str, Any]:
         "llama.attention.head_count": config.num_attention_heads,
         "llama.attention.head_count_kv": config.num_key_value_heads,
         "llama.attention.layer_norm_rms_epsilon": float(
-            next(getattr(config, name) for name in EPSILONS if hasattr(config, name))
+            next(getattr(config, name) for name in EPSILON_NAMES if hasattr(config, name))
         ),
         "llama.rope.freq_base": float(config.rope_parameters["rope_theta"]),
         "llama.rope.dimension_count": int(

@@ -83,7 +83,7 @@ def test_a_text_of_exactly_the_limit_is_whole(demo: Model) -> None:
 
 
 def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
-    with pytest.raises(InputError, match=r"^a\.txt:2: .* leaves no token; expected "):
+    with pytest.raises(InputError, match=r"^a\.txt:2: .* makes no token; expected "):
         encode(demo, "fine", "\u200b")
 
 

@@ -283,7 +283,7 @@ def mask_of_call(
     shape = (keys.ids.shape[0], queries.n_tokens, keys.n_tokens)
     allowed = torch.ones(shape, dtype=torch.bool, device=keys.ids.device)
     if attention.mask is not None:
-        lowest = max(torch.finfo(attention.mask.dtype).min, attention_hook.LOWEST)
+        lowest = max(torch.finfo(attention.mask.dtype).min, attention_hook.FLOAT32_MIN)
         allowed = (attention.mask[:, 0] > lowest / 2).expand(shape)
     elif stack.causal:  # the model's mask is not available
         allowed = allowed.tril()

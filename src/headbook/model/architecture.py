@@ -17,7 +17,7 @@ from headbook.model import attention_hook, matrix_products
 from headbook.model.block_search import AttentionBlocks, find_blocks
 from headbook.model.load import Model
 from headbook.model.probe import (
-    LENGTHS,
+    PROBE_TOKENS,
     inputs_and_outputs,
     model_errors,
     pass_states_on,
@@ -26,13 +26,13 @@ from headbook.model.probe import (
 )
 from headbook.schema import AttentionStack, ModelKind, Side
 
-STACKS = {
+STACK_SIDES = {
     "self": (Side.SOURCE, Side.SOURCE),
     "encoder": (Side.SOURCE, Side.SOURCE),
     "decoder": (Side.TARGET, Side.TARGET),
     "cross": (Side.TARGET, Side.SOURCE),
 }
-FIELDS = {  # fields of a model's output with each stack's weights
+OUTPUT_FIELDS = {  # fields of a model's output with each stack's weights
     "self": "attentions",
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
@@ -61,34 +61,41 @@ class ProbedAttention:
     causal: bool
 
 
-def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], str, bool]:
+def attention_calls(model: Model, why_not_hook: str) -> tuple[list[ProbedAttention], str, bool]:
     r"""Return the attention calls, the reason against the hook, and whether products are read.
 
     The reason is empty if calls come through the hook or through the model's own products.
 
     Args:
-        instead: reason to read returned weights although the hook works; empty to try the hook.
+        why_not_hook: reason to read returned weights although the hook works; empty to try the
+            hook.
 
     Raises:
         ModelError: the model gives no attention weights for each query and key.
     """
-    wanted = set(STACKS) - {"self"} if model.config.is_encoder_decoder else {"self"}
-    seen = [] if instead else _watch(model)
-    if wanted <= {s.stack for s in seen}:
-        return seen, "", False
+    expected_stacks = set(STACK_SIDES) - {"self"} if model.config.is_encoder_decoder else {"self"}
+    calls = [] if why_not_hook else _watch(model)
+    if expected_stacks <= {call.stack for call in calls}:
+        return calls, "", False
     model.network.set_attn_implementation("eager")
-    asked = _ask(model)
-    whole = wanted <= {s.stack for s in asked}
-    seen = _own_products(model, asked) if whole and not instead else []
-    if seen:
-        return seen, "", True
-    if whole:
-        kind = model.config.model_type
-        return asked, instead or f"'{kind}' does not use transformers' attention interface", False
-    missing = [name for name in STACKS if name in wanted - {s.stack for s in asked}]
-    where = "" if missing == ["self"] else f" in {' and '.join(missing)}"
+    returned = _ask(model)
+    all_returned = expected_stacks <= {call.stack for call in returned}
+    calls = _own_products(model, returned) if all_returned and not why_not_hook else []
+    if calls:
+        return calls, "", True
+    if all_returned:
+        model_type = model.config.model_type
+        return (
+            returned,
+            why_not_hook or f"'{model_type}' does not use transformers' attention interface",
+            False,
+        )
+    missing_stacks = [
+        name for name in STACK_SIDES if name in expected_stacks - {call.stack for call in returned}
+    ]
+    in_stacks = "" if missing_stacks == ["self"] else f" in {' and '.join(missing_stacks)}"
     raise ModelError(
-        f"model '{model.name}': no attention weights{where} for each query and key, neither by "
+        f"model '{model.name}': no attention weights{in_stacks} for each query and key, neither by "
         "transformers' attention interface nor by output_attentions; expected a transformer with "
         f"such attention: '{model.config.model_type}' attends in another way, or not at all, which "
         "Headbook cannot show"
@@ -98,16 +105,16 @@ def attention_calls(model: Model, instead: str) -> tuple[list[ProbedAttention], 
 def _watch(model: Model) -> list[ProbedAttention]:
     """Return the attention calls seen by the hook; empty if the model does not use the hook."""
     names = {module: name for name, module in model.base_model.named_modules()}
-    seen: list[ProbedAttention] = []
-    last: list[attention_hook.AttentionCall] = []
+    probed: list[ProbedAttention] = []
+    last_call: list[attention_hook.AttentionCall] = []
 
     def watcher(call: attention_hook.AttentionCall) -> None:
         assert call.module is not None
         assert call.query is not None
         assert call.key is not None
-        _check_once(model, call, last)
-        last[:] = [call]
-        seen.append(
+        _check_once(model, call, last_call)
+        last_call[:] = [call]
+        probed.append(
             ProbedAttention(
                 stack=_stack_of(model, call.weights),
                 name=names[call.module],
@@ -123,10 +130,10 @@ def _watch(model: Model) -> list[ProbedAttention]:
             probe_pass(model)
     except attention_hook.NoEagerAttention:
         return []
-    return seen
+    return probed
 
 
-def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAttention]:
+def _own_products(model: Model, returned: list[ProbedAttention]) -> list[ProbedAttention]:
     r"""Return the attention calls found in the matrix products of a model's own code.
 
     Empty if their number differs from the returned weights', or if weights do not follow from
@@ -137,28 +144,30 @@ def _own_products(model: Model, asked: list[ProbedAttention]) -> list[ProbedAtte
     handles = matrix_products.install(model.network, model.base_model, factors)
     with attention_hook.observing(calls.append), model_errors(model), torch.inference_mode():
         model.base_model(**varied_texts(model))
-    found = [(call.module, matrix_products.factor_of(call)) for call in calls]
-    factors |= {module: factor for module, factor in found if module and factor}
-    seen = _watch(model) if all(factor for _, factor in found) else []
-    stacks = (sorted(s.stack for s in each) for each in (seen, asked))
-    if not seen or len({*map(tuple, stacks)}) > 1:
+    factor_by_module = [(call.module, matrix_products.factor_of(call)) for call in calls]
+    factors |= {module: factor for module, factor in factor_by_module if module and factor}
+    probed = _watch(model) if all(factor for _, factor in factor_by_module) else []
+    stacks = (sorted(call.stack for call in found_calls) for found_calls in (probed, returned))
+    if not probed or len({*map(tuple, stacks)}) > 1:
         handles.close()
         return []
-    return seen
+    return probed
 
 
 def _check_once(
-    model: Model, call: attention_hook.AttentionCall, last: list[attention_hook.AttentionCall]
+    model: Model,
+    call: attention_hook.AttentionCall,
+    earlier_calls: list[attention_hook.AttentionCall],
 ) -> None:
     """Raise an error if a layer has several maps for a head.
 
     Raises:
         ModelError: the same module attends twice with the same queries and keys.
     """
-    for before in last:
-        assert before.query is not None
+    for earlier in earlier_calls:
+        assert earlier.query is not None
         assert call.query is not None
-        if before.module is call.module and torch.equal(before.query, call.query):
+        if earlier.module is call.module and torch.equal(earlier.query, call.query):
             raise ModelError(
                 f"model '{model.name}': '{model.config.model_type}' applies its weights of "
                 "attention to values several times and subtracts the results; expected one map "
@@ -167,18 +176,20 @@ def _check_once(
 
 
 def _ask(model: Model) -> list[ProbedAttention]:
-    """Return the attention calls of a model that returns weights but does not use the hook."""
+    """Return the attention calls that follow from the weights that a model returns."""
     output = probe_pass(model, output_attentions=True)
-    seen = []
-    for stack, place in FIELDS.items():
-        weights = [each for each in getattr(output, place, None) or () if each is not None]
+    probed = []
+    for stack, output_field in OUTPUT_FIELDS.items():
+        weights = [
+            weight for weight in getattr(output, output_field, None) or () if weight is not None
+        ]
         if not weights or not all(_is_map(stack, weight) for weight in weights):
             continue
-        home = _list_of(model, stack, len(weights))
-        seen += [
+        list_name = _list_of(model, stack, len(weights))
+        probed += [
             ProbedAttention(
                 stack=stack,
-                name=f"{home}.{layer}" if home else "",
+                name=f"{list_name}.{layer}" if list_name else "",
                 n_heads=weight.shape[1],
                 n_key_heads=weight.shape[1],
                 head_width=0,
@@ -186,35 +197,41 @@ def _ask(model: Model) -> list[ProbedAttention]:
             )
             for layer, weight in enumerate(weights)
         ]
-    return seen
+    return probed
 
 
-def _list_of(model: Model, stack: str, size: int) -> str:
+def _list_of(model: Model, stack: str, n_layers: int) -> str:
     """Return the name of the module list with a stack's layers, or "" if there is none.
 
-    Of several lists, the first whose modules pass states of the stack's texts to the next module.
+    Among several lists, prefer the first in which each module passes states to the next module.
     """
-    part = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}.get(stack, "")
+    name_part = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder"}.get(stack, "")
     lists = {
         name: tuple(module)
         for name, module in model.base_model.named_modules()
-        if isinstance(module, torch.nn.ModuleList) and len(module) == size and part in name
+        if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers and name_part in name
     }
-    passed = inputs_and_outputs(model, {m for modules in lists.values() for m in modules})
-    whole = [n for n, modules in lists.items() if pass_states_on(modules, passed, n_queries(stack))]
-    return next(iter([*whole, *lists]), "")
+    recorded = inputs_and_outputs(
+        model, {module for modules in lists.values() for module in modules}
+    )
+    passing = [
+        name
+        for name, modules in lists.items()
+        if pass_states_on(modules, recorded, n_queries(stack))
+    ]
+    return next(iter([*passing, *lists]), "")
 
 
 def n_queries(stack: str) -> int:
     """Return the probe's number of tokens on the side of a stack's queries."""
-    return LENGTHS[STACKS[stack][0]]
+    return PROBE_TOKENS[STACK_SIDES[stack][0]]
 
 
 def _is_map(stack: str, weights: Any) -> bool:
     """Whether weights are ``(1, head, query, key)`` with the probe's numbers of tokens."""
-    queries, keys = (LENGTHS[side] for side in STACKS[stack])
-    whole = isinstance(weights, torch.Tensor) and weights.ndim == 4
-    return whole and len(weights) == 1 and tuple(weights.shape[2:]) == (queries, keys)
+    queries, keys = (PROBE_TOKENS[side] for side in STACK_SIDES[stack])
+    is_4d = isinstance(weights, torch.Tensor) and weights.ndim == 4
+    return is_4d and len(weights) == 1 and tuple(weights.shape[2:]) == (queries, keys)
 
 
 def _stack_of(model: Model, weights: torch.Tensor) -> str:
@@ -223,12 +240,12 @@ def _stack_of(model: Model, weights: torch.Tensor) -> str:
     Raises:
         ModelError: no stack has weights of this shape.
     """
-    pairs = model.config.is_encoder_decoder
-    for name in STACKS:
-        if (name != "self") is pairs and _is_map(name, weights):
+    has_target = model.config.is_encoder_decoder
+    for name in STACK_SIDES:
+        if (name != "self") is has_target and _is_map(name, weights):
             return name
-    target = f" and a target of {LENGTHS[Side.TARGET]}" if pairs else ""
-    texts = f"{LENGTHS[Side.SOURCE]} tokens{target}"
+    target = f" and a target of {PROBE_TOKENS[Side.TARGET]}" if has_target else ""
+    texts = f"{PROBE_TOKENS[Side.SOURCE]} tokens{target}"
     raise ModelError(
         f"model '{model.name}': weights of attention of shape {tuple(weights.shape)} for a text of "
         f"{texts}; expected one for each query and key: '{model.config.model_type}' attends in "
@@ -242,7 +259,7 @@ def _is_causal(weights: torch.Tensor) -> bool:
     return queries == keys and not bool(weights.triu(diagonal=1).any())
 
 
-FIRST_NUMBER = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
+LAYER_PATTERN = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
 
 
 @dataclass(frozen=True)
@@ -285,32 +302,39 @@ class Architecture:
 
 @dataclass(frozen=True)
 class _Home:
-    """Layers of a stack, and the layer of each of its calls."""
+    """Layers of a stack.
+
+    Attributes:
+        layers: the layer modules, in order; empty if no module list holds the layers.
+        layer_of_call: index of the layer that makes each attention call of the stack.
+    """
 
     layers: tuple[torch.nn.Module, ...]
-    called: tuple[int, ...]
+    layer_of_call: tuple[int, ...]
 
 
-def probe_architecture(model: Model, instead: str = "") -> Architecture:
+def probe_architecture(model: Model, why_not_hook: str = "") -> Architecture:
     """Run the probe, and return the model's architecture.
 
     Args:
-        instead: reason to read weights from ``output_attentions`` although the hook works.
+        why_not_hook: reason to read weights from ``output_attentions`` although the hook works;
+            empty to try the hook.
 
     Raises:
         ModelError: the model gives no attention that can be shown, or does not run.
     """
-    seen, unhooked, products = attention_calls(model, instead)
-    groups = {name: [s for s in seen if s.stack == name] for name in STACKS}
+    probed, unhooked, products = attention_calls(model, why_not_hook)
+    groups = {name: [call for call in probed if call.stack == name] for name in STACK_SIDES}
     groups = {name: group for name, group in groups.items() if group}
     homes = {
-        name: _home(model.base_model, [s.name for s in group]) for name, group in groups.items()
+        name: _home(model.base_model, [call.name for call in group])
+        for name, group in groups.items()
     }
     stacks = {name: _stack(name, group, homes[name]) for name, group in groups.items()}
-    place = {name: iter(home.called) for name, home in homes.items()}
-    own = {name: home.layers for name, home in homes.items() if name != "cross"}
-    calls = tuple(AttentionPlace(s.stack, next(place[s.stack])) for s in seen)
-    layers = own if _hands_on_states(model, own) else {}
+    layers_called = {name: iter(home.layer_of_call) for name, home in homes.items()}
+    layers_with_states = {name: home.layers for name, home in homes.items() if name != "cross"}
+    calls = tuple(AttentionPlace(call.stack, next(layers_called[call.stack])) for call in probed)
+    layers = layers_with_states if _hands_on_states(model, layers_with_states) else {}
     places = [(call.stack, call.layer) for call in calls]
     return Architecture(
         kind=_kind(stacks),
@@ -332,28 +356,29 @@ def _home(body: torch.nn.Module, names: list[str]) -> _Home:
     A layer is an element of the outermost module list on the path to the attention module. If one
     module is called repeatedly, as in ALBERT, each call is a separate layer.
     """
-    matches = [FIRST_NUMBER.match(name) for name in names]
+    matches = [LAYER_PATTERN.match(name) for name in names]
     if not all(matches):
         return _Home((), tuple(range(len(names))))
-    places = [(m[1], int(m[2])) for m in matches if m]
-    elements = tuple(body.get_submodule(places[0][0]).children())
+    indexed_lists = [(match[1], int(match[2])) for match in matches if match]
+    layers = tuple(body.get_submodule(indexed_lists[0][0]).children())
     if len(set(names)) < len(names):
-        return _Home(tuple(elements[i] for _, i in places), tuple(range(len(names))))
-    if len(set(places)) < len(places):  # several blocks in a layer: each counts as one
+        return _Home(tuple(layers[index] for _, index in indexed_lists), tuple(range(len(names))))
+    if len(set(indexed_lists)) < len(indexed_lists):
+        # A layer has several attention blocks: each block counts as a layer.
         return _Home((), tuple(range(len(names))))
-    return _Home(elements, tuple(i for _, i in places))
+    return _Home(layers, tuple(index for _, index in indexed_lists))
 
 
-def _stack(name: str, seen: list[ProbedAttention], home: _Home) -> AttentionStack:
-    queries, keys = STACKS[name]
+def _stack(name: str, probed: list[ProbedAttention], home: _Home) -> AttentionStack:
+    queries, keys = STACK_SIDES[name]
     return AttentionStack(
         name=name,
-        n_layers=max(len(home.layers), len(home.called)),
-        attention_layers=tuple(sorted(home.called)),
-        n_heads=max(s.n_heads for s in seen),
-        n_key_heads=max(s.n_key_heads for s in seen),
-        head_width=max(s.head_width for s in seen),
-        causal=all(s.causal for s in seen),
+        n_layers=max(len(home.layers), len(home.layer_of_call)),
+        attention_layers=tuple(sorted(home.layer_of_call)),
+        n_heads=max(call.n_heads for call in probed),
+        n_key_heads=max(call.n_key_heads for call in probed),
+        head_width=max(call.head_width for call in probed),
+        causal=all(call.causal for call in probed),
         queries=queries,
         keys=keys,
     )
@@ -370,6 +395,10 @@ def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, .
 
     An element of a module list may be half a layer, whose output is no state of a token.
     """
-    passed = inputs_and_outputs(model, {m for layer in layers.values() for m in layer})
-    chains = [pass_states_on(layer, passed, n_queries(name)) for name, layer in layers.items()]
-    return bool(passed) and all(chains)
+    recorded = inputs_and_outputs(
+        model, {module for modules in layers.values() for module in modules}
+    )
+    chains = [
+        pass_states_on(modules, recorded, n_queries(name)) for name, modules in layers.items()
+    ]
+    return bool(recorded) and all(chains)

@@ -18,8 +18,8 @@ from transformers.masking_utils import eager_mask
 
 from headbook.model.output_projection import OutputProjection
 
-NAME = "headbook"
-LOWEST = torch.finfo(torch.float32).min
+NAME = "headbook"  # of the attention implementation in transformers
+FLOAT32_MIN = torch.finfo(torch.float32).min
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ _observer: ContextVar[Observer | None] = ContextVar("headbook_watcher", default=
 
 
 @contextmanager
-def observing(watcher: Observer) -> Iterator[None]:
-    """Show every attention call inside the block to the observer ``watcher``.
+def observing(observer: Observer) -> Iterator[None]:
+    """Show every attention call inside the block to the observer ``observer``.
 
     A tensor that the observer returns replaces the head outputs; None keeps them.
     """
-    token = _observer.set(watcher)
+    token = _observer.set(observer)
     try:
         yield
     finally:
@@ -107,9 +107,9 @@ def hooked_attention(
     output, weights = eager(module, query, key, value, attention_mask, **options)
     if is_observed():
         scaling = options.get("scaling")
-        seen = (module, query, key, value, attention_mask, weights, output)
-        instead = replaced_output(AttentionCall(*seen, scaling=scaling))
-        output = output if instead is None else instead
+        fields = (module, query, key, value, attention_mask, weights, output)
+        replacement = replaced_output(AttentionCall(*fields, scaling=scaling))
+        output = output if replacement is None else replacement
     return output, weights
 
 
@@ -120,8 +120,8 @@ def is_observed() -> bool:
 
 def replaced_output(attention: AttentionCall) -> torch.Tensor | None:
     """Show an attention call to the observer and return its replacement output, or None."""
-    watcher = _observer.get()
-    return None if watcher is None else watcher(attention)
+    observer = _observer.get()
+    return None if observer is None else observer(attention)
 
 
 def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
@@ -131,8 +131,8 @@ def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
     -inf and yields NaN in rows that see no key: padding in a layer with a window.
     """
     mask = eager_mask(*sizes, **options)
-    wide = mask is not None and mask.dtype == torch.float64
-    return mask.clamp(min=LOWEST) if wide else mask
+    is_float64 = mask is not None and mask.dtype == torch.float64
+    return mask.clamp(min=FLOAT32_MIN) if is_float64 else mask
 
 
 def register() -> None:

@@ -72,25 +72,27 @@ class LayerRun:
 
     def before(self, tick: int) -> Iterator[ModuleCall]:
         """Yield the calls that ended before a tick, ordered by end."""
-        yield from sorted((r for r in self.ran if 0 <= r.end < tick), key=lambda r: r.end)
+        yield from sorted(
+            (call for call in self.ran if 0 <= call.end < tick), key=lambda call: call.end
+        )
 
     def between(self, first: int, last: int) -> Sequence[ModuleCall]:
         """Return the calls that began between two ticks, in order."""
-        return [r for r in self.ran if first < r.start < last]
+        return [call for call in self.ran if first < call.start < last]
 
     def once(self, path: str) -> bool:
         """Whether a module ran exactly once."""
-        return sum(r.path == path for r in self.ran) == 1
+        return sum(call.path == path for call in self.ran) == 1
 
 
 def first_states(value: Any) -> torch.Tensor | None:
     """Return the first floating-point tensor of two or more dimensions in a value, or None."""
     if isinstance(value, dict):
-        value = [value[name] for name in sorted(value, key=lambda n: n != "hidden_states")]
+        value = [value[name] for name in sorted(value, key=lambda key: key != "hidden_states")]
     if isinstance(value, tuple | list):
-        return next((x for x in map(first_states, value) if x is not None), None)
-    states = isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim > 1
-    return value if states else None
+        return next((states for states in map(first_states, value) if states is not None), None)
+    is_states = isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim > 1
+    return value if is_states else None
 
 
 def flat(value: Any) -> torch.Tensor | None:
@@ -102,28 +104,30 @@ def flat(value: Any) -> torch.Tensor | None:
     return None if states is None else states.detach().cpu().to(torch.float64, copy=True).flatten()
 
 
-ROUNDINGS = 2  # tolerance of a sum, in units of the number format's rounding
-FITTED = 2  # factor of the tolerance if weights are fitted
-CLEAR = 0.05  # share of the numbers in which each part must be larger than rounding
-MIN_SHARE_OF_PART = 1e-3  # the smallest factor of a part
+SUM_TOLERANCE = 2  # roundings of the number format by which a sum may be off
+FITTED_TOLERANCE_FACTOR = 2  # a fitted factor is rounded itself, which doubles the tolerance
+MIN_CLEAR_SHARE = 0.05  # share of numbers in which each part must exceed the rounding of the sum
+MIN_PART_FACTOR = 1e-3  # smallest factor with which a part counts as present in a sum
 
 
 def is_weighted_sum(
-    total: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, eps: float
+    total: torch.Tensor, first: torch.Tensor, second: torch.Tensor, *, eps: float
 ) -> bool:
     """Whether a vector is a weighted sum of two others."""
-    if is_sum(total, one, other, eps=eps):
+    if is_sum(total, first, second, eps=eps):
         return True
-    found = torch.linalg.lstsq(torch.stack([one, other], 1), total[:, None]).solution[:, 0]
-    a, b = found.tolist()
-    least = min(abs(a), abs(b)) > MIN_SHARE_OF_PART
-    return least and is_sum(total, a * one, b * other, eps=FITTED * eps)
+    solution = torch.linalg.lstsq(torch.stack([first, second], 1), total[:, None]).solution[:, 0]
+    first_factor, second_factor = solution.tolist()
+    clear = min(abs(first_factor), abs(second_factor)) > MIN_PART_FACTOR
+    return clear and is_sum(
+        total, first_factor * first, second_factor * second, eps=FITTED_TOLERANCE_FACTOR * eps
+    )
 
 
 def residual_factor(
     total: torch.Tensor,
     residual: torch.Tensor,
-    part: torch.Tensor,
+    block: torch.Tensor,
     eps: float,
     *,
     fitted: bool = True,
@@ -133,30 +137,30 @@ def residual_factor(
     Args:
         fitted: whether any factor is accepted; else 1 only.
     """
-    length = float(part @ part)
-    if length == 0 or not torch.isfinite(total).all():
+    square = float(block @ block)
+    if square == 0 or not torch.isfinite(total).all():
         return None
-    if is_sum(total, residual, part, eps=eps):
+    if is_sum(total, residual, block, eps=eps):
         return 1.0
     if not fitted:
         return None
-    number = float((total - residual) @ part) / length
-    fits = is_sum(total, residual, number * part, eps=FITTED * eps)
-    return number if fits and abs(number) > MIN_SHARE_OF_PART else None
+    factor = float((total - residual) @ block) / square
+    fits = is_sum(total, residual, factor * block, eps=FITTED_TOLERANCE_FACTOR * eps)
+    return factor if fits and abs(factor) > MIN_PART_FACTOR else None
 
 
 def is_sum(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
     """Whether a sum holds in every number up to rounding, with no part lost in rounding."""
-    rest = total - sum(parts)
-    allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
-    clear = min(float((part.abs() > allowed).double().mean()) for part in parts)
-    return bool((rest.abs() <= allowed).all()) and clear >= CLEAR
+    difference = total - sum(parts)
+    allowed = SUM_TOLERANCE * eps * (total.abs() + sum(part.abs() for part in parts))
+    min_clear_share = min(float((part.abs() > allowed).double().mean()) for part in parts)
+    return bool((difference.abs() <= allowed).all()) and min_clear_share >= MIN_CLEAR_SHARE
 
 
-FINEST = 1e-6  # largest rounding of a number format in which a fit is conclusive
-SLACK = 16  # tolerance in roundings of a sum; other tensors are off by thousands of times that
-TOKENS = 8  # fewest tokens for a conclusive fit
-MIN_WEIGHT = 1e-3  # smallest median weight
+MAX_FIT_EPS = 1e-6  # coarsest rounding (float32) at which a fit of weights is conclusive
+FIT_TOLERANCE = 16  # roundings by which a fitted sum may be off; other tensors miss by thousands
+MIN_FIT_TOKENS = 8  # tokens for a conclusive fit of three weights for each dimension
+MIN_MEDIAN_WEIGHT = 1e-3  # median weight below which a part counts as absent from a sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,12 +178,12 @@ class SumWeights:
 
     def to(self, like: torch.Tensor) -> "SumWeights":
         """Return the weights in the number format and on the device of a tensor."""
-        return SumWeights(*(x.to(like) for x in (self.residual, self.block, self.bias)))
+        return SumWeights(*(part.to(like) for part in (self.residual, self.block, self.bias)))
 
     def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
         """Return the weighted sum of residual and block output. *Shape:* ``(..., width)`` each."""
-        own = self.to(residual)
-        return own.residual * residual + own.block * block + own.bias
+        weights = self.to(residual)
+        return weights.residual * residual + weights.block * block + weights.bias
 
 
 def fit_sum_weights(
@@ -194,17 +198,20 @@ def fit_sum_weights(
         width: width of a state.
         eps: rounding of the number format in which the states were computed.
     """
-    sums, *parts = (x.view(-1, width).T for x in (total, residual, block))
-    columns = torch.stack([*parts, torch.ones_like(sums)], -1)  # (width, token, 3)
+    sums, *terms = (values.view(-1, width).T for values in (total, residual, block))
+    columns = torch.stack([*terms, torch.ones_like(sums)], -1)  # (width, token, 3)
     finite = torch.isfinite(sums).all() and torch.isfinite(columns).all()
-    if eps > FINEST or sums.shape[1] < TOKENS or not finite:
+    if eps > MAX_FIT_EPS or sums.shape[1] < MIN_FIT_TOKENS or not finite:
         return None
-    found = torch.linalg.lstsq(columns, sums.unsqueeze(-1)).solution
-    allowed = SLACK * eps * (sums.abs() + (columns * found.mT).abs().sum(-1))
-    weights = SumWeights(*found[..., 0].unbind(1))
-    clear = all(float(x.abs().median()) > MIN_WEIGHT for x in (weights.residual, weights.block))
-    fits = ((columns @ found).squeeze(-1) - sums).abs() <= allowed
-    return weights if clear and bool(fits.all()) else None
+    solution = torch.linalg.lstsq(columns, sums.unsqueeze(-1)).solution
+    allowed = FIT_TOLERANCE * eps * (sums.abs() + (columns * solution.mT).abs().sum(-1))
+    weights = SumWeights(*solution[..., 0].unbind(1))
+    is_clear = all(
+        float(values.abs().median()) > MIN_MEDIAN_WEIGHT
+        for values in (weights.residual, weights.block)
+    )
+    fits = ((columns @ solution).squeeze(-1) - sums).abs() <= allowed
+    return weights if is_clear and bool(fits.all()) else None
 
 
 @dataclass(frozen=True)
@@ -255,7 +262,7 @@ class _Vector(NamedTuple):
     states: torch.Tensor
 
 
-_Flat = torch.Tensor
+_Flat = torch.Tensor  # states of all tokens, flat and in double precision
 
 
 class _Added(NamedTuple):
@@ -279,80 +286,98 @@ def find_residual_addition(
         projection: path of the module that takes the head outputs unchanged, if any.
     """
     call = run.attended[number]
-    later = [other.tick for other in run.attended[number + 1 :]]
-    end = min(later, default=run.layer.end)
+    later_ticks = [later_call.tick for later_call in run.attended[number + 1 :]]
+    end = min(later_ticks, default=run.layer.end)
     blocks = _derived(run, call)
-    read = partial(_read, run, call, blocks, end=end, projection=projection)
-    found = read(fits=(_plain, _scaled))
-    if found is None and not later:
-        found = _unread(run, call, blocks, projection)
-    return found or read(fits=(_weighed,))  # last, since it fits the most parameters
+    find_sum = partial(_sum_read_by_module, run, call, blocks, end=end, projection=projection)
+    addition = find_sum(fits=(_plain_sum, _sum_with_scale))
+    if addition is None and not later_ticks:
+        addition = _sum_of_layer_output(run, call, blocks, projection)
+    return addition or find_sum(
+        fits=(_sum_with_weights,)
+    )  # last, since it fits the most parameters
 
 
 def _derived(run: LayerRun, call: RecordedAttention) -> list[ModuleCall]:
     """Return the calls whose output depends on the heads, each tensor once, ordered by end."""
-    found: list[ModuleCall] = []
-    known = [] if call.given is None else [call.given]
-    for ran in sorted(run.ran[1:], key=lambda r: r.end):
-        if ran.given is None or not _comes_of(ran, call, known):
+    derived: list[ModuleCall] = []
+    known_states = [] if call.given is None else [call.given]
+    for ran in sorted(run.ran[1:], key=lambda call: call.end):
+        if ran.given is None or not _depends_on_heads(ran, call, known_states):
             continue
-        if not _among(ran.given, [r.given for r in found]):
-            found.append(ran)
-        known.append(ran.given)
-    return found
+        if not _contains(ran.given, [call.given for call in derived]):
+            derived.append(ran)
+        known_states.append(ran.given)
+    return derived
 
 
-def _comes_of(ran: ModuleCall, call: RecordedAttention, known: list[torch.Tensor]) -> bool:
+def _depends_on_heads(
+    module_call: ModuleCall, attention: RecordedAttention, known_states: list[torch.Tensor]
+) -> bool:
     """Whether a call contains attention, is part of its module, or reads a dependent tensor."""
-    inside = ran.path.startswith(f"{call.path}.")
-    if ran.end < call.tick:
-        return inside and call.whole
-    around = ran.path == call.path or call.path.startswith(f"{ran.path}.")
-    return inside or around or (ran.start > call.tick and _among(ran.taken, known))
+    inside = module_call.path.startswith(f"{attention.path}.")
+    if module_call.end < attention.tick:
+        return inside and attention.whole
+    contains = module_call.path == attention.path or attention.path.startswith(
+        f"{module_call.path}."
+    )
+    return (
+        inside
+        or contains
+        or (module_call.start > attention.tick and _contains(module_call.taken, known_states))
+    )
 
 
-def _among(vector: torch.Tensor | None, others: Sequence[torch.Tensor | None]) -> bool:
-    return vector is not None and any(o is not None and _same(vector, o) for o in others)
+def _contains(vector: torch.Tensor | None, candidates: Sequence[torch.Tensor | None]) -> bool:
+    return vector is not None and any(
+        candidate is not None and _same(vector, candidate) for candidate in candidates
+    )
 
 
-def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
+def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    return a is not None and b is not None and torch.equal(a, b)
 
 
 def _residuals(run: LayerRun, call: RecordedAttention) -> list[_Vector]:
     """Return the states that may be the residual: the layer's input first, then derived ones."""
-    found: list[_Vector] = []
-    own = run.layer.taken
-    assert own is not None
-    given = [_Vector(r.path, False, r.given) for r in run.before(call.tick) if r.given is not None]
-    taken = [
-        _Vector(r.path, True, r.taken)
-        for r in run.ran[1:]
-        if r.start < call.tick and r.taken is not None
+    residuals: list[_Vector] = []
+    layer_input = run.layer.taken
+    assert layer_input is not None
+    outputs = [
+        _Vector(module_call.path, False, module_call.given)
+        for module_call in run.before(call.tick)
+        if module_call.given is not None
     ]
-    for each in [_Vector("", False, own), *given, *taken]:
-        fits = each.states.shape == own.shape and (not each.path or run.once(each.path))
-        if fits and not _among(each.states, [f.states for f in found]):
-            found.append(each)
-    return found
+    inputs = [
+        _Vector(module_call.path, True, module_call.taken)
+        for module_call in run.ran[1:]
+        if module_call.start < call.tick and module_call.taken is not None
+    ]
+    for candidate in [_Vector("", False, layer_input), *outputs, *inputs]:
+        fits = candidate.states.shape == layer_input.shape and (
+            not candidate.path or run.once(candidate.path)
+        )
+        if fits and not _contains(candidate.states, [residual.states for residual in residuals]):
+            residuals.append(candidate)
+    return residuals
 
 
-def _plain(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+def _plain_sum(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
     scale = residual_factor(total, residual, block, run.eps, fitted=False)
     return _Added(scale) if scale else None
 
 
-def _scaled(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+def _sum_with_scale(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
     scale = residual_factor(total, residual, block, run.eps)
     return _Added(scale) if scale else None
 
 
-def _weighed(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+def _sum_with_weights(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
     weights = fit_sum_weights(total, residual, block, width=run.width, eps=run.eps)
     return None if weights is None else _Added(1.0, weights)
 
 
-def _read(
+def _sum_read_by_module(
     run: LayerRun,
     call: RecordedAttention,
     blocks: list[ModuleCall],
@@ -368,19 +393,19 @@ def _read(
     """
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
-        ready = [b for b in blocks if 0 <= b.end < reader.start]
-        triples = [*_triples(reader.taken, residuals, ready)]
+        ready_blocks = [block for block in blocks if 0 <= block.end < reader.start]
+        triples = [*_triples(reader.taken, residuals, ready_blocks)]
         # Plain sums first: beside a large residual in half precision, the input of a block's
         # norm passes for the norm's output, with a factor.
         for fit, (total, residual, block) in product(fits, triples):
-            added = fit(run, total, residual.states, _given(block))
+            added = fit(run, total, residual.states, _output_of(block))
             after = added and _reader(run, total, call.tick, end)
             if not added or not after:
                 continue
             return ResidualAddition(
                 block.path, after.path, residual.path, residual.enters, scale=added.scale,
-                closed=_closed(run, after, weighed=added.weights is not None),
-                straight=_straight(run, block, projection),
+                closed=_is_closed(run, after, weighed=added.weights is not None),
+                straight=_is_straight(run, block, projection),
                 weights=added.weights,
             )  # fmt: skip
     return None
@@ -392,82 +417,91 @@ def _triples(
     """Yield total, residual and block output of equal sizes."""
     for residual in residuals:
         for block in blocks:
-            if total is not None and total.shape == residual.states.shape == _given(block).shape:
+            if (
+                total is not None
+                and total.shape == residual.states.shape == _output_of(block).shape
+            ):
                 yield total, residual, block
 
 
-def _given(ran: ModuleCall) -> torch.Tensor:
-    assert ran.given is not None
-    return ran.given
+def _output_of(call: ModuleCall) -> torch.Tensor:
+    assert call.given is not None
+    return call.given
 
 
 def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleCall | None:
-    """Return a module that reads a sum and changes it, preferably one without submodules."""
+    """Return a module that reads a sum and changes it, or None; prefer one without submodules."""
     readers = [
-        r
-        for r in run.between(first, end)
-        if _same(r.taken, total) and not _same(r.given, total) and run.once(r.path)
+        call
+        for call in run.between(first, end)
+        if _same(call.taken, total) and not _same(call.given, total) and run.once(call.path)
     ]
-    return next((r for r in readers if r.leaf), next(iter(readers), None))
+    return next((call for call in readers if call.leaf), next(iter(readers), None))
 
 
-def _unread(
+def _sum_of_layer_output(
     run: LayerRun, call: RecordedAttention, blocks: list[ModuleCall], projection: str | None
 ) -> ResidualAddition | None:
     """Return a sum that no module reads: the layer's output, with or without a parallel module."""
-    left, own = run.layer.given, run.layer.taken
-    assert own is not None
-    ours = [b.given for b in blocks]
-    beside = [
-        r
-        for r in run.before(run.layer.end)
-        if r.given is not None and r.given.shape == own.shape and not _among(r.given, ours)
+    layer_output, layer_input = run.layer.given, run.layer.taken
+    assert layer_input is not None
+    block_outputs = [block.given for block in blocks]
+    parallel_calls = [
+        module_call
+        for module_call in run.before(run.layer.end)
+        if module_call.given is not None
+        and module_call.given.shape == layer_input.shape
+        and not _contains(module_call.given, block_outputs)
     ]
-    for total, _, block in _triples(left, [_Vector("", False, own)], blocks):
+    for total, _, block in _triples(layer_output, [_Vector("", False, layer_input)], blocks):
         if not run.once(block.path):
             continue
-        straight = _straight(run, block, projection)
-        scale = residual_factor(total, own, _given(block), run.eps, fitted=True)
+        straight = _is_straight(run, block, projection)
+        scale = residual_factor(total, layer_input, _output_of(block), run.eps, fitted=True)
         if scale:
             return ResidualAddition(block.path, None, scale=scale, straight=straight)
-        for other in beside:
-            parts = own, _given(block), _given(other)
-            if run.once(other.path) and is_sum(total, *parts, eps=run.eps):
-                return ResidualAddition(block.path, None, parallel=other.path, straight=straight)
+        for parallel in parallel_calls:
+            terms = layer_input, _output_of(block), _output_of(parallel)
+            if run.once(parallel.path) and is_sum(total, *terms, eps=run.eps):
+                return ResidualAddition(block.path, None, parallel=parallel.path, straight=straight)
     return None
 
 
-def _straight(run: LayerRun, block: ModuleCall, projection: str | None) -> bool:
+def _is_straight(run: LayerRun, block: ModuleCall, projection: str | None) -> bool:
     """Whether a block is the output projection, or reads the projection's output."""
     if block.path == projection:
         return True
-    return any(r.path == projection and _same(r.given, block.taken) for r in run.ran)
+    return any(call.path == projection and _same(call.given, block.taken) for call in run.ran)
 
 
-def _closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | None:
+def _is_closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | None:
     """Return whether the residual stream continues with a module's output, not with the sum.
 
     Args:
         weighed: whether the sum may have weights by dimension.
     """
-    own = run.layer.given
-    sums = [r.taken for r in run.between(after.end, run.layer.end)] + [own]
-    parts = [
-        r
-        for r in run.ran[1:]
-        if r.end > after.end and not _same(r.given, own) and not _same(r.given, after.given)
+    layer_output = run.layer.given
+    totals = [module_call.taken for module_call in run.between(after.end, run.layer.end)] + [
+        layer_output
     ]
-    for total in sums:
-        if _same(total, after.given) and total is own:
+    later_calls = [
+        module_call
+        for module_call in run.ran[1:]
+        if module_call.end > after.end
+        and not _same(module_call.given, layer_output)
+        and not _same(module_call.given, after.given)
+    ]
+    for total in totals:
+        if _same(total, after.given) and total is layer_output:
             return True
-        for part in parts:
+        for later in later_calls:
             for states, closed in ((after.taken, False), (after.given, True)):
-                if _both(run, total, states, part.given, weighed=weighed):
+                if _is_sum_of_both(run, total, states, later.given, weighed=weighed):
                     return closed
     return None
 
 
-def _both(
+def _is_sum_of_both(
     run: LayerRun,
     total: torch.Tensor | None,
     states: torch.Tensor | None,
@@ -475,7 +509,11 @@ def _both(
     *,
     weighed: bool,
 ) -> bool:
-    """Whether a vector is a weighted sum of two others."""
+    """Whether the residual stream continues as the sum of a state and a later part.
+
+    Args:
+        weighed: whether the sum may have weights by dimension.
+    """
     if total is None or states is None or part is None:
         return False
     if not total.shape == states.shape == part.shape or _same(states, part):

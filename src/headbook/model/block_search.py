@@ -26,7 +26,7 @@ from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 Place = tuple[str, int]  # stack and layer
 Layers = Mapping[str, Sequence[torch.nn.Module]]
-MAP = 4  # dimensions of attention weights
+WEIGHTS_NDIM = 4  # dimensions of attention weights
 
 
 @dataclass
@@ -57,40 +57,40 @@ def find_blocks(
         gates: whether to search for gates if no module takes the head outputs unchanged.
     """
     try:
-        ends = _find(model, layers, places, {}, hooked=hooked)
+        blocks = _find(model, layers, places, {}, hooked=hooked)
     except ModelError as error:
         return AttentionBlocks(failed=str(error))
-    missing = [place for place in places if place not in ends.projections]
+    missing = [place for place in places if place not in blocks.projections]
     with suppress(ModelError):  # perturbed head outputs may make a model fail
         if gated := _find_gated(model, places, missing) if gates and missing else {}:
             return _find(model, layers, places, gated, hooked=hooked)
-    return ends
+    return blocks
 
 
 def _find(
     model: Model,
     layers: Layers,
     places: Sequence[Place],
-    known: Mapping[Place, OutputProjection],
+    known_projections: Mapping[Place, OutputProjection],
     *,
     hooked: bool,
 ) -> AttentionBlocks:
-    """Run one pass of the search.
+    """Run one pass of the search, and return the attention blocks that it finds.
 
     Args:
-        known: projections found in an earlier pass.
+        known_projections: projections found in an earlier pass.
     """
-    watch = _BlockObserver(model, layers, places, hooked=hooked)
-    watch.ends.projections.update(known)
-    with ExitStack() as around:
-        for handle in watch.handles():
-            around.callback(handle.remove)
+    observer = _BlockObserver(model, layers, places, hooked=hooked)
+    observer.ends.projections.update(known_projections)
+    with ExitStack() as hooks:
+        for handle in observer.handles():
+            hooks.callback(handle.remove)
         if hooked:
-            around.enter_context(attention_hook.observing(watch.attention))
-        around.enter_context(model_errors(model))
-        around.enter_context(torch.inference_mode())
+            hooks.enter_context(attention_hook.observing(observer.attention))
+        hooks.enter_context(model_errors(model))
+        hooks.enter_context(torch.inference_mode())
         model.base_model(**varied_texts(model), **({} if hooked else {"output_attentions": True}))
-    return watch.ends
+    return observer.ends
 
 
 def _find_gated(
@@ -101,46 +101,46 @@ def _find_gated(
     One pass over copies of a text: each copy perturbs the heads of another missing place, so that
     both outputs can be compared after equal states.
     """
-    copies = {
+    inputs = {
         name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied_texts(model).items()
     }
     calls = iter(places)
-    found: dict[Place, OutputProjection] = {}
-    known: dict[torch.nn.Module, OutputProjection] = {}
-    waiting: list[tuple[Place, torch.Tensor]] = []
+    gated: dict[Place, OutputProjection] = {}
+    projection_of: dict[torch.nn.Module, OutputProjection] = {}
+    pending: list[tuple[Place, torch.Tensor]] = []
 
     def attention(call: attention_hook.AttentionCall) -> torch.Tensor | None:
         place = next(calls, None)
-        waiting.clear()
+        pending.clear()
         if place is None or place not in missing or call.output is None:
             return None
         row = 1 + missing.index(place)
-        instead = call.output.clone()
-        instead[row] = perturbed(instead[row])
-        waiting.append((place, instead.clone()))
-        return instead
+        perturbed_output = call.output.clone()
+        perturbed_output[row] = perturbed(perturbed_output[row])
+        pending.append((place, perturbed_output.clone()))
+        return perturbed_output
 
-    def linear(module: torch.nn.Module, args: tuple[Any, ...], given: Any) -> None:
-        if not waiting or not args or args[0].numel() != waiting[0][1].numel():
+    def linear(module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not pending or not args or args[0].numel() != pending[0][1].numel():
             return
-        place, heads = waiting[0]
-        taken, row = args[0].reshape(heads.shape), 1 + missing.index(place)
-        projection = known.setdefault(module, OutputProjection(module, gated=True))
-        if is_gated(heads[[0, row]], taken[[0, row]]) and projection.adds_up(
-            taken, hidden_states_of(given)
+        place, heads = pending[0]
+        projection_input, row = args[0].reshape(heads.shape), 1 + missing.index(place)
+        projection = projection_of.setdefault(module, OutputProjection(module, gated=True))
+        if is_gated(heads[[0, row]], projection_input[[0, row]]) and projection.adds_up(
+            projection_input, hidden_states_of(output)
         ):
-            found[place] = projection
-            waiting.clear()
+            gated[place] = projection
+            pending.clear()
 
-    with ExitStack() as around:
+    with ExitStack() as hooks:
         for module in model.base_model.modules():
             if is_linear(module):
-                around.callback(module.register_forward_hook(linear).remove)
-        around.enter_context(attention_hook.observing(attention))
-        around.enter_context(model_errors(model))
-        around.enter_context(torch.inference_mode())
-        model.base_model(**copies)
-    return found
+                hooks.callback(module.register_forward_hook(linear).remove)
+        hooks.enter_context(attention_hook.observing(attention))
+        hooks.enter_context(model_errors(model))
+        hooks.enter_context(torch.inference_mode())
+        model.base_model(**inputs)
+    return gated
 
 
 class _BlockObserver:
@@ -153,18 +153,19 @@ class _BlockObserver:
         self._model = model
         self._paths = {  # path of each module in each layer
             layer: {module: path for path, module in layer.named_modules()}
-            for each in layers.values()
-            for layer in each
+            for modules in layers.values()
+            for layer in modules
         }
         self._names = {module: name for name, module in model.base_model.named_modules()}
-        self._known: dict[
-            torch.nn.Module, OutputProjection
-        ] = {}  # several layers may share a module
+        # By module, because several layers may share one.
+        self._projection_of: dict[torch.nn.Module, OutputProjection] = {}
         self._calls = iter(places)
         self._order = {
-            layer: iter([(name, number) for number, m in enumerate(each) if m is layer])
-            for name, each in layers.items()
-            for layer in each
+            layer: iter(
+                [(name, number) for number, module in enumerate(modules) if module is layer]
+            )
+            for name, modules in layers.items()
+            for layer in modules
         }
         self._open: list[tuple[torch.nn.Module, ModuleCall]] = []
         self._run: LayerRun | None = None
@@ -174,18 +175,18 @@ class _BlockObserver:
         self._waiting: tuple[Place, torch.Tensor] | None = None
         self._weights: list[torch.Tensor] = []  # returned in this layer
 
-    def handles(self) -> "list[Any]":
+    def handles(self) -> list[Any]:
         """Register all hooks, and return their handles."""
         inside = {module for paths in self._paths.values() for module in paths}
-        found: list[Any] = []
+        handles: list[Any] = []
         for module in self._model.base_model.modules():
             if module in inside:
-                found.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+                handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             if is_linear(module):
-                found.append(module.register_forward_hook(self._linear))
+                handles.append(module.register_forward_hook(self._linear))
             if module in inside:
-                found.append(module.register_forward_hook(self._leave))
-        return found
+                handles.append(module.register_forward_hook(self._leave))
+        return handles
 
     def attention(self, call: attention_hook.AttentionCall) -> None:
         """Record an attention call that the hook sees."""
@@ -195,7 +196,7 @@ class _BlockObserver:
         self._waiting = place, call.output.detach().clone()
         if self._run is not None and self._layer is not None:
             path = self._paths[self._layer].get(call.module, "")
-            self._run.attended.append(RecordedAttention(path, self._next(), flat(call.output)))
+            self._run.attended.append(RecordedAttention(path, self._next_tick(), flat(call.output)))
             self._places.append(place)
 
     def _expected(self, places: Iterator[Place]) -> Place:
@@ -213,7 +214,7 @@ class _BlockObserver:
             )
         return place
 
-    def _next(self) -> int:
+    def _next_tick(self) -> int:
         self._tick += 1
         return self._tick
 
@@ -226,7 +227,7 @@ class _BlockObserver:
             return
         leaf = next(module.children(), None) is None
         path = self._paths[self._layer][module]
-        ran = ModuleCall(path, leaf, self._next(), flat((args, kwargs)))
+        ran = ModuleCall(path, leaf, self._next_tick(), flat((args, kwargs)))
         self._run.ran.append(ran)
         self._open.append((module, ran))
 
@@ -234,7 +235,7 @@ class _BlockObserver:
         if not self._open or self._open[-1][0] is not module:
             return
         _, ran = self._open.pop()
-        ran.given, ran.end = flat(output), self._next()
+        ran.given, ran.end = flat(output), self._next_tick()
         assert self._run is not None
         if not self._hooked and self._gives_weights(output):
             self._run.attended.append(RecordedAttention(ran.path, ran.end, ran.given, whole=True))
@@ -246,34 +247,47 @@ class _BlockObserver:
 
     def _gives_weights(self, output: Any) -> bool:
         """Whether a module returns attention weights that no submodule returned."""
-        parts = output if isinstance(output, tuple | list) else ()
-        found = [p for p in parts if isinstance(p, torch.Tensor) and p.ndim == MAP]
-        new = [p for p in found if all(p is not other for other in self._weights)]
-        self._weights += new
-        return bool(new)
+        elements = output if isinstance(output, tuple | list) else ()
+        maps = [
+            element
+            for element in elements
+            if isinstance(element, torch.Tensor) and element.ndim == WEIGHTS_NDIM
+        ]
+        new_maps = [
+            element for element in maps if all(element is not known for known in self._weights)
+        ]
+        self._weights += new_maps
+        return bool(new_maps)
 
-    def _linear(self, module: torch.nn.Module, args: tuple[Any, ...], given: Any) -> None:
+    def _linear(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Record a map as the output projection if it reads the head outputs and adds up."""
         if self._waiting is None or not args:
             return
         place, heads = self._waiting
-        taken = args[0]
-        if taken.numel() != heads.numel() or not torch.equal(taken.flatten(), heads.flatten()):
+        projection_input = args[0]
+        if projection_input.numel() != heads.numel() or not torch.equal(
+            projection_input.flatten(), heads.flatten()
+        ):
             return
         self._waiting = None
-        projection = self._known.setdefault(module, OutputProjection(module))
-        if projection.adds_up(heads, hidden_states_of(given)):
+        projection = self._projection_of.setdefault(module, OutputProjection(module))
+        if projection.adds_up(heads, hidden_states_of(output)):
             self.ends.projections[place] = projection
 
-    def _search(self, run: LayerRun, own: Place) -> None:
-        layer = own[1]
-        places = self._places or [own, ("cross", layer)]
-        for number, place in enumerate(places[: len(run.attended)]):
+    def _search(self, run: LayerRun, own_place: Place) -> None:
+        """Search one recorded layer for the sums of its attention blocks.
+
+        Args:
+            own_place: place of the layer, used if no attention call was seen by the hook.
+        """
+        layer = own_place[1]
+        places = self._places or [own_place, ("cross", layer)]
+        for index, place in enumerate(places[: len(run.attended)]):
             if place[1] != layer:
                 continue
-            known = self.ends.projections.get(place)
+            projection = self.ends.projections.get(place)
             assert self._layer is not None
-            path = None if known is None else self._paths[self._layer].get(known.module)
-            site = find_residual_addition(run, number, path)
+            path = None if projection is None else self._paths[self._layer].get(projection.module)
+            site = find_residual_addition(run, index, path)
             if site is not None:
                 self.ends.sites[place] = site

@@ -52,17 +52,17 @@ def check_name(name: str) -> None:
         raise model_not_found(name, "no folder has this name, and no id is written so") from error
 
 
-def model_not_found(name: str, why: str) -> ModelError:
+def model_not_found(name: str, reason: str) -> ModelError:
     """Return the error to raise if a model is not found."""
     return ModelError(
-        f"model '{name}': neither a folder nor a hub model that can be reached ({why}); "
+        f"model '{name}': neither a folder nor a hub model that can be reached ({reason}); "
         f"expected '{DEMO}', a local folder or file or a hub id"
     )
 
 
-MODULES, FOLDER, CONFIG = "modules.json", "1_Pooling", "config.json"
+MODULES_FILE, POOLING_FOLDER, CONFIG_FILE = "modules.json", "1_Pooling", "config.json"
 MEAN, CLS, MAX, LAST, WEIGHTED = "mean", "cls", "max", "last token", "weighted mean"
-MODES = {
+POOLING_MODES = {
     "pooling_mode_mean_tokens": MEAN,
     "pooling_mode_mean_sqrt_len_tokens": MEAN,  # another length, the same direction
     "pooling_mode_cls_token": CLS,
@@ -73,24 +73,26 @@ MODES = {
 
 
 def read_pooling(folder: Path) -> str:
-    """Return the pooling of a checkpoint, as in `MODES`; empty if it is no sentence encoder.
+    """Return the pooling of a checkpoint, as in `POOLING_MODES`; empty without a pooling.
 
     Also empty if the checkpoint combines several poolings, or has an unknown one.
     """
     try:
-        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
-        paths = [str(m["path"]) for m in modules if str(m["type"]).endswith(".Pooling")]
+        modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
+        paths = [
+            str(module["path"]) for module in modules if str(module["type"]).endswith(".Pooling")
+        ]
         if len(paths) != 1 or Path(paths[0]).name != paths[0]:
             return ""
-        path = folder / paths[0] / CONFIG
+        path = folder / paths[0] / CONFIG_FILE
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        named = [name for name, on in config.items() if name in MODES and on]
+        enabled = [name for name, is_on in config.items() if name in POOLING_MODES and is_on]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ""
-    return MODES.get(named[0], "") if len(named) == 1 else ""
+    return POOLING_MODES.get(enabled[0], "") if len(enabled) == 1 else ""
 
 
-FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+FILE_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True)
@@ -135,16 +137,16 @@ def find_model_files(name: str, revision: str | None) -> ModelFiles:
 
 
 def _of_folder(folder: Path) -> ModelFiles:
-    weights, files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", GGUF))
-    if weights or not files:
-        digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
+    weight_files, gguf_files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", GGUF))
+    if weight_files or not gguf_files:
+        digest = hashlib.sha256("".join(map(sha256, weight_files)).encode()).hexdigest()
         return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
-    if len(files) > 1:
+    if len(gguf_files) > 1:
         raise ModelError(
-            f"model '{folder.name}': {len(files)} GGUF files; expected one, or the path of one "
-            f"({', '.join(file.name for file in files[:3])})"
+            f"model '{folder.name}': {len(gguf_files)} GGUF files; expected one, or the path of "
+            f"one ({', '.join(file.name for file in gguf_files[:3])})"
         )
-    return _of_file(files[0])
+    return _of_file(gguf_files[0])
 
 
 def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
@@ -157,11 +159,13 @@ def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
 def _downloaded(name: str, revision: str | None) -> Path:
     try:
         path = huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
+            name, revision=revision, allow_patterns=FILE_PATTERNS, ignore_patterns=["*/*"]
         )
-        if (Path(path) / MODULES).is_file():  # a sentence encoder, with its pooling in a folder
+        if (
+            Path(path) / MODULES_FILE
+        ).is_file():  # a sentence encoder, with its pooling in a folder
             huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=[f"{FOLDER}/{CONFIG}"]
+                name, revision=revision, allow_patterns=[f"{POOLING_FOLDER}/{CONFIG_FILE}"]
             )
     except (OSError, ValueError) as error:
         raise model_not_found(name, type(error).__name__) from error
@@ -174,12 +178,12 @@ def cached_commits(name: str) -> frozenset[str]:
         repos = huggingface_hub.scan_cache_dir().repos
     except CacheNotFound:
         return frozenset()
-    wanted = (repo for repo in repos if (repo.repo_type, repo.repo_id) == ("model", name))
-    return frozenset(each.commit_hash for repo in wanted for each in repo.revisions)
+    model_repos = (repo for repo in repos if (repo.repo_type, repo.repo_id) == ("model", name))
+    return frozenset(revision.commit_hash for repo in model_repos for revision in repo.revisions)
 
 
 def delete_cached(name: str, commits: frozenset[str]) -> None:
     """Delete commits of a hub model from the hub's cache; files shared with other commits stay."""
-    known = commits & cached_commits(name)
-    if known:
-        huggingface_hub.scan_cache_dir().delete_revisions(*sorted(known)).execute()
+    cached = commits & cached_commits(name)
+    if cached:
+        huggingface_hub.scan_cache_dir().delete_revisions(*sorted(cached)).execute()

@@ -19,7 +19,7 @@ import torch
 
 from headbook.errors import ModelError
 
-RIGHT_ON_MPS = (2, 9)  # first version of torch with correct results on MPS
+MIN_TORCH_FOR_MPS = (2, 9)  # first version of torch with correct results on MPS
 
 
 def pick_device(device: str) -> torch.device:
@@ -28,31 +28,31 @@ def pick_device(device: str) -> torch.device:
     Raises:
         ModelError: the device is missing, or torch is known to compute wrong numbers on it.
     """
-    there = {
+    available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    wrong = there["mps"] and _version(torch.__version__) < RIGHT_ON_MPS
-    if wrong and torch.device("cpu" if device == "auto" else device).type == "mps":
-        least = ".".join(map(str, RIGHT_ON_MPS))
+    mps_is_wrong = available["mps"] and _version(torch.__version__) < MIN_TORCH_FOR_MPS
+    if mps_is_wrong and torch.device("cpu" if device == "auto" else device).type == "mps":
+        min_version = ".".join(map(str, MIN_TORCH_FOR_MPS))
         raise ModelError(
             f"device '{device}': torch {torch.__version__} computes wrong numbers there without an "
-            f"error; expected torch {least} or later, or --device cpu"
+            f"error; expected torch {min_version} or later, or --device cpu"
         )
-    there["mps"] &= not wrong
+    available["mps"] &= not mps_is_wrong
     if device == "auto":
-        return torch.device(next(name for name, present in there.items() if present))
-    place = torch.device(device)
-    beyond = place.index is not None and place.index >= torch.cuda.device_count()
-    if not there[place.type] or beyond:
+        return torch.device(next(name for name, present in available.items() if present))
+    picked = torch.device(device)
+    missing_index = picked.index is not None and picked.index >= torch.cuda.device_count()
+    if not available[picked.type] or missing_index:
         raise ModelError(f"device '{device}': torch does not see one; use --device auto")
-    return place
+    return picked
 
 
 def _version(text: str) -> tuple[int, ...]:
     """Return major and minor number of a version such as ``2.9.0+cpu``."""
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def offload_place(offload: str) -> Iterator[OffloadPlace | None]:
 
 
 def device_map(
-    offload: OffloadPlace, name: str, loader: Any, config: Any, place: torch.device
+    offload: OffloadPlace, name: str, loader: Any, config: Any, device: torch.device
 ) -> dict[str, Any]:
     """Return the arguments of transformers that say on which device weights are placed.
 
@@ -127,76 +127,76 @@ def device_map(
         name: name of the model, for messages.
         loader: transformers' class that builds a network from the configuration.
         config: configuration of the model.
-        place: device that layers run on.
+        device: device that layers run on.
 
     Raises:
         ModelError: transformers does not say which parts of the network are layers.
     """
     if offload.kind == AUTO:
-        where: Any = {"device_map": "auto", "max_memory": free_memory(place)}
+        arguments: Any = {"device_map": "auto", "max_memory": free_memory(device)}
     else:
-        where = {"device_map": _layers_on_disk(name, loader, config, str(place))}
-    return {**where, "offload_folder": str(offload.folder)}
+        arguments = {"device_map": _layers_on_disk(name, loader, config, str(device))}
+    return {**arguments, "offload_folder": str(offload.folder)}
 
 
-def free_memory(place: torch.device) -> dict[Any, int]:
+def free_memory(device: torch.device) -> dict[Any, int]:
     """Return the free bytes of the device, by its index, and of memory, by the name ``cpu``."""
     from accelerate.utils import get_max_memory  # noqa: PLC0415 - an extra
 
-    kept: set[Any] = {"cpu", place.type}
-    if place.type == "cuda":
-        kept.add(gpu_number(place))
-    return {each: size for each, size in get_max_memory().items() if each in kept}
+    devices: set[Any] = {"cpu", device.type}
+    if device.type == "cuda":
+        devices.add(gpu_number(device))
+    return {name: size for name, size in get_max_memory().items() if name in devices}
 
 
-def _layers_on_disk(name: str, loader: Any, config: Any, place: str) -> dict[str, str]:
+def _layers_on_disk(name: str, loader: Any, config: Any, device: str) -> dict[str, str]:
     with torch.device("meta"):
         network = loader.from_config(config)
-    named = (getattr(each, "_no_split_modules", None) or () for each in network.modules())
-    kinds = {kind for each in named for kind in each}
+    class_lists = (getattr(part, "_no_split_modules", None) or () for part in network.modules())
+    layer_classes = {layer_class for part in class_lists for layer_class in part}
     # Embedding blocks may be of these kinds, and share weights with heads; layers are in lists.
     layers = {
         layer
-        for each in network.modules()
-        if isinstance(each, torch.nn.ModuleList)
-        for layer in each
-        if type(layer).__name__ in kinds
+        for part in network.modules()
+        if isinstance(part, torch.nn.ModuleList)
+        for layer in part
+        if type(layer).__name__ in layer_classes
     }
     if not layers:
         raise ModelError(
             f"model '{name}': transformers does not say which parts of '{config.model_type}' are "
             "layers; use --offload off"
         )
-    return dict(_places(network, "", layers, place))
+    return dict(_places(network, "", layers, device))
 
 
 def _places(
-    module: Any, path: str, layers: set[torch.nn.Module], place: str
+    module: Any, path: str, layers: set[torch.nn.Module], device: str
 ) -> Iterator[tuple[str, str]]:
     """Yield names of parts with their devices; a part with parts on several devices is split."""
     if module in layers:
         yield path, DISK
     elif layers.isdisjoint(module.modules()):
-        yield path, place
+        yield path, device
     else:
-        own = *module.named_parameters(recurse=False), *module.named_buffers(recurse=False)
-        yield from ((f"{path}.{name}".lstrip("."), place) for name, _ in own)
+        tensors = *module.named_parameters(recurse=False), *module.named_buffers(recurse=False)
+        yield from ((f"{path}.{name}".lstrip("."), device) for name, _ in tensors)
         for name, child in module.named_children():
-            yield from _places(child, f"{path}.{name}".lstrip("."), layers, place)
+            yield from _places(child, f"{path}.{name}".lstrip("."), layers, device)
 
 
 def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
     """Return a parameter of a module with its numbers, also if offloaded, or None without one."""
-    found = getattr(module, name, None)
-    if not isinstance(found, torch.Tensor):
+    parameter = getattr(module, name, None)
+    if not isinstance(parameter, torch.Tensor):
         return None
-    if not found.is_meta:
-        return found
+    if not parameter.is_meta:
+        return parameter
     from accelerate.utils import align_module_device  # noqa: PLC0415 - an extra
 
     with align_module_device(module):
-        there: torch.Tensor = getattr(module, name)
-    return there
+        loaded: torch.Tensor = getattr(module, name)
+    return loaded
 
 
 def read_weight(module: Any) -> torch.Tensor:

@@ -38,26 +38,30 @@ class EmbeddingLayout:
     through: str = ""
 
 
-def _one(types: str, norm: str = "", through: str = "") -> EmbeddingLayout:
+def _source_layout(model_types: str, norm: str = "", through: str = "") -> EmbeddingLayout:
     norms = {Side.SOURCE: norm} if norm else {}
-    return EmbeddingLayout(frozenset(types.split()), norms, through=through)
+    return EmbeddingLayout(frozenset(model_types.split()), norms, through=through)
 
 
-_PAIR = {
+_BART_NORMS = {
     Side.SOURCE: "encoder.layernorm_embedding",
     Side.TARGET: "decoder.layernorm_embedding",
 }
 FAMILIES = (
-    _one(
+    _source_layout(
         "bert roberta xlm-roberta camembert electra",
         norm="embeddings.LayerNorm",
         through="embeddings_project",  # of ELECTRA
     ),
-    _one("distilbert", norm="embeddings.LayerNorm"),
-    _one("albert", norm="embeddings.LayerNorm", through="encoder.embedding_hidden_mapping_in"),
-    _one("modernbert", norm="embeddings.norm"),
-    _one("gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gemma gpt_oss gemma2 gemma3_text"),
-    EmbeddingLayout(frozenset({"bart"}), _PAIR, "shared.embed_scale"),
+    _source_layout("distilbert", norm="embeddings.LayerNorm"),
+    _source_layout(
+        "albert", norm="embeddings.LayerNorm", through="encoder.embedding_hidden_mapping_in"
+    ),
+    _source_layout("modernbert", norm="embeddings.norm"),
+    _source_layout(
+        "gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gemma gpt_oss gemma2 gemma3_text"
+    ),
+    EmbeddingLayout(frozenset({"bart"}), _BART_NORMS, "shared.embed_scale"),
     EmbeddingLayout(frozenset({"marian"}), scale="encoder.embed_scale"),
 )
 
@@ -67,16 +71,17 @@ def embedding_layout(config: Any) -> EmbeddingLayout | None:
 
     A multimodal model has the layout of its text model, unless that has paths, which would not fit.
     """
-    text = text_config(config)
+    text_model = text_config(config)
     for family in FAMILIES:
         if config.model_type in family.types:
             return family
-        if text.model_type in family.types and not (family.norms or family.scale):
+        if text_model.model_type in family.types and not (family.norms or family.scale):
             return family
     return None
 
 
-NOTHING = 1e-6  # length over that of the embeddings, below which position vectors are rounding
+# Length of position vectors, relative to the embeddings, up to which they are only rounding.
+MAX_ROUNDING_LENGTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -152,13 +157,13 @@ def read_embedding(
     return Embedding(VocabularyEmbeddings(words, scale, added, closing, through, coarse), missing)
 
 
-def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
+def _only_scaled(sums: torch.Tensor, words: torch.Tensor) -> bool:
     """Whether the embedding block only multiplied word embeddings by a number, as in Gemma."""
-    nothing = max(NOTHING, torch.finfo(before.dtype).eps)
-    before = before.to(words.dtype)
-    factor = (before * words).sum() / (words * words).sum()
-    rest = (before - factor * words).norm(dim=-1)
-    return bool(rest.max() <= nothing * before.norm(dim=-1).max())
+    max_share = max(MAX_ROUNDING_LENGTH, torch.finfo(sums.dtype).eps)
+    sums = sums.to(words.dtype)
+    factor = (sums * words).sum() / (words * words).sum()
+    difference = (sums - factor * words).norm(dim=-1)
+    return bool(difference.max() <= max_share * sums.norm(dim=-1).max())
 
 
 def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
@@ -170,10 +175,10 @@ def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
 
 def _scale(model: Model, path: str) -> float:
     """Return the factor of the word embedding; 1 if the architecture has none."""
-    found = model.base_model
+    value = model.base_model
     for name in filter(None, path.split(".")):
-        found = getattr(found, name)
-    return float(found) if path else 1.0
+        value = getattr(value, name)
+    return float(value) if path else 1.0
 
 
 def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | None:

@@ -13,7 +13,7 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import attention_hook
-from headbook.model.architecture import FIELDS, Architecture, AttentionPlace
+from headbook.model.architecture import OUTPUT_FIELDS, Architecture, AttentionPlace
 from headbook.model.block_match import ResidualAddition, first_states
 from headbook.model.load import Model
 from headbook.model.output_projection import gate_factor
@@ -55,7 +55,7 @@ def run_forward(
         if on_attention is None:
             return model.base_model(**model_inputs(batch))
         if architecture.hooked:
-            later = _Gated(on_attention, model)
+            gated_calls = _Gated(on_attention, model)
 
             def watcher(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
                 call = next(places, None)
@@ -71,10 +71,10 @@ def run_forward(
                 seen = replace(attention, projection=projection)
                 if replacing:
                     return on_attention(call, seen)
-                later.tell(call, seen)
+                gated_calls.tell(call, seen)
                 return None
 
-            with attention_hook.observing(watcher), later.watching(architecture):
+            with attention_hook.observing(watcher), gated_calls.watching(architecture):
                 return model.base_model(**model_inputs(batch))
         with model_errors(model):
             output = model.base_model(**model_inputs(batch), output_attentions=True)
@@ -159,7 +159,11 @@ def check_shape(
 
 def returned_attentions(output: Any, stack: str) -> list[torch.Tensor]:
     """Return the attention weights in a model's output, for layers that have some."""
-    return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
+    return [
+        weights
+        for weights in getattr(output, OUTPUT_FIELDS[stack], None) or ()
+        if weights is not None
+    ]
 
 
 def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
@@ -168,11 +172,11 @@ def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
         Side.SOURCE: ("input_ids", "attention_mask"),
         Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
     }
-    found: dict[str, torch.Tensor] = {}
+    inputs: dict[str, torch.Tensor] = {}
     for side, texts in batch.texts.items():
         ids, mask = names[side]
-        found |= {ids: texts.ids, mask: texts.valid.long()}
-    return found
+        inputs |= {ids: texts.ids, mask: texts.valid.long()}
+    return inputs
 
 
 @contextmanager
@@ -226,8 +230,8 @@ class _Tap:
         self._input = args[0] if args else kwargs["hidden_states"]
         self._layer = (self._layer + 1) % len(self._layers)
         if self._layer == 0:
-            known = {name for name, _ in self._sites}
-            for stack in (self._stack, *(s for s in self._stacks[1:] if s in known)):
+            stacks_with_mid = {name for name, _ in self._sites}
+            for stack in (self._stack, *(s for s in self._stacks[1:] if s in stacks_with_mid)):
                 self._on_state(stack, 0, ResidualPoint.PRE, self._input)
 
     def _leave(self, _: Any, __: Any, output: Any) -> None:

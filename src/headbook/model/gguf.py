@@ -24,28 +24,28 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from headbook.errors import ModelError
 from headbook.model.weights import check_layers
 
-PACKAGES = ("gguf", "accelerate")  # packages that transformers needs for these files
-ROTATIONS = "rope_freqs.weight"  # tensor with the divisor of each rotary frequency
-OWN_SCALING = {"gpt-oss"}  # architectures whose scaled rotations transformers reads
-ORIGINAL = "give the original model with safetensors weights"
-# Names of a number in GGUF files, with its names in configurations.
-EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
-TAKEN = {
-    "attention.layer_norm_epsilon": EPSILONS,
-    "attention.layer_norm_rms_epsilon": EPSILONS,
+REQUIRED_PACKAGES = ("gguf", "accelerate")  # packages that transformers needs for these files
+ROTATION_TENSOR = "rope_freqs.weight"  # tensor with the divisor of each rotary frequency
+SCALED_ARCHITECTURES = {"gpt-oss"}  # architectures whose scaled rotations transformers reads
+USE_ORIGINAL = "give the original model with safetensors weights"
+# Names of numbers in GGUF files, each with its possible names in configurations.
+EPSILON_NAMES = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+CONFIG_NAMES = {
+    "attention.layer_norm_epsilon": EPSILON_NAMES,
+    "attention.layer_norm_rms_epsilon": EPSILON_NAMES,
     "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",),
 }
-LAYER = re.compile(r"(?:^|\.)blk\.(\d+)\.")  # in names of tensors
-BITS = re.compile(r"(?:I?Q|TQ|FP|MXFP|NVFP)(\d+)")  # in names of quantisations
+LAYER_PATTERN = re.compile(r"(?:^|\.)blk\.(\d+)\.")  # in names of tensors
+BITS_PATTERN = re.compile(r"(?:I?Q|TQ|FP|MXFP|NVFP)(\d+)")  # in names of quantisations
 
 # Names of pre-tokenizers that split texts before byte pairs are merged and that transformers lacks.
-LIKE_GPT2 = {"gpt-2", "phi-2", "mpt", "olmo", "jais"}
-DIGIT_BY_DIGIT = {
+GPT2_PRE_TOKENIZERS = {"gpt-2", "phi-2", "mpt", "olmo", "jais"}
+DIGIT_PRE_TOKENIZERS = {
     "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
 }  # fmt: skip
 # Names of pre-tokenizers whose vocabulary entries stay whole even if no merges lead to them.
-WHOLE_ENTRIES = {"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"}
+WHOLE_ENTRY_PRE_TOKENIZERS = {"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"}
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Gguf:
     @property
     def bits(self) -> int:
         """Bits of a weight in the most frequent format; 0 if it is no quantisation."""
-        most = max(self.kinds, key=lambda kind: self.kinds[kind])
-        match = BITS.match(most)
+        main_format = max(self.kinds, key=lambda kind: self.kinds[kind])
+        match = BITS_PATTERN.match(main_format)
         return int(match[1]) if match else 0
 
     def configuration(self) -> Any:
@@ -101,18 +101,19 @@ class Gguf:
 
     def _complete(self, config: Any) -> None:
         """Copy numbers that transformers reads from files of some architectures only."""
-        for end, names in TAKEN.items():
-            value = self._own(end)
+        for field, names in CONFIG_NAMES.items():
+            value = self._architecture_field(field)
             if value is not None:
                 for name in (name for name in names if hasattr(config, name)):
                     setattr(config, name, float(str(np.float32(value))))
-        base, rotation = self._own("rope.freq_base"), getattr(config, "rope_parameters", None) or {}
-        if base is not None and "rope_theta" in rotation:
-            rotation["rope_theta"] = float(base)
+        theta = self._architecture_field("rope.freq_base")
+        rope = getattr(config, "rope_parameters", None) or {}
+        if theta is not None and "rope_theta" in rope:
+            rope["rope_theta"] = float(theta)
 
-    def _own(self, end: str) -> Any:
-        """Return a number of the file's architecture, or None without it."""
-        return self.fields.get(f"{self.fields['general.architecture']}.{end}")
+    def _architecture_field(self, field: str) -> Any:
+        """Return a metadata field of the architecture, or None if the file lacks the field."""
+        return self.fields.get(f"{self.fields['general.architecture']}.{field}")
 
     def check(self, network: Any) -> None:
         """Check that a loaded network rotates queries and keys as the file says.
@@ -120,17 +121,24 @@ class Gguf:
         Raises:
             ModelError: the network uses another base or width of rotations.
         """
-        named = network.named_buffers()
-        made = [rotated.double().cpu() for name, rotated in named if name.endswith("inv_freq")]
-        base, width = self._own("rope.freq_base"), self._own("rope.dimension_count")
-        scaled = self.fields["general.architecture"] in OWN_SCALING or self.rotations is not None
-        if not made or scaled or base is None or width is None:
+        buffers = network.named_buffers()
+        frequencies = [
+            buffer.double().cpu() for name, buffer in buffers if name.endswith("inv_freq")
+        ]
+        base = self._architecture_field("rope.freq_base")
+        width = self._architecture_field("rope.dimension_count")
+        architecture = self.fields["general.architecture"]
+        scaled = architecture in SCALED_ARCHITECTURES or self.rotations is not None
+        if not frequencies or scaled or base is None or width is None:
             return
-        wanted = 1 / base ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
-        if not any(len(m) == len(wanted) and torch.allclose(m, wanted, rtol=1e-4) for m in made):
+        expected = 1 / base ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+        if not any(
+            len(values) == len(expected) and torch.allclose(values, expected, rtol=1e-4)
+            for values in frequencies
+        ):
             raise ModelError(
                 f"model '{self.path.name}': {width} numbers of each head rotate, to the base "
-                f"{base:g}, which transformers does not read; {ORIGINAL}"
+                f"{base:g}, which transformers does not read; {USE_ORIGINAL}"
             )
 
     def tokenizer(self) -> Any:
@@ -140,37 +148,44 @@ class Gguf:
             ModelError: the pre-tokenizer is not named or not known.
         """
         with TemporaryDirectory() as empty:  # files beside it may belong to other models
-            made: Any = PreTrainedTokenizerFast.from_pretrained(
+            tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(
                 empty, gguf_file=str(self.path.resolve())
             )
         if self.fields.get("tokenizer.ggml.model") == "gpt2":
-            self._split(made, str(self.fields.get("tokenizer.ggml.pre", "")))
-        return made
+            self._split(tokenizer, str(self.fields.get("tokenizer.ggml.pre", "")))
+        return tokenizer
 
-    def _split(self, tokenizer: Any, way: str) -> None:
+    def _split(self, tokenizer: Any, pre_tokenizer: str) -> None:
+        """Set how the tokenizer splits texts before it merges byte pairs.
+
+        Raises:
+            ModelError: the pre-tokenizer is not named or not known.
+        """
         backend = tokenizer.backend_tokenizer
         plain = isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel)
-        if plain and way in DIGIT_BY_DIGIT:
+        if plain and pre_tokenizer in DIGIT_PRE_TOKENIZERS:
             digits = pre_tokenizers.Digits(individual_digits=True)
-            bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            backend.pre_tokenizer = pre_tokenizers.Sequence([digits, bytewise])
-        elif plain and way not in LIKE_GPT2:
-            known = f"by '{way}', which is not known" if way else "in a way that it does not say"
+            bytes_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            backend.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_level])
+        elif plain and pre_tokenizer not in GPT2_PRE_TOKENIZERS:
+            how = "in a way that it does not say"
+            if pre_tokenizer:
+                how = f"by '{pre_tokenizer}', which is not known"
             raise ModelError(
-                f"model '{self.path.name}': its tokenizer splits texts {known}; give the one of "
+                f"model '{self.path.name}': its tokenizer splits texts {how}; give the one of "
                 "the original model with --tokenizer"
             )
-        if way in WHOLE_ENTRIES:
+        if pre_tokenizer in WHOLE_ENTRY_PRE_TOKENIZERS:
             backend.model.ignore_merges = True
             if "tokenizer.ggml.add_bos_token" not in self.fields:
                 tokenizer.add_bos_token = True
 
     def unread(self, network: Any) -> int:
         """Return how many of the file's values the loaded network does not hold."""
-        rotations = 0 if self.rotations is None else self.rotations.size
-        tied = self.output if getattr(network.config, "tie_word_embeddings", False) else 0
-        held: int = sum(weights.numel() for weights in network.parameters())
-        return sum(self.kinds.values()) - rotations - tied - held
+        n_rotations = 0 if self.rotations is None else self.rotations.size
+        n_tied = self.output if getattr(network.config, "tie_word_embeddings", False) else 0
+        n_held: int = sum(weights.numel() for weights in network.parameters())
+        return sum(self.kinds.values()) - n_rotations - n_tied - n_held
 
 
 def read_gguf(path: Path) -> Gguf:
@@ -192,12 +207,12 @@ def read_gguf(path: Path) -> Gguf:
     for tensor in reader.tensors:
         kinds[tensor.tensor_type.name] += int(tensor.n_elements)
     sizes = {tensor.name: int(tensor.n_elements) for tensor in reader.tensors}
-    scaled = [np.array(tensor.data) for tensor in reader.tensors if tensor.name == ROTATIONS]
+    scaled = [np.array(tensor.data) for tensor in reader.tensors if tensor.name == ROTATION_TENSOR]
     return Gguf(path, fields, kinds, sizes.get("output.weight", 0), scaled[0] if scaled else None)
 
 
 def _reader(path: Path) -> Any:
-    for package in PACKAGES:
+    for package in REQUIRED_PACKAGES:
         if find_spec(package) is None:
             raise ModelError(
                 f"model '{path.name}': GGUF files need the package {package}; "
@@ -205,10 +220,10 @@ def _reader(path: Path) -> Any:
             )
     from gguf import GGUFReader  # noqa: PLC0415 - an extra
 
-    make: Callable[[Path], Any] = GGUFReader
+    open_reader: Callable[[Path], Any] = GGUFReader
     try:
         with np.errstate(over="ignore"):  # `_check_places` finds offsets beyond 2^64
-            return make(path)
+            return open_reader(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, OSError) as error:
         raise ModelError(
             f"model '{path.name}': cut, damaged or no GGUF file ({_summary(error)}); get it again"
@@ -220,55 +235,66 @@ def _summary(error: Exception) -> str:
 
 
 def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
-    """Raise an error for files that transformers would read wrongly without warning."""
-    name, architecture = f"model '{path.name}'", fields.get("general.architecture")
+    """Check for files that transformers would read wrongly without a warning.
+
+    Raises:
+        ModelError: the file is one part of several, holds no model or too few layers, or scales its
+            rotations in a way that transformers does not read.
+    """
+    model, architecture = f"model '{path.name}'", fields.get("general.architecture")
     if fields.get("split.count", 1) > 1:
         raise ModelError(
-            f"{name}: one part of {fields['split.count']}; join them with llama-gguf-split --merge"
+            f"{model}: one part of {fields['split.count']}; join them with llama-gguf-split --merge"
         )
     if not architecture or not names:
-        raise ModelError(f"{name}: it holds no model; expected architecture and weights")
+        raise ModelError(f"{model}: it holds no model; expected architecture and weights")
     check_layers(path.name, fields.get(f"{architecture}.block_count"), len(names))
-    layers, held = fields.get(f"{architecture}.block_count"), _layers(names)
-    if isinstance(layers, int) and held and layers > held:  # transformers would build all of them
+    layers, held_layers = fields.get(f"{architecture}.block_count"), _layers(names)
+    # transformers would build all layers that the file claims.
+    if isinstance(layers, int) and held_layers and layers > held_layers:
         raise ModelError(
-            f"{name}: it says that it has {layers:,} layers and holds tensors of {held:,}; get it "
-            "again"
+            f"{model}: it says that it has {layers:,} layers and holds tensors of {held_layers:,}; "
+            "get it again"
         )
     scaling = fields.get(f"{architecture}.rope.scaling.type", "none")
     factors = {"rope_factors_long.weight", "rope_factors_short.weight"} & names
-    if architecture not in OWN_SCALING and (scaling != "none" or factors):
+    if architecture not in SCALED_ARCHITECTURES and (scaling != "none" or factors):
         kind = scaling if scaling != "none" else "long and short factors"
         raise ModelError(
-            f"{name}: its rotations are scaled ({kind}), which transformers does not read; "
-            f"{ORIGINAL}"
+            f"{model}: its rotations are scaled ({kind}), which transformers does not read; "
+            f"{USE_ORIGINAL}"
         )
 
 
 def _layers(names: set[str]) -> int:
     """Return the number of layers that the names of a file's tensors imply."""
-    return max((int(found[1]) + 1 for name in names if (found := LAYER.search(name))), default=0)
+    matches = filter(None, map(LAYER_PATTERN.search, names))
+    return max((int(match[1]) + 1 for match in matches), default=0)
 
 
 def _check_places(path: Path, reader: Any) -> None:
-    """Raise an error if tensors overlap or begin before the data.
+    """Check that tensors do not overlap and begin after the header.
 
     Raises:
         ModelError: an offset is wrong, so that two tensors would share bytes.
     """
-    before, end = "the header", int(reader.data_offset)
+    previous, end = "the header", int(reader.data_offset)
     for tensor in sorted(reader.tensors, key=lambda each: int(each.data_offset)):
         start = int(tensor.data_offset)
         if start < end and tensor.n_bytes:
             raise ModelError(
-                f"model '{path.name}': damaged: tensor {tensor.name} begins inside {before}; get "
+                f"model '{path.name}': damaged: tensor {tensor.name} begins inside {previous}; get "
                 "it again"
             )
-        before, end = f"tensor {tensor.name}", start + int(tensor.n_bytes)
+        previous, end = f"tensor {tensor.name}", start + int(tensor.n_bytes)
 
 
 def _scale(name: str, config: Any, factors: npt.NDArray[np.float32]) -> None:
-    """Scale rotary frequencies as Llama 3, the only architecture that stores their factors."""
+    """Scale rotary frequencies as Llama 3, the only architecture that stores their factors.
+
+    Raises:
+        ModelError: the factors differ from those of Llama 3.
+    """
     theta, width = config.rope_parameters["rope_theta"], 2 * len(factors)
     plain = 1 / theta ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     config.rope_parameters = {
@@ -279,8 +305,8 @@ def _scale(name: str, config: Any, factors: npt.NDArray[np.float32]) -> None:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    made, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
-    if not torch.allclose(made.double(), plain / torch.from_numpy(factors), rtol=1e-4):
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
+    if not torch.allclose(scaled.double(), plain / torch.from_numpy(factors), rtol=1e-4):
         raise ModelError(
-            f"model '{name}': its rotations are scaled, and not as those of Llama 3; {ORIGINAL}"
+            f"model '{name}': its rotations are scaled, and not as those of Llama 3; {USE_ORIGINAL}"
         )

@@ -36,10 +36,10 @@ from headbook.model.load import Model
 from headbook.model.output_projection import is_linear, matrix
 from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
-SAME = 0.02  # difference of unit vectors, due to rounding in half precision
+MAX_DIRECTION_ERROR = 0.02  # difference of unit vectors that rounding to half precision explains
 NO_MAP = "no linear map gives them as attention takes them"
-NO_OUTPUT = "what heads give does not go into a linear map as it is"
-NOT_STATES = "they are not linear maps of the same states"
+NO_OUTPUT_MAP = "what heads give does not go into a linear map as it is"
+STATES_DIFFER = "they are not linear maps of the same states"
 
 
 class WeightRows(NamedTuple):
@@ -95,18 +95,18 @@ def find_head_weights(
         ModelError: the model does not run.
     """
     if not architecture.hooked:
-        nothing = HeadWeights(architecture.unhooked, architecture.unhooked)
-        return dict.fromkeys(architecture.calls, nothing)
+        unknown = HeadWeights(architecture.unhooked, architecture.unhooked)
+        return dict.fromkeys(architecture.calls, unknown)
     observer = _WeightObserver(
         model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
     )
-    with ExitStack() as around:
+    with ExitStack() as hooks:
         for name, module in model.base_model.named_modules():
             if is_linear(module):
-                around.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
-        around.enter_context(attention_hook.observing(observer.record_attention))
-        around.enter_context(model_errors(model))
-        around.enter_context(torch.inference_mode())
+                hooks.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
+        hooks.enter_context(attention_hook.observing(observer.record_attention))
+        hooks.enter_context(model_errors(model))
+        hooks.enter_context(torch.inference_mode())
         model.base_model(**varied_texts(model))
     return dict(zip(architecture.calls, observer.found(), strict=True))
 
@@ -131,8 +131,8 @@ class _WeightObserver:
                 return
             states = args[0].detach()
             if self._head_outputs is not None and self._outputs[-1] == "":
-                same = states.numel() == self._head_outputs.numel()
-                if same and torch.equal(states.reshape(-1), self._head_outputs.reshape(-1)):
+                same_size = states.numel() == self._head_outputs.numel()
+                if same_size and torch.equal(states.reshape(-1), self._head_outputs.reshape(-1)):
                     self._outputs[-1] = name
             self._linear_calls.append(
                 _LinearCall(name, states.cpu().double(), output.detach().cpu().double())
@@ -145,8 +145,10 @@ class _WeightObserver:
         assert call.module is not None
         assert call.output is not None
         prefix = self._names[call.module] + "."
-        inside = [each for each in self._linear_calls if each.name.startswith(prefix)]
-        self._calls.append(_locate_weights(call, inside, crosses=next(self._crosses)))
+        inner_calls = [
+            linear_call for linear_call in self._linear_calls if linear_call.name.startswith(prefix)
+        ]
+        self._calls.append(_locate_weights(call, inner_calls, crosses=next(self._crosses)))
         self._outputs.append("")
         self._head_outputs, self._linear_calls = call.output.clone(), []
 
@@ -156,7 +158,7 @@ class _WeightObserver:
             if isinstance(value, str):
                 yield HeadWeights(query_key, value)
             else:
-                yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT)
+                yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT_MAP)
 
 
 def _locate_weights(
@@ -167,28 +169,30 @@ def _locate_weights(
     assert call.key is not None
     assert call.value is not None
     n_heads = call.query.shape[1], call.key.shape[1]
-    at_0 = [each._replace(output=each.output[:, :1]) for each in linear_calls]
+    at_first_position = [
+        linear_call._replace(output=linear_call.output[:, :1]) for linear_call in linear_calls
+    ]
     value = _matching(call.value, linear_calls, *n_heads)
-    query = _matching(call.query[:, :, :1], at_0, *n_heads)
-    key = _matching(call.key[:, :, :1], at_0, *n_heads)
+    query = _matching(call.query[:, :, :1], at_first_position, *n_heads)
+    key = _matching(call.key[:, :, :1], at_first_position, *n_heads)
     if query is None and key is None and value is not None:
-        remaining = [each for each in linear_calls if each.name != value.name]
+        remaining = [linear_call for linear_call in linear_calls if linear_call.name != value.name]
         query, key = _query_key_by_size(call, remaining)
-    inputs = {each.name: each.input for each in linear_calls}
+    inputs = {linear_call.name: linear_call.input for linear_call in linear_calls}
 
-    def same_input(a: WeightRows, b: WeightRows) -> bool:
-        return crosses or torch.equal(inputs[a.name], inputs[b.name])
+    def same_input(first: WeightRows, second: WeightRows) -> bool:
+        return crosses or torch.equal(inputs[first.name], inputs[second.name])
 
     query_key: tuple[WeightRows, WeightRows] | str = NO_MAP
     if query is not None and key is not None:
-        query_key = (query, key) if same_input(query, key) else NOT_STATES
+        query_key = (query, key) if same_input(query, key) else STATES_DIFFER
     if value is None:
         return query_key, NO_MAP
-    return query_key, value if query is None or same_input(query, value) else NOT_STATES
+    return query_key, value if query is None or same_input(query, value) else STATES_DIFFER
 
 
 def _matching(
-    target: torch.Tensor, linear_calls: list[_LinearCall], heads: int, key_heads: int
+    target: torch.Tensor, linear_calls: list[_LinearCall], n_heads: int, n_key_heads: int
 ) -> WeightRows | None:
     """Return the rows of a linear map whose output equals attention's input up to length, or None.
 
@@ -197,54 +201,59 @@ def _matching(
     Args:
         target: queries, keys or values. *Shape:* ``(text, head, token, width)``.
     """
-    wanted = target.detach().cpu().double().transpose(1, 2)
-    directions, width = normalize(wanted, dim=-1), wanted.shape[-1]
-    for each in reversed(linear_calls):
-        if not wanted.any() or each.output.shape[:2] != wanted.shape[:2]:
+    vectors = target.detach().cpu().double().transpose(1, 2)
+    directions, width = normalize(vectors, dim=-1), vectors.shape[-1]
+    for linear_call in reversed(linear_calls):
+        if not vectors.any() or linear_call.output.shape[:2] != vectors.shape[:2]:
             continue
-        for rows in _layouts(each.output.shape[-1], wanted.shape[2], width, heads, key_heads):
-            if (normalize(each.output[..., rows], dim=-1) - directions).abs().max() <= SAME:
-                return WeightRows(each.name, rows)
+        for rows in _layouts(
+            linear_call.output.shape[-1], vectors.shape[2], width, n_heads, n_key_heads
+        ):
+            errors = (normalize(linear_call.output[..., rows], dim=-1) - directions).abs()
+            if errors.max() <= MAX_DIRECTION_ERROR:
+                return WeightRows(linear_call.name, rows)
     return None
 
 
 def _layouts(
-    size: int, vectors: int, width: int, heads: int, key_heads: int
+    n_rows: int, n_vectors: int, width: int, n_heads: int, n_key_heads: int
 ) -> Iterator[torch.Tensor]:
     """Yield rows in which vectors of heads may be stored. *Shape:* ``(head, width)`` each.
 
     Args:
-        size: number of rows of the map.
-        vectors: number of heads with rows: all heads or key heads.
+        n_rows: number of rows of the map.
+        n_vectors: number of heads with rows: all heads or key heads.
     """
-    within = torch.arange(width)
-    for start in range(0, size - vectors * width + 1, width):
-        yield start + torch.arange(vectors)[:, None] * width + within
-    if heads == key_heads and size == 3 * heads * width:
-        for member in range(3):
-            yield (3 * torch.arange(heads)[:, None] + member) * width + within
+    columns = torch.arange(width)
+    for start in range(0, n_rows - n_vectors * width + 1, width):
+        yield start + torch.arange(n_vectors)[:, None] * width + columns
+    if n_heads == n_key_heads and n_rows == 3 * n_heads * width:
+        for part in range(3):
+            yield (3 * torch.arange(n_heads)[:, None] + part) * width + columns
 
 
 def _query_key_by_size(
-    call: attention_hook.AttentionCall, remaining: list[_LinearCall]
+    call: attention_hook.AttentionCall, other_calls: list[_LinearCall]
 ) -> tuple[WeightRows | None, WeightRows | None]:
     """Return rows of queries and keys by the widths of the only two remaining maps."""
     assert call.query is not None
     assert call.key is not None
-    shapes = [(part.shape[1], part.shape[3]) for part in (call.query, call.key)]
-    sizes = [heads * width for heads, width in shapes]
-    if sorted(each.output.shape[-1] for each in remaining) != sorted(sizes):
+    shapes = [(vectors.shape[1], vectors.shape[3]) for vectors in (call.query, call.key)]
+    output_widths = [n_heads * width for n_heads, width in shapes]
+    if sorted(linear_call.output.shape[-1] for linear_call in other_calls) != sorted(output_widths):
         return None, None
-    ordered = remaining if remaining[0].output.shape[-1] == sizes[0] else remaining[::-1]
+    query_key_calls = (
+        other_calls if other_calls[0].output.shape[-1] == output_widths[0] else other_calls[::-1]
+    )
     query, key = (
-        WeightRows(each.name, torch.arange(heads * width).view(heads, width))
-        for each, (heads, width) in zip(ordered, shapes, strict=True)
+        WeightRows(linear_call.name, torch.arange(n_heads * width).view(n_heads, width))
+        for linear_call, (n_heads, width) in zip(query_key_calls, shapes, strict=True)
     )
     return query, key
 
 
 QUERY_KEY, VALUE_OUTPUT = "weights of queries and keys", "weights of values and outputs"
-OTHER_SHAPE = "the two models differ in shape"
+SHAPES_DIFFER = "the two models differ in shape"
 
 
 class StackDrift(NamedTuple):
@@ -299,25 +308,26 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
     Raises:
         ModelError: ``a`` does not run.
     """
-    shapes = {name: (s.n_layers, s.n_heads) for name, s in architecture.stacks.items()}
-    found = {
+    shapes = {name: (stack.n_layers, stack.n_heads) for name, stack in architecture.stacks.items()}
+    drift_by_stack = {
         name: StackDrift(np.full(shape, np.nan), np.full(shape, np.nan))
         for name, shape in shapes.items()
     }
-    missing: dict[tuple[str, str, str], list[int]] = {}
+    missing_layers: dict[tuple[str, str, str], list[int]] = {}
     for call, weights in find_head_weights(a, architecture).items():
-        both = _query_key_drift(a, b, weights), _value_output_drift(a, b, weights)
-        for what, table, each in zip(
-            (QUERY_KEY, VALUE_OUTPUT), found[call.stack], both, strict=True
+        drifts = _query_key_drift(a, b, weights), _value_output_drift(a, b, weights)
+        for description, table, drift in zip(
+            (QUERY_KEY, VALUE_OUTPUT), drift_by_stack[call.stack], drifts, strict=True
         ):
-            if isinstance(each, str):
-                missing.setdefault((what, call.stack, each), []).append(call.layer)
+            if isinstance(drift, str):
+                missing_layers.setdefault((description, call.stack, drift), []).append(call.layer)
             else:
-                table[call.layer, : len(each)] = each
-    noted = (
-        UncomparedWeights(what, stack, tuple(n), why) for (what, stack, why), n in missing.items()
+                table[call.layer, : len(drift)] = drift
+    uncompared = (
+        UncomparedWeights(description, stack, tuple(layers), reason)
+        for (description, stack, reason), layers in missing_layers.items()
     )
-    return WeightDrift(found, tuple(noted))
+    return WeightDrift(drift_by_stack, tuple(uncompared))
 
 
 def _query_key_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
@@ -327,9 +337,9 @@ def _query_key_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
     query, key = weights.query_key
     queries, keys = _weights_in_both(a, b, query.name), _weights_in_both(a, b, key.name)
     if queries is None or keys is None:
-        return OTHER_SHAPE
+        return SHAPES_DIFFER
     return product_drift(
-        [each[query.rows].mT for each in queries], [each[key.rows].mT for each in keys]
+        [weight[query.rows].mT for weight in queries], [weight[key.rows].mT for weight in keys]
     )
 
 
@@ -340,19 +350,21 @@ def _value_output_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | st
     value, name = weights.value_output
     outputs, values = _weights_in_both(a, b, name), _weights_in_both(a, b, value.name)
     if outputs is None or values is None:
-        return OTHER_SHAPE
+        return SHAPES_DIFFER
     width = value.rows.shape[1]
-    left = [weight.unflatten(1, (-1, width)).transpose(0, 1) for weight in outputs]
-    return product_drift(left, [weight[value.rows].mT for weight in values])
+    output_heads = [weight.unflatten(1, (-1, width)).transpose(0, 1) for weight in outputs]
+    return product_drift(output_heads, [weight[value.rows].mT for weight in values])
 
 
 def _weights_in_both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return a module's weight in both models, or None if it is missing or shapes differ."""
     try:
-        one, other = (weight_matrix(model.base_model.get_submodule(name)) for model in (a, b))
+        weight_a, weight_b = (
+            weight_matrix(model.base_model.get_submodule(name)) for model in (a, b)
+        )
     except AttributeError:
         return None
-    return (one, other) if one.shape == other.shape else None
+    return (weight_a, weight_b) if weight_a.shape == weight_b.shape else None
 
 
 def product_drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
@@ -366,12 +378,12 @@ def product_drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats
     Returns:
         *Shape:* ``(head,)``; NaN where the first product is 0.
     """
-    k, shared = left[0].shape[-1], len(left[0]) // len(right[0])
-    one = torch.linalg.qr(torch.cat([left[1] - left[0], left[0]], -1), mode="r").R
-    other = torch.linalg.qr(torch.cat([right[1], right[1] - right[0]], -1), mode="r").R
-    other = other.repeat_interleave(shared, 0)
-    change = torch.linalg.matrix_norm(one @ other.mT)
-    first = other[..., :k] - other[..., k:]
-    size = torch.linalg.matrix_norm(one[..., k:] @ first.mT)
-    found: Floats = torch.where(size > 0, change / size, torch.nan).numpy()
-    return found
+    k, heads_per_key_head = left[0].shape[-1], len(left[0]) // len(right[0])
+    left_r = torch.linalg.qr(torch.cat([left[1] - left[0], left[0]], -1), mode="r").R
+    right_r = torch.linalg.qr(torch.cat([right[1], right[1] - right[0]], -1), mode="r").R
+    right_r = right_r.repeat_interleave(heads_per_key_head, 0)
+    change = torch.linalg.matrix_norm(left_r @ right_r.mT)
+    right_a = right_r[..., :k] - right_r[..., k:]
+    norm = torch.linalg.matrix_norm(left_r[..., k:] @ right_a.mT)
+    drift: Floats = torch.where(norm > 0, change / norm, torch.nan).numpy()
+    return drift

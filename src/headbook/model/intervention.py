@@ -41,14 +41,16 @@ class LayerSlot(NamedTuple):
 
 def layer_slots(model: Model, architecture: Architecture) -> dict[str, list[LayerSlot]]:
     """Return the positions of all layers by stack; one pass shows what they return."""
-    seen: dict[torch.nn.Module, tuple[int, int]] = {}
+    forms: dict[torch.nn.Module, tuple[int, int]] = {}
 
-    def see(module: torch.nn.Module, _: Any, output: Any) -> None:
+    def record(module: torch.nn.Module, _: Any, output: Any) -> None:
         parts = 0 if isinstance(output, torch.Tensor) else len(output)
-        seen[module] = parts, hidden_states_of(output).shape[-1]
+        forms[module] = parts, hidden_states_of(output).shape[-1]
 
-    layers = {layer: name for name, each in architecture.layers.items() for layer in each}
-    handles = [layer.register_forward_hook(see) for layer in layers]
+    layers = {
+        layer: name for name, stack_layers in architecture.layers.items() for layer in stack_layers
+    }
+    handles = [layer.register_forward_hook(record) for layer in layers]
     try:
         probe_pass(model)
     finally:
@@ -57,13 +59,13 @@ def layer_slots(model: Model, architecture: Architecture) -> dict[str, list[Laye
     slots: dict[str, list[LayerSlot]] = {name: [] for name in architecture.layers}
     for path, layer in model.network.named_modules(remove_duplicate=False):
         if layer in layers:
-            holder, _, key = path.rpartition(".")
-            parent = model.network.get_submodule(holder)
-            slots[layers[layer]].append(LayerSlot(parent, key, layer, *seen[layer]))
+            parent_path, _, key = path.rpartition(".")
+            parent = model.network.get_submodule(parent_path)
+            slots[layers[layer]].append(LayerSlot(parent, key, layer, *forms[layer]))
     return slots
 
 
-class _HandsOn(torch.nn.Module):
+class _SkippedLayer(torch.nn.Module):
     """Replacement of a layer that returns ``states``, or its input, and computes nothing.
 
     Hooks of the layer stay on the layer, so that observers do not see this pass.
@@ -79,17 +81,17 @@ class _HandsOn(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the states, in the form in which the layer returns them."""
-        taken = args[0] if args else kwargs["hidden_states"]
-        given = taken if self.states is None else self.states
-        parts = self.slot.parts
-        return (given, *[None] * (parts - 1)) if parts else given
+        input_states = args[0] if args else kwargs["hidden_states"]
+        states_out = input_states if self.states is None else self.states
+        n_parts = self.slot.parts
+        return (states_out, *[None] * (n_parts - 1)) if n_parts else states_out
 
 
 @contextmanager
 def skip_layers(slots: Sequence[LayerSlot], states: torch.Tensor | None = None) -> Iterator[None]:
-    """Let layers return ``states``, or their input, inside the block."""
+    """Replace layers inside the block: they return ``states``, or their input if it is None."""
     for slot in slots:
-        setattr(slot.parent, slot.key, _HandsOn(slot, states))
+        setattr(slot.parent, slot.key, _SkippedLayer(slot, states))
     try:
         yield
     finally:
@@ -102,7 +104,9 @@ def state_width(model: Model, architecture: Architecture) -> int:
     return max(slot.width for slots in layer_slots(model, architecture).values() for slot in slots)
 
 
-SAME = 1e-4  # largest difference, over the largest value, of a pass that starts at a later layer
+# Largest difference of a pass that starts at a later layer from the whole pass, relative to the
+# largest value.
+MAX_RELATIVE_ERROR = 1e-4
 
 ReplaceOutput = Callable[[AttentionPlace, attention_hook.AttentionCall], torch.Tensor]
 
@@ -124,12 +128,12 @@ class HeadAblation:
         self, place: AttentionPlace, attention: attention_hook.AttentionCall
     ) -> torch.Tensor | None:
         """Return the outputs of a layer's heads, or None if they are unchanged."""
-        chosen = self.heads.get(place)
-        if chosen is None:
+        is_replaced = self.heads.get(place)
+        if is_replaced is None:
             return None
         assert attention.output is not None
-        given = self.replacement(place, attention).to(attention.output)
-        return torch.where(chosen[:, None, :, None], given, attention.output)
+        replacement = self.replacement(place, attention).to(attention.output)
+        return torch.where(is_replaced[:, None, :, None], replacement, attention.output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,31 +167,31 @@ class PatchableModel:
             states: states of a pass without ablation over the same rows; layers below the first
                 ablated one are then skipped.
         """
-        left: list[torch.Tensor] = []
-        last = self.architecture.layers[self.read][-1]
-        with ExitStack() as around:
+        outputs: list[torch.Tensor] = []
+        last_layer = self.architecture.layers[self.read][-1]
+        with ExitStack() as hooks:
             calls = self.architecture.calls
             if states is not None and self.slots:
-                calls = around.enter_context(self._later(ablation, states))
-            handle = last.register_forward_hook(
-                lambda _, __, output: left.append(hidden_states_of(output))
+                calls = hooks.enter_context(self._later(ablation, states))
+            handle = last_layer.register_forward_hook(
+                lambda _, __, output: outputs.append(hidden_states_of(output))
             )
-            around.callback(handle.remove)
+            hooks.callback(handle.remove)
             run_forward(
                 self.model, self.architecture, batch, ablation.output, calls=calls, replacing=True
             )
-        return left[-1]
+        return outputs[-1]
 
     def states(self, batch: Batch) -> "LayerStates":
         """Return the outputs of all layers in a pass without ablation."""
-        found = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
+        by_stack = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
         with ExitStack() as hooks, torch.inference_mode():
             for name, layers in self.architecture.layers.items():
                 for layer in dict.fromkeys(layers):
-                    keep = _keeper(found[name])
-                    hooks.callback(layer.register_forward_hook(keep).remove)
+                    keeper = _state_keeper(by_stack[name])
+                    hooks.callback(layer.register_forward_hook(keeper).remove)
             self.model.base_model(**model_inputs(batch))
-        return LayerStates(found)
+        return LayerStates(by_stack)
 
     @contextmanager
     def _later(
@@ -198,11 +202,11 @@ class PatchableModel:
         Yields the attention calls that remain.
         """
         skipped = self._skipped(ablation)
-        with ExitStack() as around:
-            for stack, number in skipped.items():
-                if number:
-                    given = states.after[stack][number - 1]
-                    around.enter_context(skip_layers(self.slots[stack][:number], given))
+        with ExitStack() as replaced:
+            for stack, n_skipped in skipped.items():
+                if n_skipped:
+                    stored = states.after[stack][n_skipped - 1]
+                    replaced.enter_context(skip_layers(self.slots[stack][:n_skipped], stored))
             yield tuple(
                 call
                 for call in self.architecture.calls
@@ -233,7 +237,10 @@ class LayerStates:
     def repeated(self, times: int) -> "LayerStates":
         """Return the states for a batch repeated a number of times."""
         return LayerStates(
-            {n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()}
+            {
+                name: [states.repeat(times, 1, 1) for states in layers]
+                for name, layers in self.after.items()
+            }
         )
 
 
@@ -256,42 +263,50 @@ def make_patchable(model: Model, architecture: Architecture, batch: Batch) -> Pa
             f"model '{model.name}': its layers do not hand on one vector a token; its heads cannot "
             "be replaced"
         )
-    if _uneven(model, architecture, batch):
+    if _differ_in_heads(model, architecture, batch):
         raise ModelError(
             f"model '{model.name}': its layers differ in their number of heads; its heads cannot "
             "be replaced"
         )
-    shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
-    whole = PatchableModel(model, architecture, {})
-    later = PatchableModel(model, architecture, {} if shared else layer_slots(model, architecture))
-    return later if not shared and _agree(whole, later, batch) else whole
+    shares_layers = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
+    unskipped = PatchableModel(model, architecture, {})
+    skipping = PatchableModel(
+        model, architecture, {} if shares_layers else layer_slots(model, architecture)
+    )
+    return (
+        skipping
+        if not shares_layers and _skipping_agrees(unskipped, skipping, batch)
+        else unskipped
+    )
 
 
-def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
+def _differ_in_heads(model: Model, architecture: Architecture, batch: Batch) -> bool:
     """Whether layers of a stack differ in their number of heads."""
-    found: set[tuple[str, int]] = set()
+    head_counts: set[tuple[str, int]] = set()
     run_forward(
         model,
         architecture,
         batch,
-        lambda place, seen: found.add((place.stack, seen.weights.shape[1])),
+        lambda place, attention: head_counts.add((place.stack, attention.weights.shape[1])),
     )
-    return len(found) > len(architecture.stacks)
+    return len(head_counts) > len(architecture.stacks)
 
 
-def _agree(whole: PatchableModel, later: PatchableModel, batch: Batch) -> bool:
+def _skipping_agrees(unskipped: PatchableModel, skipping: PatchableModel, batch: Batch) -> bool:
     """Whether passes that start at any layer give the result of the whole pass."""
-    states = whole.states(batch)
-    expected = states.after[whole.read][-1]
-    for call in whole.architecture.calls:
-        none = torch.zeros(len(expected), 1, dtype=torch.bool, device=expected.device)
-        itself = HeadAblation({call: none}, lambda _, attention: _output(attention))
+    states = unskipped.states(batch)
+    expected = states.after[unskipped.read][-1]
+    for call in unskipped.architecture.calls:
+        no_heads = torch.zeros(len(expected), 1, dtype=torch.bool, device=expected.device)
+        unchanged = HeadAblation({call: no_heads}, lambda _, attention: _output(attention))
         try:
-            found = later.run(batch, itself, states)
+            output = skipping.run(batch, unchanged, states)
         except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
             return False
-        valid = batch.texts[whole.architecture.stacks[whole.read].queries].valid
-        if (found - expected)[valid].abs().max() > SAME * expected[valid].abs().max():
+        valid = batch.texts[unskipped.architecture.stacks[unskipped.read].queries].valid
+        if (output - expected)[valid].abs().max() > MAX_RELATIVE_ERROR * expected[
+            valid
+        ].abs().max():
             return False
     return True
 
@@ -301,8 +316,8 @@ def _output(attention: attention_hook.AttentionCall) -> torch.Tensor:
     return attention.output
 
 
-def _keeper(found: list[torch.Tensor]) -> Callable[[Any, Any, Any], None]:
+def _state_keeper(outputs: list[torch.Tensor]) -> Callable[[Any, Any, Any], None]:
     def keep(_: Any, __: Any, output: Any) -> None:
-        found.append(hidden_states_of(output))
+        outputs.append(hidden_states_of(output))
 
     return keep

@@ -20,8 +20,8 @@ from headbook.model.checkpoint import ModelFiles, find_model_files, read_pooling
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
 from headbook.model.weights import check_folder, load_with_lm_head
 
-MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
-REPLACEMENT = "\ufffd"  # result of decoding a part of a character
+SPACE_MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
+REPLACEMENT_CHARACTER = "\ufffd"  # result of decoding a part of a character
 
 
 class TokenStrings(dict[int, str]):
@@ -48,19 +48,19 @@ class TokenStrings(dict[int, str]):
         if name is None:  # a language-model head may have more entries than the tokenizer
             return f"entry {entry}"
         text: str = self._tokenizer.decode([entry])
-        if not text.strip() or REPLACEMENT in text:
+        if not text.strip() or REPLACEMENT_CHARACTER in text:
             return str(name)
-        marked = name.startswith(MARKS) and not text.startswith(" ")
+        marked = name.startswith(SPACE_MARKS) and not text.startswith(" ")
         return (" " * marked + text).replace(" ", "␣")
 
 
-DEFAULT_LIMIT = 512  # tokens; attention grows with the square
+DEFAULT_MAX_TOKENS = 512  # longest sequence by default; attention grows with its square
 
 # Names in transformers of modules with a vector for each position.
 POSITION_TABLES = {"position_embeddings", "position_embedding", "embed_positions", "wpe"}
-UNLIMITED = 1_000_000  # tokenizers without a limit have an astronomical one
+MIN_UNLIMITED_TOKENS = 1_000_000  # a tokenizer without a limit gives an astronomical one
 
-WEIGHTS = ("missing", "unexpected")  # parts of transformers' loading report
+REPORT_PARTS = ("missing", "unexpected")  # keys of transformers' loading report that are used
 
 
 @dataclass(frozen=True)
@@ -164,57 +164,59 @@ def load_model(
         ResourceError: out of memory.
     """
     attention_hook.register()
-    place = pick_device(device)
+    device_found = pick_device(device)
     with _quiet(verbose):
-        found = find_model_files(name, revision)
-        if found.gguf is None:
-            check_folder(found.folder, found.name)
-        with _explained(found.name, gguf=found.gguf is not None):
-            words = _tokenizer(found, tokenizer)
-            network, weights, headless = _network(found, getattr(torch, dtype), place, offload)
+        files = find_model_files(name, revision)
+        if files.gguf is None:
+            check_folder(files.folder, files.name)
+        with _explained(files.name, gguf=files.gguf is not None):
+            loaded_tokenizer = _tokenizer(files, tokenizer)
+            network, weights, headless = _network(
+                files, getattr(torch, dtype), device_found, offload
+            )
             network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
     if tokenizer is not None:
-        _check_ids(found.name, network, words)
+        _check_ids(files.name, network, loaded_tokenizer)
     network.eval().requires_grad_(requires_grad=False)
     if offload is None:
-        network.to(place)
+        network.to(device_found)
     positions = _positions(network)
     return Model(
-        name=found.name,
-        revision=found.revision,
+        name=files.name,
+        revision=files.revision,
         network=network,
-        tokenizer=words,
-        max_length=_limit(positions, words),
-        device=place,
+        tokenizer=loaded_tokenizer,
+        max_length=_limit(positions, loaded_tokenizer),
+        device=device_found,
         weights=weights,
         headless=headless,
-        pooling=read_pooling(found.folder) if found.gguf is None else "",
+        pooling=read_pooling(files.folder) if files.gguf is None else "",
         positions=positions if _has_position_table(network) else None,
     )
 
 
-def _tokenizer(found: ModelFiles, other: str | None) -> Any:
-    if found.gguf is not None and other is None:
-        return found.gguf.tokenizer()
-    return AutoTokenizer.from_pretrained(other or found.folder, trust_remote_code=False)
+def _tokenizer(files: ModelFiles, name: str | None) -> Any:
+    if files.gguf is not None and name is None:
+        return files.gguf.tokenizer()
+    return AutoTokenizer.from_pretrained(name or files.folder, trust_remote_code=False)
 
 
 def _network(
-    found: ModelFiles, dtype: torch.dtype, place: torch.device, offload: OffloadPlace | None
+    files: ModelFiles, dtype: torch.dtype, device: torch.device, offload: OffloadPlace | None
 ) -> tuple[Any, WeightFacts, str]:
     """Return the network, facts about its weights, and why there is no language-model head."""
-    gguf = found.gguf
+    gguf = files.gguf
     if gguf is None:
-        config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False)
         network, report, headless = load_with_lm_head(
-            found.folder, config, dtype, place=place, offload=offload
+            files.folder, config, dtype, place=device, offload=offload
         )
-        missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
+        missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in REPORT_PARTS)
         return network, WeightFacts(missing, unexpected), headless
     if offload is not None:
-        raise ModelError(f"model '{found.name}': GGUF files are read whole; use --offload off")
+        raise ModelError(f"model '{files.name}': GGUF files are read whole; use --offload off")
     network, report, headless = load_with_lm_head(
-        found.folder, gguf.configuration(), dtype, gguf.path.name
+        files.folder, gguf.configuration(), dtype, gguf.path.name
     )
     if report["mismatched_keys"]:
         raise ValueError(
@@ -231,11 +233,11 @@ def _network(
 def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
     """Raise an error if the tokenizer has more entries than the model's embedding."""
     weight = word_embedding(network)
-    most, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
-    if most > rows:
+    entries, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
+    if entries > rows:
         raise ModelError(
-            f"model '{name}': its tokenizer has {most:,} entries, its embedding {rows:,}; expected "
-            "the tokenizer that the model was trained with (--tokenizer)"
+            f"model '{name}': its tokenizer has {entries:,} entries, its embedding {rows:,}; "
+            "expected the tokenizer that the model was trained with (--tokenizer)"
         )
 
 
@@ -274,15 +276,15 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
                 "bfloat16 takes half of it, --offload auto leaves layers on the disk"
             ) from error
         lines = (str(error).strip() or type(error).__name__).splitlines()
-        kept = lines if isinstance(error, StrictDataclassError) else lines[:1]
-        first = " ".join(line.strip() for line in kept).rstrip(".")
+        kept_lines = lines if isinstance(error, StrictDataclassError) else lines[:1]
+        message = " ".join(line.strip() for line in kept_lines).rstrip(".")
         expected = (
             "a GGUF file whose architecture and quantisation transformers can read"
             if gguf
             else "config.json, a tokenizer and safetensors weights of an architecture that "
             "transformers itself knows"
         )
-        raise ModelError(f"model '{name}': {first}; expected {expected}") from error
+        raise ModelError(f"model '{name}': {message}; expected {expected}") from error
 
 
 @contextmanager
@@ -292,8 +294,8 @@ def _quiet(verbose: bool) -> Iterator[None]:
         yield
         return
     hub: Any = huggingface_hub.utils  # exports without types
-    logger, bars = logging.get_logger(), logging.is_progress_bar_enabled()
-    level, without = logger.level, hub.are_progress_bars_disabled()
+    logger, had_bars = logging.get_logger(), logging.is_progress_bar_enabled()
+    level, hub_bars_off = logger.level, hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -301,10 +303,10 @@ def _quiet(verbose: bool) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-        if bars:
+        if had_bars:
             logging.enable_progress_bar()  # the hub's, too
-        if without != hub.are_progress_bars_disabled():
-            (hub.disable_progress_bars if without else hub.enable_progress_bars)()
+        if hub_bars_off != hub.are_progress_bars_disabled():
+            (hub.disable_progress_bars if hub_bars_off else hub.enable_progress_bars)()
 
 
 def text_config(config: Any) -> Any:
@@ -339,8 +341,8 @@ def _has_position_table(network: Any) -> bool:
 
 def _limit(positions: int | None, tokenizer: Any) -> int:
     """Return the longest sequence for positions and tokenizer, at most the default limit."""
-    limits = [DEFAULT_LIMIT]
-    if tokenizer.model_max_length < UNLIMITED:
+    limits = [DEFAULT_MAX_TOKENS]
+    if tokenizer.model_max_length < MIN_UNLIMITED_TOKENS:
         limits.append(tokenizer.model_max_length)
     if positions is not None:
         limits.append(positions)

@@ -20,8 +20,10 @@ from headbook.model.load import Model
 from headbook.model.probe import hidden_states_of, probe_pass, some_token
 from headbook.text.batch import Batch, PaddedTexts
 
-BLOCK = 1 << 22  # logits in memory at a time
-NEAR = 0.1  # difference over the largest logit that indicates another path; rounding is smaller
+MAX_BLOCK_LOGITS = 1 << 22  # logits in memory at a time: 16 MiB in float32
+# Difference of logits, relative to the largest one, up to which the lens follows the model's own
+# path. Rounding gives smaller differences, even in half precision.
+MAX_LOGIT_ERROR = 0.1
 
 
 class LensReadings(NamedTuple):
@@ -49,9 +51,15 @@ class LensReadings(NamedTuple):
     @classmethod
     def empty(cls, states: torch.Tensor, k: int) -> "LensReadings":
         """Return readings of NaN, to be filled."""
-        one = states.new_full(states.shape[:3], torch.nan)
-        many = states.new_full((*states.shape[:3], k), torch.nan)
-        return cls(one, one.clone(), one.clone(), torch.zeros_like(many, dtype=torch.long), many)
+        per_token = states.new_full(states.shape[:3], torch.nan)
+        per_entry = states.new_full((*states.shape[:3], k), torch.nan)
+        return cls(
+            per_token,
+            per_token.clone(),
+            per_token.clone(),
+            torch.zeros_like(per_entry, dtype=torch.long),
+            per_entry,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +97,17 @@ class LogitLens:
 
     def final_states(self, batch: Batch) -> torch.Tensor:
         """Return the output of the last layer in a pass. *Shape:* ``(sentence, token, width)``."""
-        left: list[torch.Tensor] = []
-        last = self.architecture.layers[self.stack][-1]
-        handle = last.register_forward_hook(
-            lambda _, __, output: left.append(hidden_states_of(output))
+        outputs: list[torch.Tensor] = []
+        last_layer = self.architecture.layers[self.stack][-1]
+        handle = last_layer.register_forward_hook(
+            lambda _, __, output: outputs.append(hidden_states_of(output))
         )
         try:
             with torch.inference_mode():
                 self.model.base_model(**model_inputs(batch))
         finally:
             handle.remove()
-        return left[-1]
+        return outputs[-1]
 
     def model_logits(self, batch: Batch) -> torch.Tensor:
         """Return the logits of the unchanged model. *Shape:* ``(sentence, token, entry)``."""
@@ -117,16 +125,18 @@ class LogitLens:
             Logits in the dtype of the states. *Shape:* ``(row, entry)``.
         """
         model = self.model
-        given = states.to(model.device, next(model.network.parameters()).dtype).unsqueeze(1)
+        sequence_states = states.to(model.device, next(model.network.parameters()).dtype).unsqueeze(
+            1
+        )
         ids = torch.full((len(states), 1), some_token(model), device=model.device)
-        sequences = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if model.config.is_encoder_decoder:
-            sequences["decoder_input_ids"] = ids
-        with torch.inference_mode(), ExitStack() as replaced:
+            inputs["decoder_input_ids"] = ids
+        with torch.inference_mode(), ExitStack() as layers:
             for name, slots in self.slots.items():
-                mine = given if name == self.stack else None
-                replaced.enter_context(skip_layers(slots, mine))
-            logits: torch.Tensor = model.network(**sequences).logits
+                replacement = sequence_states if name == self.stack else None
+                layers.enter_context(skip_layers(slots, replacement))
+            logits: torch.Tensor = model.network(**inputs).logits
         return logits[:, 0].to(states.dtype)
 
     def read(
@@ -141,34 +151,37 @@ class LogitLens:
             k: number of largest logits to return.
         """
         readings, n_states = LensReadings.empty(states, k), len(states)
-        rows, true = states[:, texts.valid], self.targets(texts)[texts.valid]
-        size = max(1, BLOCK // self.size // (n_states + 1))
+        valid_states, true_ids = states[:, texts.valid], self.targets(texts)[texts.valid]
+        block_rows = max(1, MAX_BLOCK_LOGITS // self.size // (n_states + 1))
         blocks = zip(
-            rows.split(size, 1), final[texts.valid].split(size), true.split(size), strict=True
+            valid_states.split(block_rows, 1),
+            final[texts.valid].split(block_rows),
+            true_ids.split(block_rows),
+            strict=True,
         )
-        parts = [self._read(*block, k) for block in blocks]
-        for whole, *some in zip(readings, *parts, strict=True):
-            whole[:, texts.valid] = torch.cat(some, 1)
+        block_readings = [self._read(*block, k) for block in blocks]
+        for values, *block_values in zip(readings, *block_readings, strict=True):
+            values[:, texts.valid] = torch.cat(block_values, 1)
         return readings
 
     def _read(
-        self, rows: torch.Tensor, final: torch.Tensor, true: torch.Tensor, k: int
+        self, rows: torch.Tensor, final: torch.Tensor, true_ids: torch.Tensor, k: int
     ) -> LensReadings:
         """Read a block. *Shapes:* ``(state, row, width)``, ``(row, width)``, ``(row,)``."""
-        both = torch.cat([rows, final[None].to(rows)])
-        logits = self.logits(both.flatten(0, 1)).unflatten(0, both.shape[:2])
+        rows_and_final = torch.cat([rows, final[None].to(rows)])
+        logits = self.logits(rows_and_final.flatten(0, 1)).unflatten(0, rows_and_final.shape[:2])
         logs = logits.log_softmax(-1)
-        last, logs, logits = logs[-1], logs[:-1], logits[:-1]
-        best = logits.topk(k)
-        place = true.clamp(min=0).expand(len(logits), -1)[..., None]
-        ranks = (logits > logits.gather(-1, place)).sum(-1)
-        known = true >= 0
+        final_logs, logs, logits = logs[-1], logs[:-1], logits[:-1]
+        largest = logits.topk(k)
+        true_index = true_ids.clamp(min=0).expand(len(logits), -1)[..., None]
+        ranks = (logits > logits.gather(-1, true_index)).sum(-1)
+        has_true = true_ids >= 0
         return LensReadings(
-            ranks.to(logs).masked_fill(~known, torch.nan),
-            logs.gather(-1, place).squeeze(-1).exp().masked_fill(~known, torch.nan),
-            (last.exp() * (last - logs)).sum(-1).clamp(min=0),
-            best.indices,
-            logs.gather(-1, best.indices).exp(),
+            ranks.to(logs).masked_fill(~has_true, torch.nan),
+            logs.gather(-1, true_index).squeeze(-1).exp().masked_fill(~has_true, torch.nan),
+            (final_logs.exp() * (final_logs - logs)).sum(-1).clamp(min=0),
+            largest.indices,
+            logs.gather(-1, largest.indices).exp(),
         )
 
 
@@ -211,12 +224,16 @@ def _reads_last_layer(lens: LogitLens) -> bool:
 
     The tokens differ from the token that the lens uses.
     """
-    left: list[torch.Tensor] = []
-    last = lens.architecture.layers[lens.stack][-1]
-    handle = last.register_forward_hook(lambda _, __, output: left.append(hidden_states_of(output)))
+    outputs: list[torch.Tensor] = []
+    last_layer = lens.architecture.layers[lens.stack][-1]
+    handle = last_layer.register_forward_hook(
+        lambda _, __, output: outputs.append(hidden_states_of(output))
+    )
     try:
-        own = probe_pass(lens.model, number=1, whole=True).logits[0]
+        model_logits = probe_pass(lens.model, number=1, whole=True).logits[0]
     finally:
         handle.remove()
-    found = lens.logits(left[-1][0])
-    return bool((found - own).abs().max() <= NEAR * own.abs().max())
+    lens_logits = lens.logits(outputs[-1][0])
+    return bool(
+        (lens_logits - model_logits).abs().max() <= MAX_LOGIT_ERROR * model_logits.abs().max()
+    )

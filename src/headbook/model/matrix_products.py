@@ -16,25 +16,32 @@ from torch.overrides import TorchFunctionMode
 
 from headbook.model import attention_hook
 
-SOFTMAX = {torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax}
-PRODUCTS = {
+SOFTMAX_FUNCTIONS = {torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax}
+PRODUCT_FUNCTIONS = {
     torch.matmul, torch.bmm, torch.baddbmm, torch.Tensor.matmul, torch.Tensor.__matmul__,
     torch.Tensor.bmm, torch.Tensor.baddbmm,
 }  # fmt: skip
-CASTS = {torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type}
-WHOLE = 4  # dimensions of a tensor of all heads of all texts
-SEEN = 1e-6  # smallest weight whose logarithm is precise enough
-MARGIN = 2.0**20  # factor above the smallest numbers of a format, which have fewer digits
-EXACT = 1e-3  # tolerance over the largest difference of scores
-
+CAST_FUNCTIONS = {torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type}
+ALL_HEADS_NDIM = 4  # dimensions of a tensor with separate texts and heads
+MIN_PRECISE_WEIGHT = 1e-6  # attention weights below have too imprecise logarithms
+# Factor above the smallest normal number of a format; numbers below have fewer digits.
+PRECISION_MARGIN = 2.0**20
+MAX_RELATIVE_ERROR = 1e-3  # largest error that rounding explains, relative to the largest value
 
 Factors = Mapping[torch.nn.Module, float]
 
 
 class _Product(NamedTuple):
-    one: torch.Tensor
-    other: torch.Tensor
-    given: torch.Tensor
+    """A recorded matrix product.
+
+    Attributes:
+        left, right: the two factors.
+        result: the product.
+    """
+
+    left: torch.Tensor
+    right: torch.Tensor
+    result: torch.Tensor
 
 
 class _Products(TorchFunctionMode):
@@ -65,52 +72,60 @@ class _Products(TorchFunctionMode):
             self._inside.pop()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = func(*args, **(kwargs or {}))
-        if func in SOFTMAX:
-            self._weights = [given]
-        elif func in CASTS and self._is_weights(args[0]):
-            self._weights.append(given)  # the model may use either copy
-        elif func in PRODUCTS:
-            parts = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, torch.Tensor)]
-            return self._product(_Product(parts[-2], parts[-1], given))
-        return given
+        result = func(*args, **(kwargs or {}))
+        if func in SOFTMAX_FUNCTIONS:
+            self._weights = [result]
+        elif func in CAST_FUNCTIONS and self._is_weights(args[0]):
+            self._weights.append(result)  # the model may use either copy
+        elif func in PRODUCT_FUNCTIONS:
+            tensors = [
+                value
+                for value in (*args, *(kwargs or {}).values())
+                if isinstance(value, torch.Tensor)
+            ]
+            return self._product(_Product(tensors[-2], tensors[-1], result))
+        return result
 
     def _is_weights(self, tensor: torch.Tensor) -> bool:
         return any(
-            tensor.numel() == known.numel() and tensor.data_ptr() == known.data_ptr()
-            for known in self._weights
+            tensor.numel() == weights.numel() and tensor.data_ptr() == weights.data_ptr()
+            for weights in self._weights
         )
 
     def _product(self, product: _Product) -> torch.Tensor:
-        if not self._is_weights(product.one):
+        if not self._is_weights(product.left):
             self._before.append(product)
-            return product.given
-        weights, value, output = (self._whole(x) for x in product)
+            return product.result
+        weights, value, output = (self._whole(tensor) for tensor in product)
         scores = self._scores(weights)
         self._before, self._weights = [], []
-        if scores is None or not self._inside or value.ndim != WHOLE:
-            return product.given
-        query, key = self._whole(scores.one), self._whole(scores.other).mT
-        inside = self._inside[-1]
-        seen = (inside, query, key, value, None, weights, output.transpose(1, 2))
-        instead = attention_hook.replaced_output(
-            attention_hook.AttentionCall(*seen, scaling=self._factors.get(inside))
+        if scores is None or not self._inside or value.ndim != ALL_HEADS_NDIM:
+            return product.result
+        query, key = self._whole(scores.left), self._whole(scores.right).mT
+        module = self._inside[-1]
+        fields = (module, query, key, value, None, weights, output.transpose(1, 2))
+        replacement = attention_hook.replaced_output(
+            attention_hook.AttentionCall(*fields, scaling=self._factors.get(module))
         )
-        given = product.given
-        return given if instead is None else instead.transpose(1, 2).reshape(given.shape)
+        result = product.result
+        return result if replacement is None else replacement.transpose(1, 2).reshape(result.shape)
 
     def _scores(self, weights: torch.Tensor) -> _Product | None:
         """Return the last earlier product of the weights' size, or None."""
-        fitting = [p for p in self._before if self._whole(p.given).shape == weights.shape]
-        return fitting[-1] if fitting else None
+        candidates = [
+            product
+            for product in self._before
+            if self._whole(product.result).shape == weights.shape
+        ]
+        return candidates[-1] if candidates else None
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor with separate dimensions of texts and heads.
 
         *Shape:* ``(text, head, ...)``.
         """
-        flat = tensor.ndim == WHOLE - 1 and len(tensor) % self._texts == 0
-        return tensor.unflatten(0, (self._texts, -1)) if flat else tensor
+        is_flat = tensor.ndim == ALL_HEADS_NDIM - 1 and len(tensor) % self._texts == 0
+        return tensor.unflatten(0, (self._texts, -1)) if is_flat else tensor
 
 
 def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -> ExitStack:
@@ -127,14 +142,14 @@ def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -
     running: list[_Products | None] = []
 
     def enter(_: Any, args: Any, kwargs: Any) -> None:
-        given = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-        new = attention_hook.is_observed() and bool(given) and not any(running)
-        running.append(_Products(len(given[0]), factors).__enter__() if new else None)
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        is_outermost = attention_hook.is_observed() and bool(tensors) and not any(running)
+        running.append(_Products(len(tensors[0]), factors).__enter__() if is_outermost else None)
 
     def leave(*_: Any) -> None:
-        ended = running.pop() if running else None
-        if ended is not None:
-            ended.__exit__(None, None, None)
+        products = running.pop() if running else None
+        if products is not None:
+            products.__exit__(None, None, None)
 
     handles = ExitStack()
     for module in dict.fromkeys((network, body)):
@@ -162,20 +177,23 @@ def factor_of(call: attention_hook.AttentionCall) -> float | None:
     if not _applied(call):
         return None
     # Use the smallest weights only if there are no others: attention to a single token.
-    for least in (SEEN, min(SEEN, MARGIN * torch.finfo(call.weights.dtype).tiny)):
-        seen = (call.weights > least).all(0)
+    for min_weight in (
+        MIN_PRECISE_WEIGHT,
+        min(MIN_PRECISE_WEIGHT, PRECISION_MARGIN * torch.finfo(call.weights.dtype).tiny),
+    ):
+        visible = (call.weights > min_weight).all(0)
         groups = call.query.shape[1] // call.key.shape[1]
         keys = call.key.double().repeat_interleave(groups, 1)
-        scores = _between(call.query.double() @ keys.mT, seen)
-        found = _between(call.weights.double().clamp(min=least).log(), seen)
-        length = (scores * scores).sum()
-        if length > 0:
+        scores = _between(call.query.double() @ keys.mT, visible)
+        logarithms = _between(call.weights.double().clamp(min=min_weight).log(), visible)
+        square = (scores * scores).sum()
+        if square > 0:
             break
     else:
         return None
-    factor = float((scores * found).sum() / length)
-    far = (found - factor * scores).abs().max()
-    return factor if factor > 0 and far <= EXACT * found.abs().max() else None
+    factor = float((scores * logarithms).sum() / square)
+    error = (logarithms - factor * scores).abs().max()
+    return factor if factor > 0 and error <= MAX_RELATIVE_ERROR * logarithms.abs().max() else None
 
 
 def _applied(call: attention_hook.AttentionCall) -> bool:
@@ -184,11 +202,13 @@ def _applied(call: attention_hook.AttentionCall) -> bool:
     assert call.output is not None
     value = call.value.repeat_interleave(call.weights.shape[1] // call.value.shape[1], 1)
     mixed = (call.weights.to(value.dtype) @ value).transpose(1, 2)
-    far = (mixed - call.output).abs().max()
-    return bool(far <= EXACT * call.output.abs().max())
+    error = (mixed - call.output).abs().max()
+    return bool(error <= MAX_RELATIVE_ERROR * call.output.abs().max())
 
 
-def _between(scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _between(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """Return differences of texts from the first, centred by row over the visible keys."""
-    apart = (scores[1:] - scores[:1]) * seen
-    return (apart - apart.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(1)) * seen
+    differences = (scores[1:] - scores[:1]) * visible
+    return (
+        differences - differences.sum(-1, keepdim=True) / visible.sum(-1, keepdim=True).clamp(1)
+    ) * visible

@@ -14,23 +14,27 @@ from transformers.pytorch_utils import Conv1D
 
 from headbook.model.devices import read_parameter, read_weight
 
-LEAST, MOST = 0.5, 2.0  # range of the random factors that perturb outputs
-ROUNDINGS = 16  # tolerance for multiples of factors, in roundings
+MIN_PERTURBATION, MAX_PERTURBATION = 0.5, 2.0  # range of random factors: large, no change of sign
+TOLERANCE_ROUNDINGS = 16  # roundings by which factors may differ from exact multiples
 
 
-def gate_factor(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
+def gate_factor(outputs: torch.Tensor, projection_input: torch.Tensor) -> torch.Tensor:
     """Return the factors of a gate or norm on head outputs; 0 where the output is 0.
 
     Args:
-        given: head outputs. *Shape:* ``(sentence, query, head, width)``.
-        taken: input of the output projection, of any shape with as many numbers.
+        outputs: head outputs. *Shape:* ``(sentence, query, head, width)``.
+        projection_input: input of the output projection, of any shape with as many numbers.
 
     Returns:
-        Factors, in float32 at least. *Shape:* that of ``given``.
+        Factors, in float32 at least. *Shape:* that of ``outputs``.
     """
-    wide = given.to(torch.promote_types(given.dtype, torch.float32))
-    there = wide != 0
-    return torch.where(there, taken.reshape(wide.shape).to(wide) / wide.where(there, 1), 0)
+    precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    is_nonzero = precise != 0
+    return torch.where(
+        is_nonzero,
+        projection_input.reshape(precise.shape).to(precise) / precise.where(is_nonzero, 1),
+        0,
+    )
 
 
 def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -45,47 +49,50 @@ def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
         The factors of one query, ``(sentence, 1, head, width)``, and the multiple for each query,
         ``(sentence, query, head, 1)``.
     """
-    lengths = factor.square().sum(-1, keepdim=True)
-    largest = lengths.argmax(1, keepdim=True).expand(-1, -1, -1, factor.shape[-1])
-    one = factor.gather(1, largest)
-    whole = one.square().sum(-1, keepdim=True)
-    times = (factor * one).sum(-1, keepdim=True) / whole.masked_fill(whole == 0, 1)
-    near = ROUNDINGS * torch.finfo(factor.dtype).eps * one.abs().amax(-1, keepdim=True)
-    return (one, times) if bool(((factor - times * one).abs() <= near).all()) else None
+    squares = factor.square().sum(-1, keepdim=True)
+    largest = squares.argmax(1, keepdim=True).expand(-1, -1, -1, factor.shape[-1])
+    reference = factor.gather(1, largest)
+    square = reference.square().sum(-1, keepdim=True)
+    multiple = (factor * reference).sum(-1, keepdim=True) / square.masked_fill(square == 0, 1)
+    eps = torch.finfo(factor.dtype).eps
+    tolerance = TOLERANCE_ROUNDINGS * eps * reference.abs().amax(-1, keepdim=True)
+    are_multiples = bool(((factor - multiple * reference).abs() <= tolerance).all())
+    return (reference, multiple) if are_multiples else None
 
 
-def perturbed(given: torch.Tensor) -> torch.Tensor:
+def perturbed(outputs: torch.Tensor) -> torch.Tensor:
     """Return head outputs with each number multiplied by another random factor."""
-    seed = torch.Generator().manual_seed(given.numel())
-    drawn = torch.rand(given.shape, generator=seed, dtype=torch.float64)
-    return given * (LEAST + (MOST - LEAST) * drawn).to(given)
+    generator = torch.Generator().manual_seed(outputs.numel())
+    uniform = torch.rand(outputs.shape, generator=generator, dtype=torch.float64)
+    factors = MIN_PERTURBATION + (MAX_PERTURBATION - MIN_PERTURBATION) * uniform
+    return outputs * factors.to(outputs)
 
 
-def is_gated(given: torch.Tensor, taken: torch.Tensor) -> bool:
+def is_gated(outputs: torch.Tensor, projection_input: torch.Tensor) -> bool:
     """Whether the input of a projection is the head outputs times independent factors.
 
     Args:
-        given: head outputs for one text, original and `perturbed`. *Shape:*
+        outputs: head outputs for one text, original and `perturbed`. *Shape:*
             ``(2, query, head, width)``.
-        taken: inputs of the projection for both, with as many numbers.
+        projection_input: inputs of the projection for both, with as many numbers.
     """
-    if given.shape[-1] < 2 or not torch.isfinite(taken).all():
+    if outputs.shape[-1] < 2 or not torch.isfinite(projection_input).all():
         return False
-    one, other = gate_factor(given, taken).double()
-    known = (given != 0).all(0)
-    if bool((((one == 0) != (other == 0)) & known).any()):
+    factor, perturbed_factor = gate_factor(outputs, projection_input).double()
+    usable = (outputs != 0).all(0)
+    if bool((((factor == 0) != (perturbed_factor == 0)) & usable).any()):
         return False
-    known &= one != 0
-    change = (other / one).masked_fill(~known, torch.nan)
-    middle = change.nanmedian(-1, keepdim=True).values
+    usable &= factor != 0
+    ratio = (perturbed_factor / factor).masked_fill(~usable, torch.nan)
+    median = ratio.nanmedian(-1, keepdim=True).values
     # Two rows of one pass may differ in rounding, and norms compute in float32.
-    eps = max(torch.finfo(given.dtype).eps, torch.finfo(torch.float32).eps)
-    near = (change - middle).abs() <= eps**0.5 * middle.abs()
-    return bool(known.any()) and bool(near[known].all())
+    eps = max(torch.finfo(outputs.dtype).eps, torch.finfo(torch.float32).eps)
+    within = (ratio - median).abs() <= eps**0.5 * median.abs()
+    return bool(usable.any()) and bool(within[usable].all())
 
 
-BLOCK = 2**23  # numbers of a block of gated values, which bounds the memory
-Pairs = Iterator[tuple[int, torch.Tensor]]
+MAX_BLOCK_NUMBERS = 2**23  # gated values in memory at a time
+WeightedNormBlocks = Iterator[tuple[int, torch.Tensor]]  # first query of a block, weighted norms
 
 
 def matrix(module: Any) -> torch.Tensor:
@@ -131,8 +138,8 @@ class OutputProjection:
     @property
     def bias(self) -> torch.Tensor | float:
         """Bias of the module. *Shape:* ``(output width,)``; 0 without one."""
-        found = read_parameter(self.module, "bias")
-        return 0.0 if found is None else found
+        bias = read_parameter(self.module, "bias")
+        return 0.0 if bias is None else bias
 
     def project(self, heads: torch.Tensor) -> torch.Tensor:
         """Return the projection of concatenated head outputs, without bias.
@@ -144,19 +151,19 @@ class OutputProjection:
             *Shape:* ``(..., output width)``.
         """
         weight = self.slices(heads.shape[-1]).transpose(0, 1).flatten(1).to(heads.dtype)
-        found: torch.Tensor = heads.flatten(-2) @ weight.T
-        return found
+        projected: torch.Tensor = heads.flatten(-2) @ weight.T
+        return projected
 
-    def adds_up(self, heads: torch.Tensor, given: torch.Tensor) -> bool:
+    def adds_up(self, heads: torch.Tensor, output: torch.Tensor) -> bool:
         """Whether the module's output is the sum of the heads' projections and the bias.
 
         Args:
             heads: input of the module. *Shape:* ``(..., head, head width)``.
-            given: output of the module.
+            output: output of the module.
         """
-        parts = (self.project(heads) + self.bias).flatten().double()
-        near = torch.finfo(given.dtype).eps ** 0.5 * given.abs().max().double()
-        return bool((parts - given.flatten().double()).abs().max() <= near)
+        total = (self.project(heads) + self.bias).flatten().double()
+        tolerance = torch.finfo(output.dtype).eps ** 0.5 * output.abs().max().double()
+        return bool((total - output.flatten().double()).abs().max() <= tolerance)
 
     def value_norms(self, value: torch.Tensor) -> torch.Tensor:
         """Return the norm of each key's value after the projection, for every head.
@@ -171,12 +178,14 @@ class OutputProjection:
         sentences, key_heads, keys, width = value.shape
         roots = self._root(width, value.dtype).unflatten(0, (key_heads, -1))
         # One product for each key head: all tokens times the roots of all heads that share it.
-        wide = value.transpose(0, 1).reshape(key_heads, sentences * keys, width)
-        turned = (wide @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
-        found: torch.Tensor = turned.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
-        return found.permute(1, 0, 3, 2).flatten(1, 2)
+        tokens = value.transpose(0, 1).reshape(key_heads, sentences * keys, width)
+        rotated = (tokens @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
+        norms: torch.Tensor = rotated.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
+        return norms.permute(1, 0, 3, 2).flatten(1, 2)
 
-    def carrying(self, attention: torch.Tensor, value: torch.Tensor, factor: torch.Tensor) -> Pairs:
+    def carrying(
+        self, attention: torch.Tensor, value: torch.Tensor, factor: torch.Tensor
+    ) -> WeightedNormBlocks:
         """Yield attention weights times norms of gated, projected values, by blocks of queries.
 
         Behind a gate, the projected value of a key differs by query.
@@ -191,19 +200,19 @@ class OutputProjection:
             block, key)``.
         """
         sentences, heads, queries, keys = attention.shape
-        wide = value.repeat_interleave(heads // value.shape[1], 1)
+        values = value.repeat_interleave(heads // value.shape[1], 1)
         root = self._root(value.shape[-1], value.dtype).mT
         if (shared := multiples(factor)) is not None:  # norms differ by the multiples only
-            one, times = (x.to(value).transpose(1, 2) for x in shared)
-            lengths = self.value_norms(one * wide).unsqueeze(2) * times.abs()
-            yield 0, attention * lengths
+            reference, multiple = (x.to(value).transpose(1, 2) for x in shared)
+            norms = self.value_norms(reference * values).unsqueeze(2) * multiple.abs()
+            yield 0, attention * norms
             return
         gates = factor.to(value).transpose(1, 2)
-        step = max(1, BLOCK // max(1, wide.numel()))
-        for start in range(0, queries, step):
-            some = gates[:, :, start : start + step, None] * wide.unsqueeze(2)
-            lengths = (some.flatten(2, 3) @ root).norm(dim=-1).view(sentences, heads, -1, keys)
-            yield start, attention[:, :, start : start + step] * lengths
+        block_queries = max(1, MAX_BLOCK_NUMBERS // max(1, values.numel()))
+        for start in range(0, queries, block_queries):
+            gated = gates[:, :, start : start + block_queries, None] * values.unsqueeze(2)
+            norms = (gated.flatten(2, 3) @ root).norm(dim=-1).view(sentences, heads, -1, keys)
+            yield start, attention[:, :, start : start + block_queries] * norms
 
     def _root(self, width: int, dtype: torch.dtype) -> torch.Tensor:
         """Return R of W_O = QR for each head: since Q is orthogonal, |R v| = |W_O v|.

@@ -13,8 +13,8 @@ from headbook.errors import ConfigError
 from headbook.inputs import Corpus, InputFile, Sentence, joined_words
 from headbook.model.load import Model
 
-CHUNK = 256  # sentences tokenised at a time
-DOCUMENT, NEWDOC = "document", ("newdoc", "newdoc id")
+SENTENCES_PER_CHUNK = 256  # sentences tokenised at a time
+DOCUMENT_COLUMN, NEWDOC_COLUMNS = "document", ("newdoc", "newdoc id")
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Passages:
             yield join_sentences([*islice(sentences, size)], index, self.between)
 
 
-def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passages:
+def pack_sentences(corpus: Corpus, model: Model, max_tokens: int, limit: int) -> Passages:
     """Pack the sentences of a corpus into passages.
 
-    A sentence longer than ``most`` is a passage by itself, at its full length.
+    A sentence longer than ``max_tokens`` is a passage by itself, at its full length.
 
     Args:
-        most: largest number of tokens of a passage, including special tokens.
+        max_tokens: largest number of tokens of a passage, including special tokens.
         limit: longest sequence that is not cut, in tokens.
 
     Raises:
@@ -59,62 +59,67 @@ def pack_sentences(corpus: Corpus, model: Model, most: int, limit: int) -> Passa
     """
     if any(sentence.target is not None for sentence in corpus):
         raise ConfigError("--pack: got source-target pairs, expected texts without a target")
-    if most > limit:
-        raise ConfigError(f"--pack: got {most}, expected at most {limit}, or passages are cut")
+    if max_tokens > limit:
+        raise ConfigError(
+            f"--pack: got {max_tokens}, expected at most {limit}, or passages are cut"
+        )
     between = separator(model.tokenizer)
-    around = len(model.tokenizer("a")["input_ids"]) - len(_ids(model.tokenizer, ["a"])[0])
+    n_special = len(model.tokenizer("a")["input_ids"]) - len(_ids(model.tokenizer, ["a"])[0])
     sizes: list[int] = []
-    free, last = 0, None
+    free_tokens, previous = 0, None
     for sentence, length in _lengths(corpus, model.tokenizer, between):
-        if last is not None and length <= free and not _begins(sentence, last):
+        if previous is not None and length <= free_tokens and not _begins(sentence, previous):
             sizes[-1] += 1
-            free -= length
+            free_tokens -= length
         else:
             sizes.append(1)
-            free = most - around - length
-        last = sentence
+            free_tokens = max_tokens - n_special - length
+        previous = sentence
     return Passages(corpus, tuple(sizes), between)
 
 
 def separator(tokenizer: Any) -> str:
     """Return the separator of sentences: the token that ends a text, if any, and a space."""
-    ends = {tokenizer.sep_token_id, tokenizer.eos_token_id} - {None}
-    last = tokenizer("a")["input_ids"][-1]
+    end_ids = {tokenizer.sep_token_id, tokenizer.eos_token_id} - {None}
+    last_id = tokenizer("a")["input_ids"][-1]
     # Slow tokenizers give no offsets; their tokens are searched in the text, without separators.
-    name = tokenizer.convert_ids_to_tokens(last) if last in ends and tokenizer.is_fast else ""
+    name = (
+        tokenizer.convert_ids_to_tokens(last_id) if last_id in end_ids and tokenizer.is_fast else ""
+    )
     return f"{name} "
 
 
-def join_sentences(parts: Sequence[Sentence], index: int, between: str) -> Sentence:
+def join_sentences(sentences: Sequence[Sentence], index: int, between: str) -> Sentence:
     """Join sentences into one text, each with its own words.
 
     Metadata are those of the first sentence that no other sentence contradicts.
 
     Args:
-        parts: the sentences.
+        sentences: the sentences.
         index: index of the passage.
         between: separator between two sentences.
     """
-    first, last = parts[0], parts[-1]
-    if len(parts) == 1:
+    first, last = sentences[0], sentences[-1]
+    if len(sentences) == 1:
         return replace(first, index=index)
     starts = [0]
-    for part in parts[:-1]:
-        starts.append(starts[-1] + len(part.text) + len(between))
+    for sentence in sentences[:-1]:
+        starts.append(starts[-1] + len(sentence.text) + len(between))
     words = None
-    if all(part.words is not None for part in parts):
+    if all(sentence.words is not None for sentence in sentences):
         words = joined_words(
-            (start, part.words or ()) for start, part in zip(starts, parts, strict=True)
+            (start, sentence.words or ()) for start, sentence in zip(starts, sentences, strict=True)
         )
     return Sentence(
         index=index,
         id=f"{first.id} … {last.id}" if first.id and last.id else first.id,
-        text=between.join(part.text for part in parts),
+        text=between.join(sentence.text for sentence in sentences),
         words=words,
-        metadata=_shared([part.metadata for part in parts]),
+        metadata=_shared([sentence.metadata for sentence in sentences]),
         origin=first.origin,
         parts=tuple(
-            (start, start + len(part.text)) for start, part in zip(starts, parts, strict=True)
+            (start, start + len(sentence.text))
+            for start, sentence in zip(starts, sentences, strict=True)
         ),
     )
 
@@ -123,16 +128,16 @@ def _shared(metadata: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {
         name: value
         for name, value in metadata[0].items()
-        if all(other.get(name, value) == value for other in metadata)
+        if all(later.get(name, value) == value for later in metadata)
     }
 
 
-def _begins(sentence: Sentence, last: Sentence) -> bool:
+def _begins(sentence: Sentence, previous: Sentence) -> bool:
     """Whether a sentence begins a document."""
     return (
-        any(name in sentence.metadata for name in NEWDOC)
-        or sentence.metadata.get(DOCUMENT) != last.metadata.get(DOCUMENT)
-        or sentence.origin.rpartition(":")[0] != last.origin.rpartition(":")[0]
+        any(name in sentence.metadata for name in NEWDOC_COLUMNS)
+        or sentence.metadata.get(DOCUMENT_COLUMN) != previous.metadata.get(DOCUMENT_COLUMN)
+        or sentence.origin.rpartition(":")[0] != previous.origin.rpartition(":")[0]
     )
 
 
@@ -141,13 +146,11 @@ def _lengths(
 ) -> Iterator[tuple[Sentence, int]]:
     """Yield each sentence with its number of tokens, including the separator before it."""
     stream = iter(sentences)
-    while chunk := list(islice(stream, CHUNK)):
+    while chunk := list(islice(stream, SENTENCES_PER_CHUNK)):
         rows = _ids(tokenizer, [between + sentence.text for sentence in chunk])
         yield from zip(chunk, map(len, rows), strict=True)
 
 
 def _ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    found: list[list[int]] = tokenizer([*texts], add_special_tokens=False, verbose=False)[
-        "input_ids"
-    ]
-    return found
+    ids: list[list[int]] = tokenizer([*texts], add_special_tokens=False, verbose=False)["input_ids"]
+    return ids

@@ -12,9 +12,9 @@ from headbook.model import attention_hook
 from headbook.model.load import Model
 from headbook.schema import Side
 
-# Different, so that shapes identify the stacks of encoder-decoders.
-LENGTHS = {Side.SOURCE: 3, Side.TARGET: 5}
-ROWS = 4  # number of texts with different tokens
+# Number of tokens by side; they differ, so that shapes identify the stacks of encoder-decoders.
+PROBE_TOKENS = {Side.SOURCE: 3, Side.TARGET: 5}
+N_VARIED_TEXTS = 4  # texts with different tokens, run in one batch
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def model_errors(model: Model) -> Iterator[None]:
 def some_token(model: Model, number: int = 0) -> int:
     """Return an ordinary token of the vocabulary; different numbers give different tokens."""
     special = set(model.tokenizer.all_special_ids)
-    return [i for i in range(len(special) + 1 + number) if i not in special][number]
+    return [entry for entry in range(len(special) + 1 + number) if entry not in special][number]
 
 
 def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> Any:
@@ -51,8 +51,8 @@ def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: A
         whole: whether to run the language-model head, too.
     """
     token = some_token(model, number)
-    tokens = torch.full((1, LENGTHS[Side.TARGET]), token, device=model.device)
-    inputs = {"input_ids": tokens[:, : LENGTHS[Side.SOURCE]]}
+    tokens = torch.full((1, PROBE_TOKENS[Side.TARGET]), token, device=model.device)
+    inputs = {"input_ids": tokens[:, : PROBE_TOKENS[Side.SOURCE]]}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
     with model_errors(model), torch.inference_mode():
@@ -61,10 +61,10 @@ def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: A
 
 def varied_texts(model: Model) -> dict[str, torch.Tensor]:
     """Return texts with different tokens at each position, as the model's arguments."""
-    ids = torch.tensor([some_token(model, number) for number in range(2 * ROWS)])
-    places = torch.arange(ROWS)[:, None] + torch.arange(LENGTHS[Side.TARGET])
-    tokens = ids[places % len(ids)].to(model.device)
-    inputs = {"input_ids": tokens[:, : LENGTHS[Side.SOURCE]]}
+    ids = torch.tensor([some_token(model, number) for number in range(2 * N_VARIED_TEXTS)])
+    positions = torch.arange(N_VARIED_TEXTS)[:, None] + torch.arange(PROBE_TOKENS[Side.TARGET])
+    tokens = ids[positions % len(ids)].to(model.device)
+    inputs = {"input_ids": tokens[:, : PROBE_TOKENS[Side.SOURCE]]}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens
     return inputs
@@ -75,37 +75,41 @@ Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # input and output of eac
 
 def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
     """Return inputs and outputs of modules in one pass."""
-    found: Passed = {}
+    passed: Passed = {}
 
-    def see(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        taken = args[0] if args else kwargs.get("hidden_states")
-        found.setdefault(module, []).append((taken, hidden_states_of(output)))
+    def record(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        input_states = args[0] if args else kwargs.get("hidden_states")
+        passed.setdefault(module, []).append((input_states, hidden_states_of(output)))
 
-    hooks = [module.register_forward_hook(see, with_kwargs=True) for module in modules]
+    handles = [module.register_forward_hook(record, with_kwargs=True) for module in modules]
     try:
         probe_pass(model)
     finally:
-        for hook in hooks:
-            hook.remove()
-    return found
+        for handle in handles:
+            handle.remove()
+    return passed
 
 
 def pass_states_on(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
     """Whether each layer passes states of ``length`` tokens to the next."""
-    if any(len(passed.get(m, ())) != layers.count(m) for m in layers):
+    if any(len(passed.get(layer, ())) != layers.count(layer) for layer in layers):
         return False
-    paths = {module: iter(passed[module]) for module in layers}
-    steps = [next(paths[module]) for module in layers]
-    whole = all(_is_state(states, length) for step in steps for states in step)
-    return whole and all(torch.equal(one[1], other[0]) for one, other in pairwise(steps))
+    calls = {module: iter(passed[module]) for module in layers}
+    inputs_and_outputs_of_layers = [next(calls[module]) for module in layers]
+    all_states = all(
+        _is_state(states, length) for step in inputs_and_outputs_of_layers for states in step
+    )
+    return all_states and all(
+        torch.equal(one[1], other[0]) for one, other in pairwise(inputs_and_outputs_of_layers)
+    )
 
 
 def _is_state(states: Any, length: int) -> bool:
-    fits = isinstance(states, torch.Tensor) and states.ndim == 3
-    return fits and tuple(states.shape[:2]) == (1, length)
+    is_3d = isinstance(states, torch.Tensor) and states.ndim == 3
+    return is_3d and tuple(states.shape[:2]) == (1, length)
 
 
 def hidden_states_of(output: Any) -> torch.Tensor:
     """Return the hidden states of a layer's output, a tensor or the first of a tuple."""
-    found: torch.Tensor = output if isinstance(output, torch.Tensor) else output[0]
-    return found
+    states: torch.Tensor = output if isinstance(output, torch.Tensor) else output[0]
+    return states

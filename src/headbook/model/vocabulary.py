@@ -58,16 +58,16 @@ def compare_with_vocabulary(
         k: number of nearest entries.
     """
     nearest = scores.topk(k)
-    nearer = scores > scores.gather(1, own.unsqueeze(1))
+    is_nearer = scores > scores.gather(1, own.unsqueeze(1))
     # int32 counts take a third of the time of the default int64.
-    ranks = nearer.sum(1, dtype=torch.int32).to(scores.dtype)
+    ranks = is_nearer.sum(1, dtype=torch.int32).to(scores.dtype)
     return VocabularyComparison(ranks, nearest.indices, nearest.values)
 
 
-BLOCK = 1 << 22  # scores in memory at a time
-ENTRIES = 1 << 13  # entries whose sums are computed at a time, in float64
-FACTORS = 1 << 26  # numbers of each kind in the cache of factors before it is cleared
-POSITIONS = 16  # positions whose sums are computed at a time
+MAX_BLOCK_SCORES = 1 << 22  # scores in memory at a time: 16 MiB in float32
+BLOCK_ENTRIES = 1 << 13  # vocabulary entries whose float64 sums are computed at a time
+MAX_CACHED_FACTORS = 1 << 26  # numbers of each factor in the cache before it is cleared
+BLOCK_POSITIONS = 16  # positions whose sums are computed at a time
 
 
 class LayerNormWeights(NamedTuple):
@@ -117,7 +117,9 @@ class VocabularyEmbeddings:
     norm: LayerNormWeights | None = None
     through: LinearWeights | None = None
     coarse: torch.dtype | None = None
-    _factors: dict[int, CosineFactors] = field(default_factory=dict)  # by the first of `POSITIONS`
+    _factors: dict[int, CosineFactors] = field(
+        default_factory=dict
+    )  # by the first of `BLOCK_POSITIONS`
 
     @property
     def spaces(self) -> tuple[EmbeddingSpace, ...]:
@@ -144,16 +146,18 @@ class VocabularyEmbeddings:
         comparison = VocabularyComparison.empty(states, k)
         for tokens, position in self._groups(texts, space):
             rows = states[:, tokens].flatten(0, 1)
-            own = texts.ids[tokens].repeat(len(states))
-            size = max(16, BLOCK // len(self.embedding))
+            own_ids = texts.ids[tokens].repeat(len(states))
+            block_rows = max(16, MAX_BLOCK_SCORES // len(self.embedding))
             block = VocabularyComparison.empty(rows[None, None], k)
             # Results are allocated before the scores, whose memory is then freed without gaps.
-            for start in range(0, len(rows), size):
-                part = slice(start, start + size)
-                near = compare_with_vocabulary(self._scores(rows[part], position), own[part], k)
-                for whole, result in zip(block, near, strict=True):
-                    whole[0, 0, part] = result
-                del near
+            for start in range(0, len(rows), block_rows):
+                rows_of_block = slice(start, start + block_rows)
+                found = compare_with_vocabulary(
+                    self._scores(rows[rows_of_block], position), own_ids[rows_of_block], k
+                )
+                for whole, result in zip(block, found, strict=True):
+                    whole[0, 0, rows_of_block] = result
+                del found
             for whole, result in zip(comparison, block, strict=True):
                 whole[:, tokens] = result[0, 0].unflatten(0, (len(states), -1))
         return comparison
@@ -183,34 +187,34 @@ class VocabularyEmbeddings:
         if space is EmbeddingSpace.RAW:
             yield texts.valid, None
             return
-        here = torch.arange(texts.n_tokens, device=texts.ids.device)
+        positions = torch.arange(texts.n_tokens, device=texts.ids.device)
         for position in range(texts.n_tokens):
-            yield texts.valid & (here == position), position
+            yield texts.valid & (positions == position), position
 
-    def _scores(self, states: torch.Tensor, place: int | None) -> torch.Tensor:
+    def _scores(self, states: torch.Tensor, position: int | None) -> torch.Tensor:
         """Return the cosines of states with all encodings.
 
         Args:
             states: the states. *Shape:* ``(row, width)``.
-            place: position of the states, or None for word embeddings without position.
+            position: position of the states, or None for word embeddings without position.
 
         Returns:
             *Shape:* ``(row, entry)``.
         """
-        x = torch.nn.functional.normalize(states, dim=-1)
-        scale, inverse_norm = self.factors(place)
-        if place is None:
-            return self._product(x).mul_(scale)
+        unit = torch.nn.functional.normalize(states, dim=-1)
+        scale, inverse_norm = self.factors(position)
+        if position is None:
+            return self._product(unit).mul_(scale)
         assert self.positions is not None
-        turned, bias = x, torch.zeros_like(x[:, 0])
+        centred, bias = unit, torch.zeros_like(unit[:, 0])
         if self.through is not None:
-            x, bias = x @ self.through.weight, x @ self.through.bias
-            turned = x
+            unit, bias = unit @ self.through.weight, unit @ self.through.bias
+            centred = unit
         if self.norm is not None:
-            turned, bias = x * self.norm.gain, bias + x @ self.norm.bias
-            turned = turned - turned.mean(-1, keepdim=True)
-        shift = turned @ self.positions[place]
-        scores = self._product(turned * self.scale).mul_(scale)
+            centred, bias = unit * self.norm.gain, bias + unit @ self.norm.bias
+            centred = centred - centred.mean(-1, keepdim=True)
+        shift = centred @ self.positions[position]
+        scores = self._product(centred * self.scale).mul_(scale)
         return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
 
     @cached_property
@@ -218,21 +222,22 @@ class VocabularyEmbeddings:
         """Word embeddings in the number format of the product. *Shape:* ``(entry, width)``."""
         return self.embedding.to(self.coarse or self.embedding.dtype)
 
-    def _product(self, x: torch.Tensor) -> torch.Tensor:
+    def _product(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the products with all embeddings.
 
         *Shapes:* ``(row, width)`` to ``(row, entry)``.
         """
-        return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
+        return (rows.to(self._rounded.dtype) @ self._rounded.T).to(rows.dtype)
 
-    def factors(self, place: int | None) -> CosineFactors:
+    def factors(self, position: int | None) -> CosineFactors:
         """Return the cosine factors at a position, or of word embeddings for None."""
-        if place is None:
+        if position is None:
             return self._raw_factors
-        row = place % POSITIONS
-        start = place - row
+        row = position % BLOCK_POSITIONS
+        start = position - row
         if start not in self._factors:
-            if len(self._factors) * POSITIONS * len(self.embedding) > FACTORS:
+            cached = len(self._factors) * BLOCK_POSITIONS * len(self.embedding)
+            if cached > MAX_CACHED_FACTORS:
                 self._factors.clear()
             self._factors[start] = self._factors_from(start)
         return CosineFactors(*(numbers[row] for numbers in self._factors[start]))
@@ -244,15 +249,16 @@ class VocabularyEmbeddings:
         return _inverted(torch.ones_like(length), length)
 
     def _factors_from(self, start: int) -> CosineFactors:
-        """Return cosine factors at up to `POSITIONS` positions. *Shape:* ``(position, entry)``.
+        """Return the cosine factors at up to `BLOCK_POSITIONS` positions.
 
-        Stored in two large tensors: small ones would fragment the memory freed here.
+        *Shape:* ``(position, entry)``. The factors are stored in two large tensors, because small
+        tensors would fragment the memory.
         """
         assert self.positions is not None
-        sizes = len(self.positions[start : start + POSITIONS]), len(self.embedding)
-        factors = CosineFactors(self.embedding.new_empty(sizes), self.embedding.new_empty(sizes))
-        for first in range(0, len(self.embedding), ENTRIES):
-            entries = slice(first, first + ENTRIES)
+        shape = len(self.positions[start : start + BLOCK_POSITIONS]), len(self.embedding)
+        factors = CosineFactors(self.embedding.new_empty(shape), self.embedding.new_empty(shape))
+        for first_entry in range(0, len(self.embedding), BLOCK_ENTRIES):
+            entries = slice(first_entry, first_entry + BLOCK_ENTRIES)
             std, length = self._sums(self.embedding[entries], start)
             inverted = _inverted(std.to(self.embedding.dtype), length.to(self.embedding.dtype))
             for whole, part in zip(factors, inverted, strict=True):
@@ -260,14 +266,14 @@ class VocabularyEmbeddings:
         return factors
 
     def _sums(self, entries: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return std(u) and |LN(u)| of a block of entries at `POSITIONS` positions, from sums.
+        """Return std(u) and |LN(u)| of a block of entries at several positions, from sums.
 
         Without a norm, the result is 1 and |u|. *Shape:* ``(position, entry)``; in float64, since
         variances are small differences of large sums.
         """
         assert self.positions is not None
         e = entries.double() * self.scale
-        p = self.positions[start : start + POSITIONS].double()
+        p = self.positions[start : start + BLOCK_POSITIONS].double()
         width = e.shape[1]
         length2 = (e * e).sum(1) + 2 * p @ e.T + (p * p).sum(1, keepdim=True)
         if self.through is not None:
@@ -311,6 +317,6 @@ class VocabularyEmbeddings:
 
 
 def _inverted(std: torch.Tensor, length: torch.Tensor) -> CosineFactors:
-    tiny = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
-    inverse_norm = length.clamp(min=tiny).reciprocal()
-    return CosineFactors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)
+    smallest = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
+    inverse_norm = length.clamp(min=smallest).reciprocal()
+    return CosineFactors(std.clamp(min=smallest).reciprocal() * inverse_norm, inverse_norm)

@@ -35,21 +35,23 @@ from transformers import (
 from headbook.errors import ModelError
 from headbook.model.devices import OffloadPlace, device_map
 
-CONFIG = "config.json"
-LAYERS = {
+CONFIG_FILE = "config.json"
+LAYER_FIELDS = {
     "num_hidden_layers", "num_layers", "n_layers", "n_layer", "encoder_layers", "decoder_layers",
     "num_encoder_layers", "num_decoder_layers",
 }  # fmt: skip
-HEADS = {
+HEAD_FIELDS = {
     "num_attention_heads", "num_heads", "n_heads", "n_head", "encoder_attention_heads",
     "decoder_attention_heads",
 }  # fmt: skip
-WIDTHS = {"hidden_size", "d_model", "n_embd", "dim", "vocab_size"}
-SHARED = 256  # layers that may share their weights, as those of ALBERT do; no model has as many
+WIDTH_FIELDS = {"hidden_size", "d_model", "n_embd", "dim", "vocab_size"}
+# Layers that a configuration may claim even if there are fewer tensors: layers may share their
+# weights, as those of ALBERT do, and no model has as many.
+MAX_SHARED_LAYERS = 256
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Raise an error if configuration and weights contradict each other, or files are cut off.
+    """Check that configuration and weights fit together, and that no file is cut off.
 
     Args:
         folder: folder with ``config.json`` and safetensors weights; transformers reports missing
@@ -59,33 +61,39 @@ def check_folder(folder: Path, name: str) -> None:
     Raises:
         ModelError: the message gives the file, what was found and what is expected.
     """
-    config = _configuration(folder / CONFIG, name)
+    config = _configuration(folder / CONFIG_FILE, name)
     tensors, largest = 0, 0
     for file in sorted(folder.glob("*.safetensors")):
         for shape in _shapes(file, name):
             tensors += 1
             largest = max(largest, *shape, 0)
-    most = {**dict.fromkeys(LAYERS, max(tensors, SHARED)), **dict.fromkeys(HEADS | WIDTHS, largest)}
+    largest_allowed = {
+        **dict.fromkeys(LAYER_FIELDS, max(tensors, MAX_SHARED_LAYERS)),
+        **dict.fromkeys(HEAD_FIELDS | WIDTH_FIELDS, largest),
+    }
     for key, value in _sizes(config):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ModelError(
-                f"model '{name}': {CONFIG}: {key} = {value!r:.80}, expected a whole number from 1"
+                f"model '{name}': {CONFIG_FILE}: {key} = {value!r:.80}, expected a whole number "
+                "from 1"
             )
-        if tensors and value > most[key]:
-            what = f"{tensors:,} tensors" if key in LAYERS else f"dimensions up to {largest:,}"
+        if tensors and value > largest_allowed[key]:
+            held = (
+                f"{tensors:,} tensors" if key in LAYER_FIELDS else f"dimensions up to {largest:,}"
+            )
             raise ModelError(
-                f"model '{name}': {CONFIG}: {key} = {value!r:.80}, but its weights have {what}; "
-                "expected the configuration and the weights of one model"
+                f"model '{name}': {CONFIG_FILE}: {key} = {value!r:.80}, but its weights have "
+                f"{held}; expected the configuration and the weights of one model"
             )
 
 
 def check_layers(name: str, layers: object, tensors: int) -> None:
-    """Raise an error if a GGUF file claims more layers than it has tensors.
+    """Check that a GGUF file claims no more layers than it has tensors.
 
     Raises:
         ModelError: the file has fewer tensors than layers.
     """
-    if isinstance(layers, int) and layers > max(tensors, SHARED):
+    if isinstance(layers, int) and layers > max(tensors, MAX_SHARED_LAYERS):
         raise ModelError(
             f"model '{name}': {layers:,} layers, but {tensors:,} tensors; expected a GGUF file "
             "that is whole"
@@ -99,12 +107,14 @@ def _configuration(file: Path, name: str) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except RecursionError as error:
-        raise ModelError(f"model '{name}': {CONFIG}: nested too deeply") from error
+        raise ModelError(f"model '{name}': {CONFIG_FILE}: nested too deeply") from error
     except (OSError, ValueError) as error:
-        raise ModelError(f"model '{name}': {CONFIG}: {error}; expected a JSON object") from error
+        raise ModelError(
+            f"model '{name}': {CONFIG_FILE}: {error}; expected a JSON object"
+        ) from error
     if not isinstance(config, dict):
         raise ModelError(
-            f"model '{name}': {CONFIG}: a JSON {type(config).__name__}, expected an object"
+            f"model '{name}': {CONFIG_FILE}: a JSON {type(config).__name__}, expected an object"
         )
     return config
 
@@ -112,12 +122,20 @@ def _configuration(file: Path, name: str) -> dict[str, Any]:
 def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield numbers of layers, heads and widths, including those of a model's parts.
 
-    Lists with a number for each layer are skipped, and None, which stands for a default.
+    Lists with a number for each layer are skipped; None, too, since it stands for a default.
     """
     for key, value in config.items():
         if isinstance(value, dict) and (key.endswith("_config") or key in {"encoder", "decoder"}):
-            yield from ((k, v) for k, v in _sizes(value) if k in LAYERS)
-        elif key in LAYERS | HEADS | WIDTHS and value is not None and not isinstance(value, list):
+            yield from (
+                (nested_key, number)
+                for nested_key, number in _sizes(value)
+                if nested_key in LAYER_FIELDS
+            )
+        elif (
+            key in LAYER_FIELDS | HEAD_FIELDS | WIDTH_FIELDS
+            and value is not None
+            and not isinstance(value, list)
+        ):
             yield key, value
 
 
@@ -128,10 +146,10 @@ def _shapes(file: Path, name: str) -> Iterator[list[int]]:
             for tensor in [*opened.keys()]:
                 yield opened.get_slice(tensor).get_shape()
     except (SafetensorError, OSError) as error:
-        first = str(error).splitlines()[0]
+        first_line = str(error).splitlines()[0]
         raise ModelError(
-            f"model '{name}': {file.name}: cut off, damaged or no safetensors file ({first}); get "
-            "it again"
+            f"model '{name}': {file.name}: cut off, damaged or no safetensors file "
+            f"({first_line}); get it again"
         ) from error
 
 
@@ -159,19 +177,19 @@ def load_with_lm_head(
     Returns:
         Network, loading report, and the reason why there is no head, or "".
     """
-    # The grouped products of all experts do not support float64.
-    more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
-    # The caller refuses mismatches.
-    file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}
-    weights = {"use_safetensors": True} if gguf is None else file
+    # The product that groups all experts does not support float64.
+    options = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
+    # Mismatched sizes are ignored here, because the caller reports them in a clearer message.
+    gguf_options = {"gguf_file": gguf, "ignore_mismatched_sizes": True}
+    weights = {"use_safetensors": True} if gguf is None else gguf_options
 
-    def moved(loader: Any) -> dict[str, Any]:
+    def placement(loader: Any) -> dict[str, Any]:
         if offload is None or place is None:
             return {}
         return device_map(offload, folder.name, loader, config, place)
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
-        pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(
+        network_and_report: tuple[Any, dict[str, Any]] = loader.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -179,10 +197,10 @@ def load_with_lm_head(
             trust_remote_code=False,
             output_loading_info=True,
             **weights,
-            **more,
-            **moved(loader),
+            **options,
+            **placement(loader),
         )
-        return pair
+        return network_and_report
 
     loader = _head_loader(config)
     if loader is None:
@@ -203,31 +221,31 @@ def _head_loader(config: Any) -> Any:
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
         return AutoModelForCausalLM
     # Multimodal models, whose text model runs on text alone.
-    sees = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    return AutoModelForImageTextToText if sees else None
+    has_images = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return AutoModelForImageTextToText if has_images else None
 
 
-def _headless(network: Any, missing: Collection[str]) -> str:
+def _headless(network: Any, missing_keys: Collection[str]) -> str:
     """Return why a network's head is not the checkpoint's, or "" if it is.
 
     A head that shares all weights with the embedding is never missing: the checkpoint must name it.
     """
     parts = [network.base_model]
     if parts[0] is network:  # T5 and similar models have separate encoder and decoder
-        sides = (getattr(network, name, None) for name in ("get_encoder", "get_decoder"))
-        parts = [side() for side in sides if side is not None]
+        getters = (getattr(network, name, None) for name in ("get_encoder", "get_decoder"))
+        parts = [getter() for getter in getters if getter is not None]
     body = {id(weights) for part in parts for weights in part.parameters()}
-    own = [name for name, weights in network.named_parameters() if id(weights) not in body]
-    random = sorted(set(own) & set(missing))
-    if random:
-        return f"the checkpoint has no language-model head ({random[0]} is missing)"
-    named = network.config.architectures or []
-    if not own and type(network).__name__ not in named:
-        return f"the checkpoint is of {' or '.join(named) or 'a model'} without a head"
+    head_names = [name for name, weights in network.named_parameters() if id(weights) not in body]
+    missing_names = sorted(set(head_names) & set(missing_keys))
+    if missing_names:
+        return f"the checkpoint has no language-model head ({missing_names[0]} is missing)"
+    classes = network.config.architectures or []
+    if not head_names and type(network).__name__ not in classes:
+        return f"the checkpoint is of {' or '.join(classes) or 'a model'} without a head"
     return ""
 
 
-COARSE = torch.bfloat16  # number format to which weights are rounded
+ROUNDED_DTYPE = torch.bfloat16  # number format to which weights are rounded
 
 
 def can_round(network: torch.nn.Module) -> bool:
@@ -240,35 +258,42 @@ def rounded_weights(network: torch.nn.Module) -> Iterator[None]:
     """Round each module's own weights to bfloat16 while the module runs, without its arithmetic."""
     with ExitStack() as hooks:
         for module in network.modules():
-            own = [
+            weights = [
                 weight
                 for weight in module.parameters(recurse=False)
                 if weight.is_floating_point() and torch.finfo(weight.dtype).bits > 16
             ]
-            if own:
-                kept: list[list[torch.Tensor]] = []
-                before, after = _hooks(own, kept)
+            if weights:
+                saved: list[list[torch.Tensor]] = []
+                before, after = _rounding_hooks(weights, saved)
                 hooks.callback(module.register_forward_pre_hook(before).remove)
-                behind = module.register_forward_hook(after, always_call=True)
-                hooks.callback(behind.remove)
+                handle = module.register_forward_hook(after, always_call=True)
+                hooks.callback(handle.remove)
         yield
 
 
-def _hooks(own: list[torch.nn.Parameter], kept: list[list[torch.Tensor]]) -> tuple[Any, Any]:
-    """Return hooks before and after a module; saved weights are a stack for shared modules."""
+def _rounding_hooks(
+    weights: list[torch.nn.Parameter], saved: list[list[torch.Tensor]]
+) -> tuple[Any, Any]:
+    """Return hooks that round the weights before a module runs, and restore them after.
+
+    Args:
+        weights: the module's own weights.
+        saved: exact weights of calls that have not ended; the last call ends first.
+    """
 
     def before(*_: Any) -> None:
         with torch.inference_mode(mode=False), torch.no_grad():
-            kept.append([weight.detach().clone() for weight in own])
-            for weight in own:
+            saved.append([weight.detach().clone() for weight in weights])
+            for weight in weights:
                 # In place, which increments the version that packed copies of weights check.
-                weight.copy_(weight.to(COARSE))
+                weight.copy_(weight.to(ROUNDED_DTYPE))
 
     def after(*_: Any) -> None:
-        if not kept:
+        if not saved:
             return
         with torch.inference_mode(mode=False), torch.no_grad():
-            for weight, exact in zip(own, kept.pop(), strict=True):
+            for weight, exact in zip(weights, saved.pop(), strict=True):
                 weight.copy_(exact)
 
     return before, after

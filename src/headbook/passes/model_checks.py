@@ -107,7 +107,7 @@ def verify_attention(
     if architecture.hooked:
         why = _unlike(model, architecture, batches, alone)
         if why:
-            architecture = probe_architecture(model, instead=why)
+            architecture = probe_architecture(model, why_not_hook=why)
             alone = [_seen(model, architecture, batch) for batch in batches]
     learned = _learned(model, architecture, alone)
     architecture = replace(

@@ -30,7 +30,7 @@ from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
 from headbook.model.intervention import make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
-from headbook.model.tokenizer import RANDOM_TOKENS, random_sequences
+from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.self_checks import roundings, self_checks
@@ -279,7 +279,7 @@ def measure_random_sequences(run: Run) -> CorpusSums:
         corpus_pass = CorpusPass(
             run.model, run.architecture, metrics, (), exemplars=1, buckets=buckets
         )
-        run.progress.stage("random sequences", RANDOM_TOKENS)
+        run.progress.stage("random sequences", MAX_RANDOM_TOKENS)
         sequences = random_sequences(run.sentences.encoder, run.config.seed)
         batches = run.sentences.batches(sequences, budget)
         heads = reduce(add, map(corpus_pass.batch_sums, batches)).heads
@@ -307,7 +307,7 @@ def expected_tokens(run: Run) -> int:
     """Estimate the tokens of the passes over corpus, random sequences and sample."""
     sampled = sampled_metrics(run.metrics) or context_metrics(run.metrics)
     sample = min(len(run.corpus), run.config.sample_sentences) if sampled else 0
-    random = RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0
+    random = MAX_RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0
     return run.corpus_tokens + random + round(2 * sample * run.mean_length)
 
 

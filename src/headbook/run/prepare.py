@@ -272,7 +272,7 @@ def baseline_of(run: Run, baseline: BaselineRun) -> Run:
         arrange = partial(shuffle_words, seed=baseline.seed)
         return replace(other, sentences=replace(other.sentences, arrange=arrange))
     model, trained = untrained_copy(run.model, baseline.seed), run.architecture
-    architecture = probe_architecture(model, instead=trained.unhooked)
+    architecture = probe_architecture(model, why_not_hook=trained.unhooked)
     architecture = replace(architecture, stacks=trained.stacks, padded=trained.padded)
     return replace(other, model=model, architecture=architecture)
 
