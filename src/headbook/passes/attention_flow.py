@@ -96,9 +96,11 @@ class _StackFlow:
         self._rows: list[pd.DataFrame] = []
         self._residual = self._attended = torch.empty(0)
         self._call: attention_hook.AttentionCall | None = None
-        n, like = self._texts.n_tokens, self._texts.share
-        start = torch.eye(n, dtype=like.dtype, device=like.device).expand(len(like), n, n)
-        self._rollouts = {RolloutKind.HALF: start, RolloutKind.MEASURED: start}
+        n_tokens, like = self._texts.n_tokens, self._texts.share
+        identity = torch.eye(n_tokens, dtype=like.dtype, device=like.device).expand(
+            len(like), n_tokens, n_tokens
+        )
+        self._rollouts = {RolloutKind.HALF: identity, RolloutKind.MEASURED: identity}
         if len(stack.attention_layers) < stack.n_layers:  # other layers mix tokens unmeasured
             del self._rollouts[RolloutKind.MEASURED]
 
@@ -154,10 +156,10 @@ class _StackFlow:
         """Return the rollouts of the last layer for each listed sentence."""
         side, rollouts = self._stack.queries, []
         for kind, shares in self._rollouts.items():
-            steps = to_uint8(shares.float().cpu().numpy())
+            rollout_bytes = to_uint8(shares.float().cpu().numpy())
             for row in np.unique(self._kept_tokens.rows):
                 item = self._batch.items[row]
-                n = len(item.tokens[side])
+                n_tokens = len(item.tokens[side])
                 place = (self._stack.name, item.sentence.index, str(kind))
-                rollouts.append((place, steps[row, :n, :n].copy()))
+                rollouts.append((place, rollout_bytes[row, :n_tokens, :n_tokens].copy()))
         return rollouts

@@ -53,10 +53,10 @@ class TokenTypeAccumulator:
 
     def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
         """Add the values of one state. *Shape:* ``(sentence, token)``."""
-        flat = values[self._chosen].double().cpu().numpy()
-        size, at = len(self._ids), (slice(None), layer, STATES.index(state))
-        self._total[at] = np.bincount(self._place, flat, size)
-        self._squares[at] = np.bincount(self._place, flat * flat, size)
+        token_values = values[self._chosen].double().cpu().numpy()
+        n_types, cells = len(self._ids), (slice(None), layer, STATES.index(state))
+        self._total[cells] = np.bincount(self._place, token_values, n_types)
+        self._squares[cells] = np.bincount(self._place, token_values * token_values, n_types)
 
     def sums(self) -> TokenTypeSums:
         """Return the sums by token type of this batch."""
@@ -97,16 +97,18 @@ class BatchRatios:
             n_labels: number of labels of each metric, given or not.
         """
         numerators = [_columns(ratio.numerator, n_heads) for ratio in ratios]
-        events = [r.denominator if r.events is None else r.events for r in ratios]
+        events = [ratio.denominator if ratio.events is None else ratio.events for ratio in ratios]
         denominators = [[ratio.denominator for ratio in ratios], events]
-        known = {id(part): part for parts in denominators for part in parts}
-        shared = {key: part for key, part in known.items() if part.shape[1] == 1}
-        own = {key: part for key, part in known.items() if key not in shared}
-        tables = [[_columns(part, size) for part in parts.values()]
+        parts_by_id = {id(ratio_part): ratio_part for parts in denominators for ratio_part in parts}
+        shared = {
+            key: ratio_part for key, ratio_part in parts_by_id.items() if ratio_part.shape[1] == 1
+        }
+        own = {key: ratio_part for key, ratio_part in parts_by_id.items() if key not in shared}
+        tables = [[_columns(ratio_part, size) for ratio_part in parts.values()]
                   for parts, size in ((shared, 1), (own, n_heads))]  # fmt: skip
         zeros = numerators[0].new_zeros(len(numerators[0]), 1, 1)
-        kept = _beside([*tables[0], zeros]).squeeze(1)
-        widths = [part.shape[2] for table in tables for part in table]
+        shared_columns = _beside([*tables[0], zeros]).squeeze(1)
+        widths = [ratio_part.shape[2] for table in tables for ratio_part in table]
         widths.insert(len(shared), 1)
         spans = dict(zip([*shared, None, *own], _spans(widths), strict=True))
         labels = [
@@ -114,19 +116,22 @@ class BatchRatios:
             for ratio, count in zip(ratios, n_labels, strict=True)
         ]
         starts = [span.start for span in _spans(n_labels)]
-        columns_of = [[spans[id(part)] for part in parts] for parts in denominators]
+        columns_of = [[spans[id(ratio_part)] for ratio_part in parts] for parts in denominators]
         return cls(
             torch.cat(numerators, -1).cpu().numpy(),
-            kept,
-            _beside(tables[1]) if own else np.zeros((len(kept), n_heads, 0)),
+            shared_columns,
+            _beside(tables[1]) if own else np.zeros((len(shared_columns), n_heads, 0)),
             np.concatenate([start + label for start, label in zip(starts, labels, strict=True)]),
-            *(_label_columns(each, labels, n_labels, kept.shape[1] - 1) for each in columns_of),
+            *(
+                _label_columns(columns, labels, n_labels, shared_columns.shape[1] - 1)
+                for columns in columns_of
+            ),
         )
 
     def of_some(self, sentences: Sequence[int]) -> "BatchRatios":
         """Return the ratios of the sentences with these indices in the batch."""
-        rows = [*sentences]
-        return replace(self, n=self.n[rows], shared=self.shared[rows], own=self.own[rows])
+        indices = [*sentences]
+        return replace(self, n=self.n[indices], shared=self.shared[indices], own=self.own[indices])
 
     def values(self, sentences: Sequence[int], labels: Sequence[int]) -> Floats:
         """Return the ratios of single sentences; NaN if a sentence has denominator 0.
@@ -137,11 +142,19 @@ class BatchRatios:
         n_shared = self.shared.shape[1]
         for label in labels:
             column = self.d_of[label]
-            by_head = column >= n_shared
-            d = chosen.own[..., column - n_shared] if by_head else chosen.shared[:, column, None]
+            differs_by_head = column >= n_shared
+            denominators = (
+                chosen.own[..., column - n_shared]
+                if differs_by_head
+                else chosen.shared[:, column, None]
+            )
             positions = np.flatnonzero(self.given == label)
-            n = chosen.n[..., positions].sum(-1, dtype=np.float64)
-            ratios.append(divide(n, d) if len(positions) else np.full(n.shape, np.nan))
+            numerators = chosen.n[..., positions].sum(-1, dtype=np.float64)
+            ratios.append(
+                divide(numerators, denominators)
+                if len(positions)
+                else np.full(numerators.shape, np.nan)
+            )
         return np.stack(ratios, -1)
 
     def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
@@ -179,9 +192,9 @@ class BatchRatios:
         own = map_sums.power_sums(self.own, half)
         heads = np.concatenate([np.repeat(shared, self.n.shape[1], 2), own], -1)
         of_layers = self.shared[:, None] * np.diff(starts)[:, None]
-        added = np.stack([self.own[:, a:b].sum(1) for a, b in pairwise(starts)], 1)
-        both = [map_sums.power_sums(part, half) for part in (of_layers, added)]
-        return heads, np.concatenate(both, -1)
+        own_of_layers = np.stack([self.own[:, a:b].sum(1) for a, b in pairwise(starts)], 1)
+        by_layer = [map_sums.power_sums(part, half) for part in (of_layers, own_of_layers)]
+        return heads, np.concatenate(by_layer, -1)
 
 
 def _label_columns(
@@ -251,9 +264,14 @@ class BucketAccumulator:
         labels = {metric.id: metric.compared for metric in applicable}
         columns = head_columns(applicable)
         self._kept = np.array(
-            [place for place, c in enumerate(columns) if c.label in labels[c.metric]], np.int64
+            [
+                position
+                for position, column in enumerate(columns)
+                if column.label in labels[column.metric]
+            ],
+            np.int64,
         )
-        self._columns = [columns[place] for place in self._kept]
+        self._columns = [columns[position] for position in self._kept]
         self._once = once
         self._size = MOST if stack.n_layers * stack.n_heads <= MANY_HEADS else FEWER
         shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
@@ -272,7 +290,7 @@ class BucketAccumulator:
             layers: the slice of each layer's heads in ``parts``.
             hashes: hashes of the sentences' texts.
         """
-        given, columns = self._given(parts)
+        given_positions, columns = self._given(parts)
         d_of, width = parts.d_of[self._kept], parts.shared.shape[1]
         own = np.flatnonzero(d_of >= width)
         self._is_own[own] = True
@@ -280,24 +298,24 @@ class BucketAccumulator:
         self._there[buckets] = True
         shared = np.where(d_of < width, parts.shared[:, np.minimum(d_of, width - 1)], 0)
         for layer, heads in layers.items():
-            size = heads.stop - heads.start
-            d = np.zeros((len(buckets), size, len(self._kept)))
+            n_heads = heads.stop - heads.start
+            d = np.zeros((len(buckets), n_heads, len(self._kept)))
             d[..., own] = parts.own[:, heads][..., d_of[own] - width]
             n = np.zeros(d.shape)
-            known = (d + shared[:, None])[..., columns] > 0
-            n[..., columns] = parts.n[:, heads][..., given] * known
+            is_counted = (d + shared[:, None])[..., columns] > 0
+            n[..., columns] = parts.n[:, heads][..., given_positions] * is_counted
             for sentence, bucket in enumerate(buckets):
                 self._shared[bucket, layer, 0] += shared[sentence]
-                self._own[bucket, layer, :size] += d[sentence]
-                self._n[bucket, layer, :size] += n[sentence]
+                self._own[bucket, layer, :n_heads] += d[sentence]
+                self._n[bucket, layer, :n_heads] += n[sentence]
 
     def _given(self, parts: BatchRatios) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of kept numerators among those given, and their columns."""
-        place = np.full(len(parts.d_of), -1)
-        place[self._kept] = np.arange(len(self._kept))
-        column = place[parts.given]
-        given = np.flatnonzero(column >= 0)
-        return given, column[given]
+        kept_position = np.full(len(parts.d_of), -1)
+        kept_position[self._kept] = np.arange(len(self._kept))
+        kept_columns = kept_position[parts.given]
+        given_positions = np.flatnonzero(kept_columns >= 0)
+        return given_positions, kept_columns[given_positions]
 
     def sums(self) -> tuple[HeadBuckets, ...]:
         """Return two tables of buckets: columns whose denominators all heads share, and others."""

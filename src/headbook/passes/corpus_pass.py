@@ -42,25 +42,25 @@ class CorpusPass:
         tokens = {
             name: TokenAccumulator(stack, self.tokens, batch) for name, stack in stacks.items()
         }
-        followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
+        types_wanted = any(metric.id == TYPE_METRIC for metric in self.tokens)
         types = {
             name: TokenTypeAccumulator(stack, batch, self.model.token_strings)
             for name, stack in stacks.items()
-            if followed and not stack.crosses
+            if types_wanted and not stack.crosses
         }
         inputs: dict[str, torch.Tensor] = {}
         heads = {
             name: HeadAccumulator(stack, self.heads, batch, self.facets, self.buckets.get(name))
             for name, stack in stacks.items()
         }
-        scopes = ViewMasks(batch, stacks)
+        view_masks = ViewMasks(batch, stacks)
 
-        learned: Counter[str] = Counter()
+        learned_sinks: Counter[str] = Counter()
 
         def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
-            heads[place.stack].add(place.layer, attention, scopes)
+            heads[place.stack].add(place.layer, attention, view_masks)
             if stacks[place.stack].learned_sink:
-                learned.update(count_learned_sink(stacks[place.stack], batch, attention))
+                learned_sinks.update(count_learned_sink(stacks[place.stack], batch, attention))
 
         def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             check_finite(batch, stacks[stack], layer, state, vectors)
@@ -68,9 +68,9 @@ class CorpusPass:
             if state is ResidualPoint.PRE:
                 inputs[stack] = vectors
                 return
-            view = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
+            token_states = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
             for metric in self.tokens:
-                values = metric.measure(view, None)[0]
+                values = metric.measure(token_states, None)[0]
                 tokens[stack].add(metric, layer, state, None, values)
                 if metric.id == TYPE_METRIC and stack in types:
                     types[stack].add(layer, state, values)
@@ -78,11 +78,11 @@ class CorpusPass:
         with observe_states(self.model, self.architecture, on_state):
             run_forward(self.model, self.architecture, batch, on_attention)
         return CorpusSums(
-            heads={name: table.sums(self.exemplars) for name, table in heads.items()},
-            tokens={name: table.sums() for name, table in tokens.items()},
-            token_buckets={name: table.buckets() for name, table in tokens.items()},
-            types={name: table.sums() for name, table in types.items()},
-            counts=count_batch(batch) + learned,
+            heads={name: accumulator.sums(self.exemplars) for name, accumulator in heads.items()},
+            tokens={name: accumulator.sums() for name, accumulator in tokens.items()},
+            token_buckets={name: accumulator.buckets() for name, accumulator in tokens.items()},
+            types={name: accumulator.sums() for name, accumulator in types.items()},
+            counts=count_batch(batch) + learned_sinks,
             texts=SentenceSet.of(batch.text_hash, batch.index) if self.buckets else None,
         )
 
@@ -101,18 +101,22 @@ def check_finite(
     # A sum is finite only if all numbers are; it takes a thirtieth of the time of testing each.
     if vectors.sum().isfinite():
         return
-    wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
-    if not wrong.any():
+    is_wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
+    if not is_wrong.any():
         return
-    where = "input" if state is ResidualPoint.PRE else f"layer {layer}, state '{state}'"
+    place = "input" if state is ResidualPoint.PRE else f"layer {layer}, state '{state}'"
     messages = dict[int, str]()
-    for row in wrong.any(1).nonzero().flatten().tolist():
-        sentence, token = batch.items[row].sentence, int(wrong[row].nonzero()[0])
-        known = filter(None, (sentence.origin, sentence.id))
-        name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
+    for row in is_wrong.any(1).nonzero().flatten().tolist():
+        sentence, token = batch.items[row].sentence, int(is_wrong[row].nonzero()[0])
+        origin_and_id = filter(None, (sentence.origin, sentence.id))
+        name = (
+            f"sentence {' '.join(origin_and_id)}"
+            if sentence.text
+            else "a sequence of random tokens"
+        )
         messages[sentence.index] = (
             f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
-            f"{where}); expected numbers: check that the weights are whole, or try --dtype float32"
+            f"{place}); expected numbers: check that the weights are whole, or try --dtype float32"
         )
     raise NonFiniteStateError(messages)
 
@@ -122,29 +126,29 @@ def count_learned_sink(
 ) -> Counter[str]:
     """Count rows of ordinary tokens, and the attention missing in them in millionths of a row."""
     ordinary = batch.texts[stack.queries].ordinary
-    missing = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]
-    share = round(float(missing.clamp(min=0).sum()) * MILLION)
-    return Counter({stack.rows_counted: missing.numel(), stack.learned_counted: share})
+    missing_mass = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]
+    share = round(float(missing_mass.clamp(min=0).sum()) * MILLION)
+    return Counter({stack.rows_counted: missing_mass.numel(), stack.learned_counted: share})
 
 
 def count_batch(batch: Batch) -> Counter[str]:
     """Count the sentences, words, tokens and tags of a batch, by side."""
     counts: Counter[str] = Counter(sentences=len(batch.items))
-    alone = Side.TARGET not in batch.texts
-    unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)
+    single_text = Side.TARGET not in batch.texts
+    unread = sum(single_text and Side.TARGET in item.sentence.metadata for item in batch.items)
     if unread:
         counts["unread_targets"] = unread
     for side, texts in batch.texts.items():
         tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
         counts.update(
             {
-                f"{side}.tag.{tag}": n
-                for tag, n in zip(texts.scheme.tags, tagged.tolist(), strict=True)
-                if n
+                f"{side}.tag.{tag}": count
+                for tag, count in zip(texts.scheme.tags, tagged.tolist(), strict=True)
+                if count
             }
         )
         pieces = texts.pieces
-        of_texts = {
+        masks = {
             "tokens": texts.valid,
             "special": texts.special,
             "words": pieces > 0,
@@ -153,7 +157,7 @@ def count_batch(batch: Batch) -> Counter[str]:
             "tagged": texts.tagged,
             "parsed": texts.parsed,
         }
-        counts.update({f"{side}.{name}": int(found.sum()) for name, found in of_texts.items()})
+        counts.update({f"{side}.{name}": int(mask.sum()) for name, mask in masks.items()})
         for item in batch.items:
             tokens = item.tokens[side]
             counts[f"{side}.cut_sentences"] += tokens.lost > 0

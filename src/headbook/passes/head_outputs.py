@@ -47,23 +47,28 @@ class HeadOutputMeasures:
 
     def step(self, items: Iterable[TokenizedSentence]) -> int:
         """Return the sampling step: thresholds are computed from every n-th pair of tokens."""
-        heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
-        most = min(MAX_TOKEN_PAIRS, MAX_SIMILARITIES // (heads * len(self._views)))
-        pairs = sum(item.length * (item.length - 1) // 2 for item in items)
-        return max(1, -(-pairs // most))
+        n_heads = sum(
+            len(stack.attention_layers) * stack.n_heads
+            for stack in self.architecture.stacks.values()
+        )
+        max_pairs = min(MAX_TOKEN_PAIRS, MAX_SIMILARITIES // (n_heads * len(self._views)))
+        n_pairs = sum(item.length * (item.length - 1) // 2 for item in items)
+        return max(1, -(-n_pairs // max_pairs))
 
     @property
     def _views(self) -> list[SinkView]:
-        needed = {view for m in self.metrics for view in m.views}
-        needed |= {view for m in self.anchors for view in m.views}
+        needed = {view for metric in self.metrics for view in metric.views}
+        needed |= {view for metric in self.anchors for view in metric.views}
         return [view for view in SinkView if view in needed]
 
     def heads(
         self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Thresholds
     ) -> dict[SinkView, HeadOutputs]:
         """Return the head outputs of one layer in all views that metrics need."""
-        least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
-        return {view: HeadOutputs(views[view], least[view]) for view in self._views}
+        thresholds_of_views = {
+            view: known.get((place.stack, place.layer, view)) for view in self._views
+        }
+        return {view: HeadOutputs(views[view], thresholds_of_views[view]) for view in self._views}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +133,9 @@ class HeadOutputSums:
         def results() -> PassResults:
             return PassResults(
                 CorpusSums(
-                    head_outputs={n: table.sums() for n, table in tables.items() if table.columns},
+                    head_outputs={
+                        name: table.sums() for name, table in tables.items() if table.columns
+                    },
                     anchors={
                         name: counts.sums() for name, counts in anchor_counts.items() if counts.any
                     },
@@ -152,7 +159,7 @@ class _HeadOutputTable:
         self._buckets = buckets
         self._metrics = [metric for metric in metrics if metric.applies(stack)]
         self.columns = head_columns([*self._metrics])
-        self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
+        self._n_labels = [len(metric.labels) for metric in self._metrics for _ in metric.views]
         cells = (stack.n_layers, stack.n_heads, len(self.columns))
         self._heads = RatioSums.zero(*cells).sums
         self._layers = RatioSums.zero(cells[0], cells[2]).sums
@@ -208,7 +215,7 @@ class _HeadOutputTable:
 
     def sums(self) -> HeadTable:
         """Return the table of head outputs of this batch."""
-        sums = (RatioSums(each) for each in (self._heads, self._layers, self._uniform))
+        sums = (RatioSums(array) for array in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
 
 
@@ -240,14 +247,14 @@ class _AnchorCounts:
                 self.any = True
                 counted = heads[view].frame.counted_queries.cpu().numpy()
                 n_heads = ends.shape[1]
-                place = np.broadcast_to(self._place[:, None], ends.shape[:3])
-                orders = {TRUE: place, SHUFFLED: self._shuffled(layer, n_heads, counted)}
+                token_index = np.broadcast_to(self._place[:, None], ends.shape[:3])
+                orders = {TRUE: token_index, SHUFFLED: self._shuffled(layer, n_heads, counted)}
                 for number, label in enumerate(metric.labels):
                     column = self.columns.index(AnchorColumn(metric.id, view, label))
-                    each = ends[..., number].cpu().numpy()
+                    label_ends = ends[..., number].cpu().numpy()
                     for order, tokens in orders.items():
                         counts = self._counts[column, order, layer]
-                        counts[:n_heads] = _by_token(each, tokens, len(self._ids))
+                        counts[:n_heads] = _by_token(label_ends, tokens, len(self._ids))
 
     def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the counted tokens of each sentence, shuffled for each head separately.
@@ -256,9 +263,9 @@ class _AnchorCounts:
         """
         tokens = np.repeat(self._place[:, None], n_heads, 1)
         for row, key in enumerate(self._batch.content_hash):
-            draw = np.random.default_rng([self._sampler.seed, int(key), layer])
-            own = tokens[row][:, counted[row]]
-            tokens[row][:, counted[row]] = draw.permuted(own, axis=1)
+            rng = np.random.default_rng([self._sampler.seed, int(key), layer])
+            counted_tokens = tokens[row][:, counted[row]]
+            tokens[row][:, counted[row]] = rng.permuted(counted_tokens, axis=1)
         return tokens
 
     def sums(self) -> Anchors:

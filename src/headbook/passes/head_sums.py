@@ -40,8 +40,10 @@ class PositionAccumulator:
     """Sums of the first positions of one stack's attention maps over one batch, filled by layer."""
 
     def __init__(self, stack: AttentionStack, batch: Batch) -> None:
-        side = kept_positions(stack)
-        queries, keys = (batch.texts[each].valid[:, :side] for each in (stack.queries, stack.keys))
+        n_positions = kept_positions(stack)
+        queries, keys = (
+            batch.texts[side].valid[:, :n_positions] for side in (stack.queries, stack.keys)
+        )
         self._valid = queries[:, :, None] & keys[:, None, :]
         self._sums = PositionSums.zero(stack)
         rows, columns = self._valid.shape[1:]
@@ -110,25 +112,25 @@ class RelationHitsAccumulator:
             self._asked = np.zeros((len(annotated), texts.n_words), np.uint8)
             annotated = np.zeros_like(annotated)
         lengths = np.where(annotated, texts.word.amax(1).cpu().numpy() + 1, 0)
-        inside = np.arange(texts.n_words) < lengths[:, None]
+        is_word = np.arange(texts.n_words) < lengths[:, None]
         tag, relation, head = (
-            texts.by_word(values, fill).cpu().numpy().astype(np.int16)[inside]
+            texts.by_word(values, fill).cpu().numpy().astype(np.int16)[is_word]
             for values, fill in (
                 (texts.tag, NO_TAG), (texts.relation, NO_RELATION), (texts.head, NO_HEAD),
             )
         )  # fmt: skip
-        kept = lengths > 0
+        has_words = lengths > 0
         return StrongestWords(
             size=self._size,
             causal=self._stack.causal,
-            content_hash=batch.content_hash[kept],
-            index=batch.index[kept],
-            lengths=lengths[kept].astype(np.int64),
-            strongest=self._strongest[inside],
+            content_hash=batch.content_hash[has_words],
+            index=batch.index[has_words],
+            lengths=lengths[has_words].astype(np.int64),
+            strongest=self._strongest[is_word],
             tag=tag,
             relation=relation,
             head=head,
-            asked=self._asked[inside],
+            asked=self._asked[is_word],
             own_tags=scheme.tags[len(UPOS) :],
             own=scheme.relations[len(RELATIONS) :],
         ).smallest()
@@ -208,8 +210,8 @@ class _SentenceSubset:
     def group(self) -> GroupSums:
         """Return the sums of this group, both halves of the sentences added up."""
         tables = (self.heads, self.layers, self.uniform)
-        kept = (RatioSums(sums.sum(1, keepdims=True)) for sums in tables)
-        return GroupSums(self.column, self.value, len(self.where or ()), *kept)
+        half_sums = (RatioSums(sums.sum(1, keepdims=True)) for sums in tables)
+        return GroupSums(self.column, self.value, len(self.where or ()), *half_sums)
 
 
 class HeadAccumulator:
@@ -225,22 +227,22 @@ class HeadAccumulator:
     ) -> None:
         self._stack, self._batch, self._facets = stack, batch, facets
         self._buckets = buckets
-        self._metrics = [m for m in metrics if m.applies(stack)]
+        self._metrics = [metric for metric in metrics if metric.applies(stack)]
         self.columns = head_columns(self._metrics)
-        self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
+        self._n_labels = [len(metric.labels) for metric in self._metrics for _ in metric.views]
         cells = (stack.n_layers, stack.n_heads)
         self._strongest = np.full((len(batch.items), *cells), -np.inf)
         self._massive = np.full((len(batch.items), *cells), -np.inf)
         self._waiting: dict[int, _PendingLayers] = {}
-        asks = any(metric.id in WORD_METRICS for metric in self._metrics)
-        self._strongest_words = RelationHitsAccumulator(stack, batch) if asks else None
+        needs_words = any(metric.id in WORD_METRICS for metric in self._metrics)
+        self._strongest_words = RelationHitsAccumulator(stack, batch) if needs_words else None
         self._corners = PositionAccumulator(stack, batch)
         self._selections = [
             _SentenceSubset(stack, len(self.columns)),
             *(
-                _SentenceSubset(stack, len(self.columns), column, value, where)
+                _SentenceSubset(stack, len(self.columns), column, value, rows)
                 for column in (facets.columns if self._metrics else ())
-                for value, where in rows_by_value(self._of(column)).items()
+                for value, rows in rows_by_value(self._of(column)).items()
             ),
         ]
         self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
@@ -275,35 +277,37 @@ class HeadAccumulator:
             return
         maps = ConcatenatedMaps(waiting.scopes[SinkView.NOSINK], waiting.maps, waiting.pairs)
         views = layer_views(waiting.scopes, maps)
-        best = views[SinkView.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        strongest = views[SinkView.NOSINK].strongest.weight.amax(-1).cpu().numpy()
         queries = views[SinkView.NOSINK].frame.n_queries.double().cpu().numpy()
         mass = divide(views[SinkView.NOSINK].total.double().cpu().numpy(), queries)
         for layer, heads in waiting.layers.items():
-            here = (slice(None), layer, slice(heads.stop - heads.start))
-            self._strongest[here] = best[:, heads]
-            self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
+            cells = (slice(None), layer, slice(heads.stop - heads.start))
+            self._strongest[cells] = strongest[:, heads]
+            self._massive[cells] = np.where(queries > 0, mass[:, heads], -np.inf)
         if self._metrics:
             if self._strongest_words is not None:
                 self._strongest_words.add(waiting.layers, views[SinkView.NOSINK])
-            ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
+            ratios = [
+                metric.measure(views[view]) for metric in self._metrics for view in metric.views
+            ]
             self._add_up(waiting, BatchRatios.of(ratios, self._n_labels, waiting.n_heads))
         waiting.layers.clear()
         waiting.maps.clear()
 
     def _add_up(self, waiting: _PendingLayers, parts: BatchRatios) -> None:
         """Add up the sums of every subset of sentences, and store the values of pair members."""
-        first = not waiting.uniform
+        is_first = not waiting.uniform
         starts = [heads.start for heads in waiting.layers.values()]
-        starts = [*([0] if first else []), *starts, waiting.n_heads]
-        own = self._chances(waiting.scopes) if first else None
+        starts = [*([0] if is_first else []), *starts, waiting.n_heads]
+        own_ratios = self._chances(waiting.scopes) if is_first else None
         for number, selection in enumerate(self._selections):
             of_heads, of_layers = selection.sums(parts, self._batch.half, starts)
-            if first:
-                waiting.uniform.append(self._with_chance(of_layers[:, :, 0], own, selection))
+            if is_first:
+                waiting.uniform.append(self._with_chance(of_layers[:, :, 0], own_ratios, selection))
                 of_layers = of_layers[:, :, 1:]
             for index, (layer, heads) in enumerate(waiting.layers.items()):
-                size = heads.stop - heads.start
-                selection.heads[:, :, layer, :size] = of_heads[:, :, heads]
+                n_heads = heads.stop - heads.start
+                selection.heads[:, :, layer, :n_heads] = of_heads[:, :, heads]
                 selection.layers[:, :, layer] = of_layers[:, :, index]
                 selection.uniform[:, :, layer] = waiting.uniform[number]
         if self._buckets is not None:
@@ -315,7 +319,7 @@ class HeadAccumulator:
 
     def _chances(self, scopes: Mapping[SinkView, ViewMask]) -> BatchRatios | None:
         """Return the ratios under uniform attention of metrics that define them, or None."""
-        chances = [(m.chance, view) for m in self._metrics for view in m.views]
+        chances = [(metric.chance, view) for metric in self._metrics for view in metric.views]
         ratios = [chance(scopes[view]) for chance, view in chances if chance is not None]
         if not ratios:
             return None
@@ -324,14 +328,16 @@ class HeadAccumulator:
     @property
     def _own(self) -> NDArray[np.bool_]:
         """Boolean mask of the metrics that define their own value under uniform attention."""
-        return np.array([m.chance is not None for m in self._metrics for _ in m.views])
+        return np.array(
+            [metric.chance is not None for metric in self._metrics for _ in metric.views]
+        )
 
     def _with_chance(
-        self, sums: Floats, own: BatchRatios | None, selection: _SentenceSubset
+        self, sums: Floats, own_ratios: BatchRatios | None, selection: _SentenceSubset
     ) -> Floats:
         """Replace sums under uniform attention by those of metrics that define them."""
-        if own is not None:
-            _, of_layers = selection.sums(own, self._batch.half)
+        if own_ratios is not None:
+            _, of_layers = selection.sums(own_ratios, self._batch.half)
             sums[..., np.repeat(self._own, self._n_labels)] = of_layers[:, :, 0]
         return sums
 
@@ -340,13 +346,13 @@ class HeadAccumulator:
         for waiting in self._waiting.values():
             self._measure(waiting)
         batch, scores = self._batch, self._strongest
-        every, *groups = self._selections
+        all_sentences, *groups = self._selections
         return HeadSums(
             table=HeadTable(
                 tuple(self.columns),
-                RatioSums(every.heads),
-                RatioSums(every.layers),
-                RatioSums(every.uniform),
+                RatioSums(all_sentences.heads),
+                RatioSums(all_sentences.layers),
+                RatioSums(all_sentences.uniform),
             ),
             strongest=TopK.of(exemplars, scores, batch.index, batch.content_hash),
             sample=HashSample.of(

@@ -49,8 +49,8 @@ def check_accelerator(model: Model, items: Sequence[TokenizedSentence]) -> None:
     dtype = next(model.network.parameters()).dtype
     tolerance = TOLERANCES.get(dtype, HALF_PRECISION_TOLERANCE)
     pairs = zip(_states(model, items), _states(on_processor(model), items), strict=True)
-    for own, known in pairs:
-        error = float((own - known).norm() / known.norm())
+    for device_states, processor_states in pairs:
+        error = float((device_states - processor_states).norm() / processor_states.norm())
         if not error <= tolerance:  # true for NaN, too
             raise ModelError(
                 f"device '{model.device}': it computes other numbers than the processor; states of "
@@ -105,24 +105,29 @@ def verify_attention(
     batches = [Batch.of([item], model.device) for item in items]
     alone = [_seen(model, architecture, batch) for batch in batches]
     if architecture.hooked:
-        why = _unlike(model, architecture, batches, alone)
-        if why:
-            architecture = probe_architecture(model, why_not_hook=why)
+        disagreement = _unlike(model, architecture, batches, alone)
+        if disagreement:
+            architecture = probe_architecture(model, why_not_hook=disagreement)
             alone = [_seen(model, architecture, batch) for batch in batches]
-    learned = _learned(model, architecture, alone)
+    stacks_with_sink = _learned(model, architecture, alone)
     architecture = replace(
         architecture,
-        stacks={n: replace(s, learned_sink=n in learned) for n, s in architecture.stacks.items()},
+        stacks={
+            name: replace(stack, learned_sink=name in stacks_with_sink)
+            for name, stack in architecture.stacks.items()
+        },
     )
-    padded = _apart(model, architecture, items, alone)
-    if not padded:
+    padding_error = _apart(model, architecture, items, alone)
+    if not padding_error:
         return architecture
-    same = [i for i, item in enumerate(items) if item.lengths == items[-1].lengths]
-    text = _apart(model, architecture, [items[i] for i in same], [alone[i] for i in same])
-    if text:
+    same_length = [i for i, item in enumerate(items) if item.lengths == items[-1].lengths]
+    batch_error = _apart(
+        model, architecture, [items[i] for i in same_length], [alone[i] for i in same_length]
+    )
+    if batch_error:
         raise ModelError(
-            f"model '{model.name}': {text}, even without padding; such attention cannot be read "
-            "in batches: give one sentence a batch with --batch-tokens 1"
+            f"model '{model.name}': {batch_error}, even without padding; such attention cannot be "
+            "read in batches: give one sentence a batch with --batch-tokens 1"
         )
     return replace(architecture, padded=False)
 
@@ -152,7 +157,15 @@ def differences_when_alone(
             keys,
             strict=True,
         )
-        yield call, max(difference(a[:, :n, :m], b[:, :n, :m]) for a, b, n, m in pairs)
+        yield (
+            call,
+            max(
+                difference(
+                    batch_weights[:, :n_queries, :n_keys], alone_weights[:, :n_queries, :n_keys]
+                )
+                for batch_weights, alone_weights, n_queries, n_keys in pairs
+            ),
+        )
 
 
 def read_attention(
@@ -224,7 +237,7 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
     Raises:
         ModelError: rows do not sum to 1, or the model does not apply the weights to its values.
     """
-    stacks, close = set(), tolerance(model)
+    stacks, max_error = set(), tolerance(model)
     for call, attention in (pair for seen in alone for pair in seen.items()):
         if not attention.weights.isfinite().all():
             raise ModelError(
@@ -234,12 +247,14 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
         sums = attention.weights.double().sum(-1)
         worst = float(sums.flatten()[(sums - 1).abs().argmax()])
         product, output = applied(attention), attention.output
-        far = False
+        contradicts = False
         if product is not None and output is not None:
-            far = not difference(product, output) <= close * float(output.abs().max().clamp(1))
-        if far or not float(attention.weights.min()) >= -close:
+            contradicts = not difference(product, output) <= max_error * float(
+                output.abs().max().clamp(1)
+            )
+        if contradicts or not float(attention.weights.min()) >= -max_error:
             raise ModelError(_message(model, call, "are not what it applies to its values"))
-        if abs(worst - 1) <= close:
+        if abs(worst - 1) <= max_error:
             continue
         if not (worst < 1 and product is not None):  # the missing mass must contribute nothing
             raise ModelError(_message(model, call, f"add up to {worst:.3g} in a row, not 1"))
@@ -260,11 +275,11 @@ def applied(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
     return mixed if mixed.shape == output.shape else None
 
 
-def _message(model: Model, call: AttentionPlace, what: str) -> str:
+def _message(model: Model, call: AttentionPlace, fault: str) -> str:
     return (
         f"model '{model.name}': the weights of attention that '{model.config.model_type}' gives in "
-        f"{_place(call)} {what}; expected the shares of each query's attention, so Headbook cannot "
-        "show this model"
+        f"{_place(call)} {fault}; expected the shares of each query's attention, so Headbook "
+        "cannot show this model"
     )
 
 
@@ -276,10 +291,10 @@ def _apart(
 ) -> str:
     """Return how weights in one batch differ from those of each text alone; empty if they agree."""
     batch = Batch.of(items, model.device)
-    place = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
+    alone_by_item = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
     seen = _seen(model, architecture, batch)
     pairs = differences_when_alone(
-        architecture, batch, seen, [place[id(item)] for item in batch.items]
+        architecture, batch, seen, [alone_by_item[id(item)] for item in batch.items]
     )
     for call, error in pairs:
         if not error <= tolerance(model):

@@ -72,10 +72,12 @@ def run_pass(
 ) -> PassResults:
     """Run the model over a batch once for all observers, and return the merged results."""
     batch_observers = [
-        each for observer in observers if (each := observer.observe(batch)) is not None
+        callbacks for observer in observers if (callbacks := observer.observe(batch)) is not None
     ]
-    attention_callbacks = [each.attend for each in batch_observers if each.attend is not None]
-    state_callbacks = [each.see for each in batch_observers if each.see is not None]
+    attention_callbacks = [
+        callbacks.attend for callbacks in batch_observers if callbacks.attend is not None
+    ]
+    state_callbacks = [callbacks.see for callbacks in batch_observers if callbacks.see is not None]
     scopes = ViewMasks(batch, architecture.stacks)
 
     def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
@@ -88,9 +90,9 @@ def run_pass(
 
     if batch_observers:
         with ExitStack() as stack:
-            for each in batch_observers:
-                if each.within is not None:
-                    stack.enter_context(each.within)
+            for callbacks in batch_observers:
+                if callbacks.within is not None:
+                    stack.enter_context(callbacks.within)
             if state_callbacks:
                 stack.enter_context(observe_states(model, architecture, on_state))
             run_forward(model, architecture, batch, on_attention if attention_callbacks else None)

@@ -76,22 +76,22 @@ def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -
     counted.
     """
     chosen: set[int] = set()
-    codes, pairs = [np.zeros(0, np.int64)], 0
-    for item in sorted(sample, key=lambda each: (token_hash(each), each.sentence.index)):
+    item_codes, n_pairs = [np.zeros(0, np.int64)], 0
+    for item in sorted(sample, key=lambda item: (token_hash(item), item.sentence.index)):
         queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
-        pairs += len(queries) * len(keys)
-        if pairs > MAX_PAIRS and chosen:
+        n_pairs += len(queries) * len(keys)
+        if n_pairs > MAX_PAIRS and chosen:
             break
         chosen.add(item.sentence.index)
-        codes.append(_occurring(stack, queries, keys))
-    distinct, counts = np.unique(np.concatenate(codes), return_counts=True)
+        item_codes.append(_occurring(stack, queries, keys))
+    distinct, counts = np.unique(np.concatenate(item_codes), return_counts=True)
     bytes_per_item = stack.n_layers * (stack.n_heads * BYTES_PER_HEAD + BYTES_PER_LAYER)
     max_items, floor = MAX_STACK_BYTES // bytes_per_item, 1
     while (counts >= floor).sum() > max_items:
         floor += 1
-    kept = distinct[counts >= floor]
+    tracked = distinct[counts >= floor]
     return TrackedTokens(
-        kept // MAX_VOCABULARY + ANY, kept % MAX_VOCABULARY + ANY, floor, frozenset(chosen)
+        tracked // MAX_VOCABULARY + ANY, tracked % MAX_VOCABULARY + ANY, floor, frozenset(chosen)
     )
 
 
@@ -108,10 +108,13 @@ def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedTex
     i, j = np.nonzero(query_mask[:, None] & key_mask[None, :])
     if stack.causal:
         i, j = i[j <= i], j[j <= i]
-    first, second = queries.ids[query_mask].astype(np.int64), keys.ids[key_mask].astype(np.int64)
+    query_ids, key_ids = (
+        queries.ids[query_mask].astype(np.int64),
+        keys.ids[key_mask].astype(np.int64),
+    )
     return np.unique(np.concatenate([
-        _code(first, np.full_like(first, ANY)),
-        _code(np.full_like(second, ANY), second),
+        _code(query_ids, np.full_like(query_ids, ANY)),
+        _code(np.full_like(key_ids, ANY), key_ids),
         _code(queries.ids[i].astype(np.int64), keys.ids[j].astype(np.int64)),
     ]))  # fmt: skip
 
@@ -146,14 +149,16 @@ class _Groups:
         cells = np.flatnonzero(counted)
         sentence = cells // max(counted[0].size, 1)
         keys = np.stack([sentence, place.reshape(-1)[cells]], 1)
-        each, group, size = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+        sentence_items, group, size = np.unique(
+            keys, axis=0, return_inverse=True, return_counts=True
+        )
         device = mask.device
         return cls(
             torch.as_tensor(cells, device=device),
             torch.as_tensor(group.reshape(-1), device=device),
-            torch.as_tensor(each[:, 1], device=device),
+            torch.as_tensor(sentence_items[:, 1], device=device),
             torch.as_tensor(size, dtype=torch.float64, device=device),
-            each[:, 0],
+            sentence_items[:, 0],
         )
 
     def add(self, weights: torch.Tensor, into: torch.Tensor) -> None:
@@ -200,21 +205,21 @@ class AffinityAccumulator:
         """
         if not self._looked.any():
             return
-        key = id(scope)
-        if key not in self._made:
+        mask_id = id(scope)
+        if mask_id not in self._made:
             groups_of_scope = self._groups(scope)
-            self._made[key] = groups_of_scope, self._smallest(groups_of_scope)
-        (groups, self._texts[:, layer]), mask = self._made[key], scope.visible.unsqueeze(1)
+            self._made[mask_id] = groups_of_scope, self._smallest(groups_of_scope)
+        (groups, self._texts[:, layer]), mask = self._made[mask_id], scope.visible.unsqueeze(1)
         kept = torch.where(mask, weights, 0)
         self._spread(groups, kept, self._sums[:, layer, : kept.shape[1]])
-        share = 1 / scope.frame.attention_mask.sum(-1, keepdim=True).clamp(min=1).double()
-        uniform = torch.where(mask, share.unsqueeze(1), 0)
+        uniform_share = 1 / scope.frame.attention_mask.sum(-1, keepdim=True).clamp(min=1).double()
+        uniform = torch.where(mask, uniform_share.unsqueeze(1), 0)
         chance = self._chance.new_zeros(3, 1, self._chance.shape[1])
         self._spread(groups, uniform, chance)
         self._chance[layer] += chance[0, 0]
         for group in groups:
-            for number, part in enumerate((group.size, group.size**2, group.size > 0)):
-                self._counts[number, layer].index_add_(0, group.item, part.double())
+            for number, counts_of_group in enumerate((group.size, group.size**2, group.size > 0)):
+                self._counts[number, layer].index_add_(0, group.item, counts_of_group.double())
 
     def _smallest(self, groups: Sequence[_Groups]) -> NDArray[np.uint64]:
         """Return the smallest different hashes of the sentences of each item.
@@ -226,12 +231,12 @@ class AffinityAccumulator:
             item, texts = group.item.cpu().numpy(), self._batch.content_hash[group.sentence]
             order = np.lexsort((texts, item))
             item, texts = item[order], texts[order]
-            new = np.ones(len(item), bool)
-            new[1:] = (item[1:] != item[:-1]) | (texts[1:] != texts[:-1])
-            item, texts = item[new], texts[new]
+            is_new = np.ones(len(item), bool)
+            is_new[1:] = (item[1:] != item[:-1]) | (texts[1:] != texts[:-1])
+            item, texts = item[is_new], texts[is_new]
             rank = np.arange(len(item)) - np.searchsorted(item, item)
-            kept = rank < DISTINCT
-            hashes[rank[kept], item[kept]] = texts[kept]
+            is_kept = rank < DISTINCT
+            hashes[rank[is_kept], item[is_kept]] = texts[is_kept]
         return hashes
 
     @staticmethod
@@ -347,7 +352,9 @@ class _Statistics:
         self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch
     ) -> None:
         self._stack, self._batch, self._sentences = stack, batch, len(batch.items)
-        self._measures = [(m, view) for m in metrics if m.applies(stack) for view in m.views]
+        self._measures = [
+            (metric, view) for metric in metrics if metric.applies(stack) for view in metric.views
+        ]
         self._even: dict[int, list[Floats]] = {}
         self._filled: dict[int, Floats] = {}
         self._cells: dict[int, _Cells] = {}
@@ -360,7 +367,7 @@ class _Statistics:
             return
         masks = scopes.get(self._stack.name, attention)
         views = scopes.views(self._stack.name, attention)
-        heads = self._measure(views)
+        of_heads = self._measure(views)
         if id(masks) not in self._even:
             maps = AttentionMaps(masks[SinkView.NOSINK], uniform_attention(masks))
             even_views = layer_views(masks, maps)
@@ -371,7 +378,9 @@ class _Statistics:
         if self._needs_cells:
             self._cells[layer] = self._cells_of(masks, views[SinkView.NOSINK])
         of_sentences, uniform = self._about(masks), self._even[id(masks)]
-        tables = [self._table(*parts) for parts in zip(heads, uniform, of_sentences, strict=True)]
+        tables = [
+            self._table(*parts) for parts in zip(of_heads, uniform, of_sentences, strict=True)
+        ]
         self.columns = [
             SampleColumn(metric.id, view, table.shape[-1])
             for (metric, view), table in zip(self._measures, tables, strict=True)
@@ -391,8 +400,8 @@ class _Statistics:
     def _cells_of(self, scopes: Mapping[SinkView, ViewMask], view: LayerAttention) -> "_Cells":
         choice, scope = self._choice(scopes), scopes[SinkView.NOSINK]
         mass = np.zeros((self._stack.n_heads + 1, self._even_mass[id(scopes)].shape[1]))
-        own = mass_by_cell(view, choice)
-        mass[: len(own)], mass[-1] = own, self._even_mass[id(scopes)][0]
+        mass_of_heads = mass_by_cell(view, choice)
+        mass[: len(mass_of_heads)], mass[-1] = mass_of_heads, self._even_mass[id(scopes)][0]
         return _Cells(mass, pairs_in_cells(scope, choice), linked_cells(scope))
 
     def cells(self, size: int) -> PairCells | None:
@@ -436,15 +445,15 @@ class _Statistics:
             for metric, view in self._measures
         ]
 
-    def _table(self, heads: Floats, even: Floats, about: Floats) -> Floats:
+    def _table(self, heads: Floats, uniform: Floats, of_sentences: Floats) -> Floats:
         """Return the statistics of heads, of uniform attention and of sentences in one table.
 
         *Shape:* ``(sentence, head + 2, statistic)``, as wide as the widest of the three.
         """
         n_heads = self._stack.n_heads
-        width = max(heads.shape[-1], about.shape[-1])
+        width = max(heads.shape[-1], of_sentences.shape[-1])
         table = np.zeros((self._sentences, n_heads + 2, width), heads.dtype)
         table[:, : heads.shape[1], : heads.shape[2]] = heads
-        table[:, n_heads + 2 + UNIFORM, : even.shape[2]] = even[:, 0]
-        table[:, n_heads + 2 + ABOUT, : about.shape[1]] = about
+        table[:, n_heads + 2 + UNIFORM, : uniform.shape[2]] = uniform[:, 0]
+        table[:, n_heads + 2 + ABOUT, : of_sentences.shape[1]] = of_sentences
         return table

@@ -42,15 +42,15 @@ def learned_share(attention: attention_hook.AttentionCall) -> torch.Tensor:
     )
     if sinks is None or query is None or key is None:
         return 1 - attention.weights.sum(-1)
-    best, place = attention.weights.max(-1)
+    largest_weight, largest_key = attention.weights.max(-1)
     keys = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-    strongest_keys = keys.gather(2, place.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1]))
+    strongest_keys = keys.gather(2, largest_key.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1]))
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
     scores = (query * strongest_keys).sum(-1) * scaling
     if attention.mask is not None:
         mask = attention.mask.expand_as(attention.weights)
-        scores = scores + mask.gather(-1, place.unsqueeze(-1)).squeeze(-1)
-    share: torch.Tensor = (sinks.reshape(1, -1, 1) - scores).exp() * best
+        scores = scores + mask.gather(-1, largest_key.unsqueeze(-1)).squeeze(-1)
+    share: torch.Tensor = (sinks.reshape(1, -1, 1) - scores).exp() * largest_weight
     return share
 
 
@@ -83,14 +83,16 @@ def check_row_sums(
     for name, stack in architecture.stacks.items():
         valid = batch.texts[stack.queries].valid
         sums = [
-            (a.weights.sum(-1) + (learned_share(a) if stack.learned_sink else 0)).movedim(1, -1)
-            for c, a in attention.items()
-            if c.stack == name
+            (call.weights.sum(-1) + (learned_share(call) if stack.learned_sink else 0)).movedim(
+                1, -1
+            )
+            for place, call in attention.items()
+            if place.stack == name
         ]
         yield (
             ROW_SUMS_WITH_SINK if stack.learned_sink else ROW_SUMS,
             name,
-            largest_error(float((each[valid] - 1).abs().max()) for each in sums),
+            largest_error(float((row_sums[valid] - 1).abs().max()) for row_sums in sums),
         )
 
 
@@ -103,7 +105,11 @@ def nothing_lost(
     for name, stack in architecture.stacks.items():
         if stack.learned_sink:
             valid = batch.texts[stack.queries].valid
-            pairs = [(applied(a), a.output) for c, a in attention.items() if c.stack == name]
+            pairs = [
+                (applied(call), call.output)
+                for place, call in attention.items()
+                if place.stack == name
+            ]
             yield (
                 WEIGHTS_TIMES_VALUES,
                 name,
@@ -122,20 +128,23 @@ def as_returned(
     attention: Mapping[AttentionPlace, attention_hook.AttentionCall],
 ) -> Errors:
     """Compare the attention of a batch with the model's own for some of its texts alone."""
-    few = range(min(N_SENTENCES_ALONE, len(batch.items)))
+    checked_sentences = range(min(N_SENTENCES_ALONE, len(batch.items)))
     alone = [
-        eager_attention(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few
+        eager_attention(model, architecture, Batch.of([batch.items[row]], model.device))
+        for row in checked_sentences
     ]
     errors: dict[str, list[float]] = defaultdict(list)
     for call, seen in attention.items():
         stack = architecture.stacks[call.stack]
-        for i, returned in enumerate(each.get(call) for each in alone):
+        for row, returned in enumerate(returned_weights.get(call) for returned_weights in alone):
             if returned is not None and returned.ndim == seen.weights.ndim:
-                n, m = (int(batch.texts[s].valid[i].sum()) for s in (stack.queries, stack.keys))
-                read = seen.weights[i, :, :n, :m]
-                errors[call.stack].append(difference(read, returned[0, :, :n, :m]))
-    for name, error in errors.items():
-        yield OWN_ATTENTION, name, largest_error(error)
+                n_queries, n_keys = (
+                    int(batch.texts[side].valid[row].sum()) for side in (stack.queries, stack.keys)
+                )
+                read = seen.weights[row, :, :n_queries, :n_keys]
+                errors[call.stack].append(difference(read, returned[0, :, :n_queries, :n_keys]))
+    for name, stack_errors in errors.items():
+        yield OWN_ATTENTION, name, largest_error(stack_errors)
 
 
 def check_causal_mask(
@@ -148,8 +157,12 @@ def check_causal_mask(
         if stack.causal:
             # Rows of padding may see no key at all; their attention is then uniform.
             valid = batch.texts[stack.queries].valid
-            maps = [a.weights.triu(1) for c, a in attention.items() if c.stack == name]
-            later = largest_error(float(each.movedim(1, -1)[valid].max()) for each in maps)
+            maps = [
+                call.weights.triu(1) for place, call in attention.items() if place.stack == name
+            ]
+            later = largest_error(
+                float(attention_map.movedim(1, -1)[valid].max()) for attention_map in maps
+            )
             yield "no attention to later positions", name, later
 
 
@@ -191,15 +204,17 @@ def _compared(
     texts = batch.texts[side]
     states, exact = vectors.to(texts.share.dtype)[None], replace(vocabulary, coarse=None)
     for space in vocabulary.spaces:
-        both = (each.compare(states, texts, space, 1).ranks for each in (vocabulary, exact))
-        coarse, wanted = (ranks[0][texts.valid] for ranks in both)
-        apart = (coarse - wanted).abs()
+        ranks_of_both = (
+            embeddings.compare(states, texts, space, 1).ranks for embeddings in (vocabulary, exact)
+        )
+        coarse_ranks, exact_ranks = (ranks[0][texts.valid] for ranks in ranks_of_both)
+        differences = (coarse_ranks - exact_ranks).abs()
         yield Rounding(
             str(side),
             str(space),
-            states=len(apart),
-            changed=int((apart > 0).sum()),
-            largest=int(apart.max()) if len(apart) else 0,
+            states=len(differences),
+            changed=int((differences > 0).sum()),
+            largest=int(differences.max()) if len(differences) else 0,
         )
 
 
@@ -284,7 +299,11 @@ class _Record:
     def projected(self, place: tuple[str, int]) -> torch.Tensor:
         """Return the output of a layer's output projection."""
         module = self.projections[place].module
-        places = [p for p, each in self.projections.items() if each.module is module]
+        places = [
+            projected_place
+            for projected_place, projection in self.projections.items()
+            if projection.module is module
+        ]
         return self._calls[module][places.index(place)][1]
 
     def residual(self, stack: str, layer: int) -> torch.Tensor:
@@ -305,7 +324,9 @@ class _Record:
             for path in ("", site.block, site.residual, site.after, site.parallel)
             if path is not None
         } | {projection.module for projection in self.projections.values()}
-        self._handles = [m.register_forward_hook(self._keep, with_kwargs=True) for m in modules]
+        self._handles = [
+            module.register_forward_hook(self._keep, with_kwargs=True) for module in modules
+        ]
         return self
 
     def _keep(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -321,8 +342,8 @@ class _Record:
 
 
 def _by_stack(errors: Mapping[str, list[float]], name: str) -> Errors:
-    for stack, error in errors.items():
-        yield name, stack, largest_error(error)
+    for stack, stack_errors in errors.items():
+        yield name, stack, largest_error(stack_errors)
 
 
 def _blocks(
@@ -335,7 +356,10 @@ def _blocks(
         assert call.output is not None
         output = call.gated(call.output)
         slices = projection.slices(output.shape[-1])
-        total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
+        total = sum(
+            head_output @ head_slice.T
+            for head_output, head_slice in zip(output.unbind(2), slices, strict=True)
+        )
         block = record.projected((stack, layer))
         errors[stack].append(relative((total + projection.bias).reshape(block.shape), block))
     yield from _by_stack(errors, "head outputs + bias = attention block output")
@@ -388,17 +412,20 @@ def _starts(
         vocabulary = embeddings[stack.queries].vocabulary
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
             texts = batch.texts[stack.queries]
-            own = vocabulary.encode(texts.ids)
-            error = relative(own[texts.valid], entered[name].to(own)[texts.valid])
+            encodings = vocabulary.encode(texts.ids)
+            error = relative(encodings[texts.valid], entered[name].to(encodings)[texts.valid])
             yield "original encoding of a token = what enters layer 0", name, error
 
 
 def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Errors:
     """Check that the last layer's output through norm and head gives the model's logits."""
     if isinstance(lens, LogitLens):
-        one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
-        states, own = lens.final_states(one)[0], lens.model_logits(one)[0]
-        error = relative(lens.logits(states), own)
+        first_sentence = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
+        states, model_logits = (
+            lens.final_states(first_sentence)[0],
+            lens.model_logits(first_sentence)[0],
+        )
+        error = relative(lens.logits(states), model_logits)
         yield "last layer through norm and head = the model's logits", lens.stack, error
 
 
@@ -408,7 +435,13 @@ def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
     Each sentence is run alone: without padding both passes must agree to the last bit.
     """
     alone = [Batch.of([item], model.device) for item in batch.items[:N_SENTENCES_ALONE]]
-    seen = [run_forward(model, architecture, each, lambda *_: None)[0] for each in alone]
+    hooked = [
+        run_forward(model, architecture, sentence_batch, lambda *_: None)[0]
+        for sentence_batch in alone
+    ]
     with eager(model, architecture):
-        bare = [run_forward(model, architecture, each)[0] for each in alone]
-    return largest_error(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))
+        unhooked = [run_forward(model, architecture, sentence_batch)[0] for sentence_batch in alone]
+    return largest_error(
+        relative(hooked_output.float(), unhooked_output.float())
+        for hooked_output, unhooked_output in zip(hooked, unhooked, strict=True)
+    )

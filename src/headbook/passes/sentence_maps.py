@@ -70,7 +70,7 @@ class MapSampler:
         for key in sorted(by_key)[:SENTENCES]:
             item = by_key[key]
             free_bytes -= sum(
-                WEIGHT_BYTES * int(np.prod(self._shape(s, item))) for s in stacks.values()
+                WEIGHT_BYTES * int(np.prod(self._shape(stack, item))) for stack in stacks.values()
             )
             if free_bytes < 0:
                 break
@@ -111,8 +111,8 @@ class MapSampler:
         tokens = self._items[index].tokens
         return MappedSentence(
             index,
-            {side: StoredText.of(each) for side, each in tokens.items()},
-            {side: each.ids for side, each in tokens.items()},
+            {side: StoredText.of(text) for side, text in tokens.items()},
+            {side: text.ids for side, text in tokens.items()},
             {name: self._maps[index, name] for name in self._stacks if (index, name) in self._maps},
         )
 
@@ -176,17 +176,17 @@ def layer_queries_and_keys(
     scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
     for row, item in enumerate(batch.items):
         index, stack = item.sentence.index, frame.stack
-        n, m = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
-        if index not in wanted or not fits_in_memory(stack, n, m):
+        n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
+        if index not in wanted or not fits_in_memory(stack, n_queries, n_keys):
             continue
-        cells = row, slice(None), slice(n), slice(m)
+        cells = row, slice(None), slice(n_queries), slice(n_keys)
         queries_and_keys = _traced(
-            query[row, :, :n].float().cpu(),
-            key[row, :, :m].float().cpu(),
+            query[row, :, :n_queries].float().cpu(),
+            key[row, :, :n_keys].float().cpu(),
             scaling,
             scores=softmax_input[cells].cpu().double(),
             weights=weights[cells].cpu().double(),
-            hidden=~frame.attention_mask[row, :n, :m].cpu(),
+            hidden=~frame.attention_mask[row, :n_queries, :n_keys].cpu(),
         )
         if queries_and_keys is not None:
             yield (place.stack, index, place.layer), queries_and_keys
@@ -279,7 +279,9 @@ class SentencePass:
 
     def observe(self, batch: Batch) -> BatchObserver | None:
         """Return callbacks that store a batch's maps, or None if no sentence has a page."""
-        items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
+        items = {
+            row: item for row, item in enumerate(batch.items) if item.sentence.index in self._paged
+        }
         if not items:
             return None
         maps = _SentenceMaps(self, batch, items)
@@ -330,10 +332,10 @@ class _SentenceMaps:
         outputs = HeadOutputs(views[SinkView.RAW])
         if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
             self._mark_ends(place, outputs)
-        steps = to_uint8(attention.weights.float().cpu().numpy())
+        map_bytes = to_uint8(attention.weights.float().cpu().numpy())
         for row, item in self._items.items():
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
-            cells = steps[row, :, :n_queries, :n_keys]
+            cells = map_bytes[row, :, :n_queries, :n_keys]
             # With a gate, the norm of a value depends on the query, so that none is stored.
             norms = views[SinkView.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
@@ -363,7 +365,11 @@ class _SentenceMaps:
     ) -> None:
         """Store the map of every head of a layer for which a sentence is an exemplar."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
-        first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST_EXEMPLAR}
+        first_exemplar_heads = {
+            choice.head.head
+            for choice in choices
+            if (choice.ranking, choice.rank) == FIRST_EXEMPLAR
+        }
         by_head: dict[int, Exemplar] = {}  # a head's rankings share the arrays of one exemplar
         for choice in choices:
             head = choice.head.head
@@ -371,9 +377,9 @@ class _SentenceMaps:
                 exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
                 if lengths is not None:
                     exemplar = replace(exemplar, norms=lengths[head].copy())
-                if self._sentence_pass.alike and head in first:
-                    alike = to_uint8((outputs.pair_similarity(row, head) + 1) / 2)
-                    exemplar = replace(exemplar, written=alike)
+                if self._sentence_pass.alike and head in first_exemplar_heads:
+                    similarities = to_uint8((outputs.pair_similarity(row, head) + 1) / 2)
+                    exemplar = replace(exemplar, written=similarities)
                 by_head[head] = exemplar
             self._exemplars.append(
                 replace(by_head[head], ranking=choice.ranking, rank=choice.rank, score=choice.score)
@@ -387,10 +393,12 @@ class _SentenceMaps:
             return
         marks = outputs.ends_by_token().cpu().numpy()
         for row, item in self._items.items():
-            index, n = item.sentence.index, len(item.tokens[stack.queries])
+            index, n_queries = item.sentence.index, len(item.tokens[stack.queries])
             if joined[row] and index in self._sentence_pass.listed:
-                empty = np.zeros((stack.n_layers, marks.shape[1], n), np.uint8)
-                self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
+                empty = np.zeros((stack.n_layers, marks.shape[1], n_queries), np.uint8)
+                self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[
+                    row, :, :n_queries
+                ]
 
     def _empty_maps(self) -> dict[tuple[str, int], NDArray[np.uint8]]:
         """Return empty maps of all heads for the listed sentences."""

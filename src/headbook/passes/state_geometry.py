@@ -48,25 +48,29 @@ class StateGeometry:
         """Stacks that have states of their own."""
         return [self.architecture.stacks[name] for name in self.architecture.layers]
 
-    def within(self, items: Iterable[TokenizedSentence]) -> list[TokenizedSentence]:
+    def within(self, sentences: Iterable[TokenizedSentence]) -> list[TokenizedSentence]:
         """Return the sentences of a sample whose states are kept."""
-        distinct = {token_hash(item): item for item in items}
-        items = [item for _, item in sorted(distinct.items())]
-        sizes = [sum(map(len, item.tokens.values())) for item in items]
-        states = sum(stack.n_layers + 1 for stack in self.stacks)
+        by_hash = {token_hash(sentence): sentence for sentence in sentences}
+        sentences = [sentence for _, sentence in sorted(by_hash.items())]
+        sizes = [sum(map(len, sentence.tokens.values())) for sentence in sentences]
+        n_states = sum(stack.n_layers + 1 for stack in self.stacks)
         max_tokens = min(
-            MAX_TOKENS, MAX_STATE_NUMBERS // (states * state_width(self.model, self.architecture))
+            MAX_TOKENS, MAX_STATE_NUMBERS // (n_states * state_width(self.model, self.architecture))
         )
         return [
-            item
-            for number, (item, total) in enumerate(zip(items, accumulate(sizes), strict=True))
-            if total <= max_tokens or number == 0
+            sentence
+            for number, (sentence, n_tokens) in enumerate(
+                zip(sentences, accumulate(sizes), strict=True)
+            )
+            if n_tokens <= max_tokens or number == 0
         ]
 
-    def gathering(self, items: Iterable[TokenizedSentence]) -> "StateCollector":
+    def gathering(self, sentences: Iterable[TokenizedSentence]) -> "StateCollector":
         """Return an empty collector for a sample."""
         stacks = {stack.name: _States(stack) for stack in self.stacks}
-        return StateCollector(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
+        return StateCollector(
+            self, frozenset(sentence.sentence.index for sentence in self.within(sentences)), stacks
+        )
 
     def sums(self, by_stack: "Mapping[str, _States]") -> CorpusSums:
         """Return the geometry sums of the whole sample."""
@@ -78,24 +82,24 @@ class StateGeometry:
 
     def _sums(self, states: "_States") -> GeometrySums:
         sample, vectors = states.whole(self.seed)
-        sentences, estimates, dimensions = len(sample.counts), [], []
-        start = None
-        for each in vectors:
-            cloud = StateVectors(sample, each.astype(np.float64), start)
-            start = start or cloud
+        n_sentences, estimates, dimensions = len(sample.counts), [], []
+        first_cloud = None
+        for state_vectors in vectors:
+            cloud = StateVectors(sample, state_vectors.astype(np.float64), first_cloud)
+            first_cloud = first_cloud or cloud
             measured = [metric.measure(cloud) for metric in self.metrics]
-            estimates.append([estimate for each in measured for estimate in each.values()])
+            estimates.append([estimate for by_label in measured for estimate in by_label.values()])
             dimensions.append(cloud.contributions)
-        added = np.stack(dimensions)
-        known: NDArray[np.bool_] = ~np.isnan(added.sum(1))
+        contributions = np.stack(dimensions)
+        is_known: NDArray[np.bool_] = ~np.isnan(contributions.sum(1))
         return GeometrySums(
             columns=tuple(StateColumn(m.id, label) for m in self.metrics for label in m.labels),
-            states=to_ratio_sums(estimates, sentences),
+            states=to_ratio_sums(estimates, n_sentences),
             products=self._products(sample, vectors),
             minibatches=len(sample.minibatches),
-            dimensions=np.where(known[:, None], added, 0) * sentences,
-            weights=np.where(known, float(sentences), 0.0),
-            sentences=sentences,
+            dimensions=np.where(is_known[:, None], contributions, 0) * n_sentences,
+            weights=np.where(is_known, float(n_sentences), 0.0),
+            sentences=n_sentences,
             tokens=len(sample.sentence),
         )
 
@@ -157,10 +161,10 @@ class _States:
         """Number of tokens collected so far."""
         return sum(map(len, self._kinds))
 
-    def begin(self, batch: Batch, rows: NDArray[np.bool_]) -> None:
+    def begin(self, batch: Batch, is_wanted: NDArray[np.bool_]) -> None:
         """Add the tokens of some sentences of a batch."""
         texts = batch.texts[self._stack.queries]
-        wanted = torch.from_numpy(rows).to(texts.ids.device)
+        wanted = torch.from_numpy(is_wanted).to(texts.ids.device)
         self._texts, self._counting = texts, ordinary(texts, self._stack) & wanted[:, None]
         counts = self._counting.sum(1).cpu().numpy()
         kinds = texts.ids.masked_fill(texts.punctuation, NO_KIND)

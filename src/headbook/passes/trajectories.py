@@ -67,12 +67,12 @@ class TokenTracker:
         def results() -> PassResults:
             for stack in stacks.values():
                 stack.flush()
-            kept = [part for stack in stacks.values() for part in stack.kept]
+            token_data = [part for stack in stacks.values() for part in stack.kept]
             sums = CorpusSums(
                 vocabulary={name: stack.table.sums() for name, stack in stacks.items()},
                 token_buckets={name: stack.table.buckets() for name, stack in stacks.items()},
             )
-            return PassResults(sums, (SentenceData.join(kept),))
+            return PassResults(sums, (SentenceData.join(token_data),))
 
         return BatchObserver(results, see=see)
 
@@ -162,7 +162,7 @@ class _StackStates:
             for number, (layer, state, _) in enumerate(states):
                 self.table.add(metric, layer, state, space, values[number])
         kept_tokens = self._kept_tokens
-        frame = self._kept_tokens.frame([each[:2] for each in states])
+        frame = self._kept_tokens.frame([state[:2] for state in states])
         frame["metric"], frame["space"] = metric.id, space or ""
         frame["value"] = values.cpu().numpy()[:, kept_tokens.rows, kept_tokens.positions].ravel()
         self.kept.append(SentenceData(tokens=frame[[*TOKENS]]))
@@ -176,14 +176,14 @@ class _StackStates:
             ids, scores: vocabulary tokens, best first, and their scores. *Shape:*
                 ``(state, sentence, token, k)``.
         """
-        kept_tokens, wide = self._kept_tokens, min(NEIGHBOURS, ids.shape[-1])
-        cells = (slice(None), kept_tokens.rows, kept_tokens.positions, slice(wide))
-        entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
+        kept_tokens, n_nearest = self._kept_tokens, min(NEIGHBOURS, ids.shape[-1])
+        cells = (slice(None), kept_tokens.rows, kept_tokens.positions, slice(n_nearest))
+        entries, name_index = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
         names = np.array(self._tracker.model.token_strings.of(entries), dtype=object)
-        frame = self._kept_tokens.frame([state[:2] for state in states], wide)
+        frame = self._kept_tokens.frame([state[:2] for state in states], n_nearest)
         frame["space"] = str(space)
-        frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)
-        frame["neighbour"] = names[place].ravel()
+        frame["rank"] = np.tile(np.arange(1, n_nearest + 1), len(frame) // n_nearest)
+        frame["neighbour"] = names[name_index].ravel()
         frame["cosine"] = scores.cpu().numpy()[cells].ravel()
         self.kept.append(SentenceData(nearest=frame[[*NEAREST]]))
 
@@ -210,9 +210,9 @@ class KeptTokens:
     def of(cls, batch: Batch, stack: AttentionStack, listed: Collection[int]) -> "KeptTokens":
         """Return the tokens of the listed sentences of a batch."""
         side = stack.queries
-        kept_tokens = np.isin(batch.index, [*listed])
-        valid = batch.texts[side].valid.cpu().numpy() & kept_tokens[:, None]
-        rows, positions = np.nonzero(valid)
+        is_listed = np.isin(batch.index, [*listed])
+        is_kept = batch.texts[side].valid.cpu().numpy() & is_listed[:, None]
+        rows, positions = np.nonzero(is_kept)
         texts = [item.tokens[side].pieces for item in batch.items]
         pieces = [texts[row][position] for row, position in zip(rows, positions, strict=True)]
         sentences = batch.index[rows] + 1
@@ -233,6 +233,6 @@ class KeptTokens:
             "token": np.tile(self.pieces, n_states),
             "stack": np.full(n_states * n_tokens, self.stack.name, dtype=object),
             "layer": np.repeat([layer for layer, _ in states], n_tokens),
-            "state": np.repeat(np.array([str(s) for _, s in states], object), n_tokens),
+            "state": np.repeat(np.array([str(state) for _, state in states], object), n_tokens),
         }
         return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})
