@@ -11,7 +11,7 @@ import pytest
 import treebank
 from bare_model import Bare, Given, given
 from headbook.pages.head import top_tokens
-from headbook.passes import sample_statistics
+from headbook.passes import token_affinities
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import HeadName
@@ -183,13 +183,13 @@ def test_where_not_all_have_room_those_of_most_sentences_are_kept(
     file = treebank.write_trees(tmp_path / "trees.conllu", TREES)
     model = str(tiny_folder("bert"))
     every = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
-    cell = 4 * sample_statistics.BYTES_PER_HEAD + sample_statistics.BYTES_PER_LAYER
-    monkeypatch.setattr(sample_statistics, "MAX_STACK_BYTES", 20 * 2 * cell)
+    cell = 4 * token_affinities.BYTES_PER_HEAD + token_affinities.BYTES_PER_LAYER
+    monkeypatch.setattr(token_affinities, "MAX_STACK_BYTES", 20 * 2 * cell)
     few = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
     assert len(few.query) <= 20 < len(every.query)
     assert few.floor > 1
     often = every.counts[2, 0] >= few.floor
     np.testing.assert_array_equal(few.query, every.query[often])
     np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
-    monkeypatch.setattr(sample_statistics, "MAX_PAIRS", 500)
+    monkeypatch.setattr(token_affinities, "MAX_PAIRS", 500)
     assert collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"].looked < len(TREES)

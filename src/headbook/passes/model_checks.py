@@ -110,13 +110,11 @@ def verify_attention(
             architecture = probe_architecture(model, why_not_hook=disagreement)
             alone = [_seen(model, architecture, batch) for batch in batches]
     stacks_with_sink = _learned(model, architecture, alone)
-    architecture = replace(
-        architecture,
-        stacks={
-            name: replace(stack, learned_sink=name in stacks_with_sink)
-            for name, stack in architecture.stacks.items()
-        },
-    )
+    stacks = {
+        name: replace(stack, learned_sink=name in stacks_with_sink)
+        for name, stack in architecture.stacks.items()
+    }
+    architecture = replace(architecture, stacks=stacks)
     padding_error = _apart(model, architecture, items, alone)
     if not padding_error:
         return architecture

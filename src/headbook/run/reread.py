@@ -25,9 +25,10 @@ from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
 from headbook.passes.head_pairs import HeadPairDistances
 from headbook.passes.observers import PassObserver, PassResults, run_pass
-from headbook.passes.sample_statistics import SampleStatistics, tracked_tokens
+from headbook.passes.sample_statistics import SampleStatistics
 from headbook.passes.sentence_maps import MapSampler, SentencePass
 from headbook.passes.state_geometry import StateCollector, StateGeometry
+from headbook.passes.token_affinities import tracked_tokens
 from headbook.passes.trajectories import TokenTracker
 from headbook.run.prepare import Run
 from headbook.run.sentences import ChosenSentences, count_tokens
