@@ -20,15 +20,16 @@ class ModuleCall:
     Attributes:
         path: path of the module from the layer; empty for the layer itself.
         leaf: whether the module has no submodules.
-        taken, given: input and output, flat and in double precision; None if they hold no states.
+        input, output: states before and after the call, flat and in double precision; None if
+            there are none.
         start, end: ticks of the pass; ``end`` is -1 during the call.
     """
 
     path: str
     leaf: bool
     start: int
-    taken: torch.Tensor | None
-    given: torch.Tensor | None = None
+    input: torch.Tensor | None
+    output: torch.Tensor | None = None
     end: int = -1
 
 
@@ -39,13 +40,13 @@ class RecordedAttention:
     Attributes:
         path: path of the module that made the call.
         tick: tick of the pass at which the call was recorded.
-        given: output of the heads or of their module, flat and in double precision, or None.
+        output: output of the heads or of their module, flat and in double precision, or None.
         whole: whether the call was recorded after its module had ended.
     """
 
     path: str
     tick: int
-    given: torch.Tensor | None
+    output: torch.Tensor | None
     whole: bool = False
 
 
@@ -293,21 +294,20 @@ def find_residual_addition(
     addition = find_sum(fits=(_plain_sum, _sum_with_scale))
     if addition is None and not later_ticks:
         addition = _sum_of_layer_output(run, call, blocks, projection)
-    return addition or find_sum(
-        fits=(_sum_with_weights,)
-    )  # last, since it fits the most parameters
+    # Weights are fitted last, since they are the most parameters.
+    return addition or find_sum(fits=(_sum_with_weights,))
 
 
 def _derived(run: LayerRun, call: RecordedAttention) -> list[ModuleCall]:
     """Return the calls whose output depends on the heads, each tensor once, ordered by end."""
     derived: list[ModuleCall] = []
-    known_states = [] if call.given is None else [call.given]
+    known_states = [] if call.output is None else [call.output]
     for ran in sorted(run.ran[1:], key=lambda call: call.end):
-        if ran.given is None or not _depends_on_heads(ran, call, known_states):
+        if ran.output is None or not _depends_on_heads(ran, call, known_states):
             continue
-        if not _contains(ran.given, [call.given for call in derived]):
+        if not _contains(ran.output, [call.output for call in derived]):
             derived.append(ran)
-        known_states.append(ran.given)
+        known_states.append(ran.output)
     return derived
 
 
@@ -324,7 +324,7 @@ def _depends_on_heads(
     return (
         inside
         or contains
-        or (module_call.start > attention.tick and _contains(module_call.taken, known_states))
+        or (module_call.start > attention.tick and _contains(module_call.input, known_states))
     )
 
 
@@ -341,17 +341,17 @@ def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 def _residuals(run: LayerRun, call: RecordedAttention) -> list[_Vector]:
     """Return the states that may be the residual: the layer's input first, then derived ones."""
     residuals: list[_Vector] = []
-    layer_input = run.layer.taken
+    layer_input = run.layer.input
     assert layer_input is not None
     outputs = [
-        _Vector(module_call.path, False, module_call.given)
+        _Vector(module_call.path, False, module_call.output)
         for module_call in run.before(call.tick)
-        if module_call.given is not None
+        if module_call.output is not None
     ]
     inputs = [
-        _Vector(module_call.path, True, module_call.taken)
+        _Vector(module_call.path, True, module_call.input)
         for module_call in run.ran[1:]
-        if module_call.start < call.tick and module_call.taken is not None
+        if module_call.start < call.tick and module_call.input is not None
     ]
     for candidate in [_Vector("", False, layer_input), *outputs, *inputs]:
         fits = candidate.states.shape == layer_input.shape and (
@@ -394,7 +394,7 @@ def _sum_read_by_module(
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
         ready_blocks = [block for block in blocks if 0 <= block.end < reader.start]
-        triples = [*_triples(reader.taken, residuals, ready_blocks)]
+        triples = [*_triples(reader.input, residuals, ready_blocks)]
         # Plain sums first: beside a large residual in half precision, the input of a block's
         # norm passes for the norm's output, with a factor.
         for fit, (total, residual, block) in product(fits, triples):
@@ -425,8 +425,8 @@ def _triples(
 
 
 def _output_of(call: ModuleCall) -> torch.Tensor:
-    assert call.given is not None
-    return call.given
+    assert call.output is not None
+    return call.output
 
 
 def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleCall | None:
@@ -434,7 +434,7 @@ def _reader(run: LayerRun, total: torch.Tensor, first: int, end: int) -> ModuleC
     readers = [
         call
         for call in run.between(first, end)
-        if _same(call.taken, total) and not _same(call.given, total) and run.once(call.path)
+        if _same(call.input, total) and not _same(call.output, total) and run.once(call.path)
     ]
     return next((call for call in readers if call.leaf), next(iter(readers), None))
 
@@ -443,15 +443,15 @@ def _sum_of_layer_output(
     run: LayerRun, call: RecordedAttention, blocks: list[ModuleCall], projection: str | None
 ) -> ResidualAddition | None:
     """Return a sum that no module reads: the layer's output, with or without a parallel module."""
-    layer_output, layer_input = run.layer.given, run.layer.taken
+    layer_output, layer_input = run.layer.output, run.layer.input
     assert layer_input is not None
-    block_outputs = [block.given for block in blocks]
+    block_outputs = [block.output for block in blocks]
     parallel_calls = [
         module_call
         for module_call in run.before(run.layer.end)
-        if module_call.given is not None
-        and module_call.given.shape == layer_input.shape
-        and not _contains(module_call.given, block_outputs)
+        if module_call.output is not None
+        and module_call.output.shape == layer_input.shape
+        and not _contains(module_call.output, block_outputs)
     ]
     for total, _, block in _triples(layer_output, [_Vector("", False, layer_input)], blocks):
         if not run.once(block.path):
@@ -471,7 +471,7 @@ def _is_straight(run: LayerRun, block: ModuleCall, projection: str | None) -> bo
     """Whether a block is the output projection, or reads the projection's output."""
     if block.path == projection:
         return True
-    return any(call.path == projection and _same(call.given, block.taken) for call in run.ran)
+    return any(call.path == projection and _same(call.output, block.input) for call in run.ran)
 
 
 def _is_closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | None:
@@ -480,23 +480,23 @@ def _is_closed(run: LayerRun, after: ModuleCall, *, weighed: bool) -> bool | Non
     Args:
         weighed: whether the sum may have weights by dimension.
     """
-    layer_output = run.layer.given
-    totals = [module_call.taken for module_call in run.between(after.end, run.layer.end)] + [
+    layer_output = run.layer.output
+    totals = [module_call.input for module_call in run.between(after.end, run.layer.end)] + [
         layer_output
     ]
     later_calls = [
         module_call
         for module_call in run.ran[1:]
         if module_call.end > after.end
-        and not _same(module_call.given, layer_output)
-        and not _same(module_call.given, after.given)
+        and not _same(module_call.output, layer_output)
+        and not _same(module_call.output, after.output)
     ]
     for total in totals:
-        if _same(total, after.given) and total is layer_output:
+        if _same(total, after.output) and total is layer_output:
             return True
         for later in later_calls:
-            for states, closed in ((after.taken, False), (after.given, True)):
-                if _is_sum_of_both(run, total, states, later.given, weighed=weighed):
+            for states, closed in ((after.input, False), (after.output, True)):
+                if _is_sum_of_both(run, total, states, later.output, weighed=weighed):
                     return closed
     return None
 

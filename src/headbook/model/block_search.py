@@ -235,10 +235,10 @@ class _BlockObserver:
         if not self._open or self._open[-1][0] is not module:
             return
         _, ran = self._open.pop()
-        ran.given, ran.end = flat(output), self._next_tick()
+        ran.output, ran.end = flat(output), self._next_tick()
         assert self._run is not None
         if not self._hooked and self._gives_weights(output):
-            self._run.attended.append(RecordedAttention(ran.path, ran.end, ran.given, whole=True))
+            self._run.attended.append(RecordedAttention(ran.path, ran.end, ran.output, whole=True))
         if module is not self._layer:
             return
         self._search(self._run, self._expected(self._order[module]))

@@ -54,42 +54,56 @@ def run_forward(
     with torch.inference_mode():
         if on_attention is None:
             return model.base_model(**model_inputs(batch))
-        if architecture.hooked:
-            gated_calls = _Gated(on_attention, model)
+        if not architecture.hooked:
+            return _run_with_returned_weights(model, architecture, batch, on_attention, places)
+        gated_calls = _GatedCalls(on_attention, model)
 
-            def watcher(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
-                call = next(places, None)
-                if call is None:
-                    raise ModelError(
-                        f"model '{model.name}': '{model.config.model_type}' calls its attention "
-                        "more often for some texts than for others; expected the same calls in "
-                        "every pass (shorter texts may help: --max-length)"
-                    )
-                stack = architecture.stacks[call.stack]
-                check_shape(model, stack, call, attention.weights, batch)
-                projection = architecture.ends.projections.get((call.stack, call.layer))
-                seen = replace(attention, projection=projection)
-                if replacing:
-                    return on_attention(call, seen)
-                gated_calls.tell(call, seen)
-                return None
+        def observer(attention: attention_hook.AttentionCall) -> torch.Tensor | None:
+            call = next(places, None)
+            if call is None:
+                raise ModelError(
+                    f"model '{model.name}': '{model.config.model_type}' calls its attention "
+                    "more often for some texts than for others; expected the same calls in "
+                    "every pass (shorter texts may help: --max-length)"
+                )
+            stack = architecture.stacks[call.stack]
+            check_shape(model, stack, call, attention.weights, batch)
+            projection = architecture.ends.projections.get((call.stack, call.layer))
+            seen = replace(attention, projection=projection)
+            if replacing:
+                return on_attention(call, seen)
+            gated_calls.tell(call, seen)
+            return None
 
-            with attention_hook.observing(watcher), gated_calls.watching(architecture):
-                return model.base_model(**model_inputs(batch))
-        with model_errors(model):
-            output = model.base_model(**model_inputs(batch), output_attentions=True)
-        by_stack = {name: iter(returned_attentions(output, name)) for name in architecture.stacks}
-        for call in places:
-            weights = next(by_stack[call.stack])
-            check_shape(model, architecture.stacks[call.stack], call, weights, batch)
-            on_attention(
-                call, attention_hook.AttentionCall(None, None, None, None, None, weights, None)
-            )
-        return output
+        with attention_hook.observing(observer), gated_calls.watching(architecture):
+            return model.base_model(**model_inputs(batch))
 
 
-class _Gated:
-    """Passes on attention calls; gated ones with factor, when their projection begins."""
+def _run_with_returned_weights(
+    model: Model,
+    architecture: Architecture,
+    batch: Batch,
+    on_attention: OnAttention,
+    places: Iterable[AttentionPlace],
+) -> Any:
+    """Run a model without hook, and pass on the weights that it returns; return its output."""
+    with model_errors(model):
+        output = model.base_model(**model_inputs(batch), output_attentions=True)
+    by_stack = {name: iter(returned_attentions(output, name)) for name in architecture.stacks}
+    for call in places:
+        weights = next(by_stack[call.stack])
+        check_shape(model, architecture.stacks[call.stack], call, weights, batch)
+        on_attention(
+            call, attention_hook.AttentionCall(None, None, None, None, None, weights, None)
+        )
+    return output
+
+
+class _GatedCalls:
+    """Attention calls on their way to a callback; gated calls wait until their projection begins.
+
+    The input of the output projection gives the factors of the gate.
+    """
 
     def __init__(self, on_attention: OnAttention, model: Model) -> None:
         self._on_attention, self._model = on_attention, model

@@ -128,7 +128,7 @@ def _shared(metadata: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {
         name: value
         for name, value in metadata[0].items()
-        if all(later.get(name, value) == value for later in metadata)
+        if all(other_metadata.get(name, value) == value for other_metadata in metadata)
     }
 
 

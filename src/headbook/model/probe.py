@@ -95,12 +95,10 @@ def pass_states_on(layers: tuple[torch.nn.Module, ...], passed: Passed, length: 
     if any(len(passed.get(layer, ())) != layers.count(layer) for layer in layers):
         return False
     calls = {module: iter(passed[module]) for module in layers}
-    inputs_and_outputs_of_layers = [next(calls[module]) for module in layers]
-    all_states = all(
-        _is_state(states, length) for step in inputs_and_outputs_of_layers for states in step
-    )
+    steps = [next(calls[module]) for module in layers]
+    all_states = all(_is_state(states, length) for step in steps for states in step)
     return all_states and all(
-        torch.equal(one[1], other[0]) for one, other in pairwise(inputs_and_outputs_of_layers)
+        torch.equal(step[1], next_step[0]) for step, next_step in pairwise(steps)
     )
 
 

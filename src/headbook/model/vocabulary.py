@@ -152,12 +152,12 @@ class VocabularyEmbeddings:
             # Results are allocated before the scores, whose memory is then freed without gaps.
             for start in range(0, len(rows), block_rows):
                 rows_of_block = slice(start, start + block_rows)
-                found = compare_with_vocabulary(
+                near = compare_with_vocabulary(
                     self._scores(rows[rows_of_block], position), own_ids[rows_of_block], k
                 )
-                for whole, result in zip(block, found, strict=True):
+                for whole, result in zip(block, near, strict=True):
                     whole[0, 0, rows_of_block] = result
-                del found
+                del near
             for whole, result in zip(comparison, block, strict=True):
                 whole[:, tokens] = result[0, 0].unflatten(0, (len(states), -1))
         return comparison
@@ -309,9 +309,9 @@ class VocabularyEmbeddings:
         gram, along = w.T @ w, d @ w
         square = ((e @ gram) * e).sum(1) + 2 * (p @ gram) @ e.T
         square = square + ((p @ gram) * p).sum(1, keepdim=True)
-        every = gram.sum(1)
-        linear = e @ every + (p @ every).unsqueeze(1)
-        centred = square - 2 * mean * linear + mean**2 * every.sum()
+        gram_sums = gram.sum(1)
+        linear = e @ gram_sums + (p @ gram_sums).unsqueeze(1)
+        centred = square - 2 * mean * linear + mean**2 * gram_sums.sum()
         mixed = e @ along + (p @ along).unsqueeze(1) - mean * along.sum()
         return std, (centred / std**2 + 2 * mixed / std + d @ d).sqrt()
 
