@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
+from headbook.ablation.ablator import BatchEffects, HeadAblator
 from headbook.ablation.head_sets import HeadGroup, matched_random_sets
-from headbook.ablation.targets import LogitTargets
+from headbook.ablation.logit_targets import LogitTargets
+from headbook.ablation.replacements import MeanOutputs
 from headbook.analysis.accumulators import RatioSums
 from headbook.attention.views import ViewMasks
 from headbook.attention.word_pairs import after_same_token

@@ -108,11 +108,11 @@ def test_other_kinds_of_models(
         (
             ["L9-H1"],
             "mean",
-            r"heads: 'L9-H1' came; expected heads up to self-L1-H3, counted from 0",
+            r"heads: got 'L9-H1', expected heads up to self-L1-H3, counted from 0",
         ),
-        (["nonsense"], "mean", "heads: 'nonsense' came"),
-        ([(0, 4)], "mean", r"heads: '\(0, 4\)' came"),
-        (["L0-H0"], "nothing", "replacement: 'nothing' came; expected one of mean, zero,"),
+        (["nonsense"], "mean", "heads: got 'nonsense'"),
+        ([(0, 4)], "mean", r"heads: got '\(0, 4\)'"),
+        (["L0-H0"], "nothing", "replacement: got 'nothing', expected one of mean, zero,"),
     ],
 )
 def test_what_does_not_fit_is_one_line(

@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 
 import tiny
 from bare_model import Bare, bare_with_head
-from headbook.ablation.ablator import (
-    REPLACEMENTS,
-    BatchEffects,
-    DonorOutputs,
-    HeadAblator,
-    LayerOutputs,
-    MeanOutputs,
-)
-from headbook.ablation.targets import LogitTargets, target_functions
+from headbook.ablation.ablator import BatchEffects, HeadAblator
+from headbook.ablation.logit_targets import LogitTargets, target_functions
+from headbook.ablation.replacements import REPLACEMENTS, DonorOutputs, LayerOutputs, MeanOutputs
 from headbook.attention.masks import BatchMask
 from headbook.inputs import Sentence
 from headbook.model.architecture import AttentionPlace, probe_architecture

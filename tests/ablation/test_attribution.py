@@ -9,9 +9,9 @@ import torch
 from test_ablator import Case, batch_of, case
 
 from bare_model import Bare
-from headbook.ablation import attribution, targets
-from headbook.ablation.ablator import LayerMeans, replacement_output
+from headbook.ablation import attribution, logit_targets, targets
 from headbook.ablation.attribution import GradientEstimates, gradient_estimates
+from headbook.ablation.replacements import LayerMeans, replacement_output
 from headbook.attention.views import ViewMasks
 from headbook.model.architecture import AttentionPlace
 from headbook.model.attention_hook import AttentionCall
@@ -86,8 +86,8 @@ def test_divergences_are_halves_of_squares_on_average(
 ) -> None:
     """To second order, over many draws."""
     draws = 600
-    for each in (targets, targets, attribution):
-        monkeypatch.setattr(each, "DRAWS", draws)
+    for module in (targets, logit_targets, attribution):
+        monkeypatch.setattr(module, "N_DRAWS", draws)
     it = case(family, head=head)
     found = estimated(it, 0)
     square = [

@@ -13,8 +13,8 @@ from test_importance import asked, only
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import direct_effects_by_token, has_direct_path
 from headbook.ablation.importance import FULL
+from headbook.ablation.logit_targets import LogitTargets
 from headbook.ablation.missed_tokens import top_token_sums
-from headbook.ablation.targets import LogitTargets
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation_tables import importance_table
 from headbook.study.sentence_data import HeadName

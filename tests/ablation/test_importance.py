@@ -16,10 +16,10 @@ import tiny
 from bare_model import Bare
 from headbook.ablation import importance as module
 from headbook.ablation import sample as margins
-from headbook.ablation.ablator import OutputSums
 from headbook.ablation.attribution import gradient_estimates
 from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
+from headbook.ablation.replacements import OutputSums
 from headbook.ablation.sample import AblationSample, costs_of
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
@@ -249,7 +249,7 @@ def test_the_fast_level_keeps_to_its_budget(
     monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
     ablation = few.run()
     exact = [h for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
-    assert few.passes <= module.FAST_PASSES + margins.PASSES
+    assert few.passes <= module.FAST_PASSES + margins.MARGIN_PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
     assert {*ablation.chosen} == {
         AblationReason.NOT_ABLATED,
@@ -265,7 +265,7 @@ def test_the_fast_level_keeps_to_its_budget(
     alone = table[table["metric"] == "ablation_effect"]
     assert {*alone["replacement"]} == {"mean"}
     assert len(alone) == 2 * len(exact)
-    most = np.ceil(module.FAST_PASSES + margins.PASSES)
+    most = np.ceil(module.FAST_PASSES + margins.MARGIN_PASSES)
     assert f"at most {most:.0f} forward passes over 5 sentences" in few.message
 
 

@@ -14,8 +14,9 @@ from test_ablator import KEYS, TEXTS, Case, Naive, case, scored
 
 from bare_model import Bare
 from headbook.ablation.ablator import HeadAblator
+from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import measure_margins
-from headbook.ablation.targets import pooled, target_functions
+from headbook.ablation.targets import pooled
 from headbook.model.checkpoint import POOLING_MODES, read_pooling
 from headbook.model.load import load_model
 from headbook.model.weights import rounded_weights

@@ -1,22 +1,22 @@
 """`headbook.ablate`: ablate heads of a model from Python, and measure the change of its output.
 
-`headbook.ablation.ablator` computes what replaces the output of a head, and
+`headbook.ablation.replacements` computes what replaces the output of a head, and
 `headbook.model.intervention` puts the replacement into the model's forward pass.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from headbook.ablation.ablator import BatchEffects, DonorOutputs, HeadAblator, MeanOutputs
-from headbook.ablation.targets import target_functions
+from headbook.ablation.ablator import BatchEffects, HeadAblator
+from headbook.ablation.logit_targets import target_functions
+from headbook.ablation.replacements import DonorOutputs, MeanOutputs
 from headbook.analysis.accumulators import RatioSums
 from headbook.config import Config
 from headbook.errors import ConfigError
@@ -24,7 +24,7 @@ from headbook.inputs import InputLayout, Selection, open_corpus
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.intervention import make_patchable
-from headbook.model.load import load_model
+from headbook.model.load import Model, load_model
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.passes.model_checks import verify_attention
@@ -34,8 +34,9 @@ from headbook.study.sentence_data import HeadName
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens, token_hash
 
-NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
-SENTENCES = 100
+# Head names: stack (optional), layer and head, as in ``decoder-L3-H5``.
+HEAD_PATTERN = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
+DEFAULT_SENTENCES = 100  # size of the sample
 
 Head = str | tuple[int, int] | tuple[str, int, int]
 
@@ -46,7 +47,7 @@ def ablate(
     heads: Sequence[Head | Sequence[Head]],
     replacement: str = "mean",
     *,
-    sentences: int = SENTENCES,
+    sentences: int = DEFAULT_SENTENCES,
     **options: Any,
 ) -> pd.DataFrame:
     """Measure the change of a model's output by ablating heads, one at a time or several at once.
@@ -98,28 +99,44 @@ def ablate(
         corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NO_ANNOTATOR))
         architecture = verify_attention(loaded, probe_architecture(loaded), probe_texts(encoder))
-        together = [given if isinstance(given, list) else [given] for given in heads]
-        sets = [tuple(_head(head, architecture) for head in some) for some in together]
+        head_groups = [
+            head_or_heads if isinstance(head_or_heads, list) else [head_or_heads]
+            for head_or_heads in heads
+        ]
+        sets = [tuple(_head(head, architecture) for head in group) for group in head_groups]
         tokenized = encoder.tokenize(Annotator.load(NO_ANNOTATOR).annotate(corpus))
         items = sorted(tokenized, key=token_hash)[:sentences]
         groups = batches_by_tokens(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
-        whole = make_patchable(loaded, architecture, batches[0])
-        lens = make_logit_lens(loaded, architecture)
-        functions = target_functions(
-            lens if isinstance(lens, LogitLens) else None,
-            architecture.stacks[whole.read].queries,
-            loaded.tokenizer.mask_token_id,
-            pooling=loaded.pooling,
-        )
-        ablator = HeadAblator(whole, functions)
-        means = reduce(add, map(ablator.means, batches), MeanOutputs())
-        others = None
-        if kind is Replacement.RESAMPLE:
-            places = {AttentionPlace(head.stack, head.layer) for each in sets for head in each}
-            others = DonorOutputs.of(whole, functions, batches, places)
-        parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
-    return pd.DataFrame(_rows(BatchEffects.merge(parts), sets, kind))
+        effects = _measure_effects(loaded, architecture, batches, sets, kind)
+    return pd.DataFrame(_rows(effects, sets, kind))
+
+
+def _measure_effects(
+    model: Model,
+    architecture: Architecture,
+    batches: Sequence[Batch],
+    sets: Sequence[Sequence[HeadName]],
+    replacement: Replacement,
+) -> BatchEffects:
+    """Ablate sets of heads, and return the changes of all targets over all batches."""
+    patchable = make_patchable(model, architecture, batches[0])
+    lens = make_logit_lens(model, architecture)
+    functions = target_functions(
+        lens if isinstance(lens, LogitLens) else None,
+        architecture.stacks[patchable.read].queries,
+        model.tokenizer.mask_token_id,
+        pooling=model.pooling,
+    )
+    ablator = HeadAblator(patchable, functions)
+    means = sum(map(ablator.means, batches), start=MeanOutputs())
+    donors = None
+    if replacement is Replacement.RESAMPLE:
+        places = {AttentionPlace(head.stack, head.layer) for heads in sets for head in heads}
+        donors = DonorOutputs.of(patchable, functions, batches, places)
+    return BatchEffects.merge(
+        [ablator.effects(batch, sets, replacement, means, donors) for batch in batches]
+    )
 
 
 def _rows(
@@ -130,16 +147,16 @@ def _rows(
         counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
         ratios = RatioSums.of(changes, counts, counts, effects.half)
         low, high = effect_interval(changes, effects.counts[target], target)
-        full = effects.full.get(target)
+        unablated = effects.full.get(target)
         for column, heads in enumerate(sets):
             yield {
-                "heads": " ".join(f"{h.stack}-L{h.layer}-H{h.head}" for h in heads),
+                "heads": " ".join(f"{head.stack}-L{head.layer}-H{head.head}" for head in heads),
                 "replacement": str(kind),
                 "target": str(target),
                 "value": ratios.value[column],
                 "low": low[column],
                 "high": high[column],
-                "full": np.nan if full is None else full.sum() / counts[:, column].sum(),
+                "full": np.nan if unablated is None else unablated.sum() / counts[:, column].sum(),
                 "n_sentences": int(ratios.n_sentences[column]),
                 "n_observations": int(ratios.n_observations[column]),
             }
@@ -153,27 +170,29 @@ def _replacement(name: str) -> Replacement:
     """
     if name not in [*Replacement]:
         expected = ", ".join(Replacement)
-        raise ConfigError(f"replacement: '{name}' came; expected one of {expected}")
+        raise ConfigError(f"replacement: got '{name}', expected one of {expected}")
     return Replacement(name)
 
 
-def _head(given: Any, architecture: Architecture) -> HeadName:
+def _head(head: Any, architecture: Architecture) -> HeadName:
     """Return the head of a model with a name, or with a pair of layer and head.
 
     Raises:
         ConfigError: the model has no such head.
     """
-    match = NAME.fullmatch(given) if isinstance(given, str) else None
-    parts = match.groups() if match else given if isinstance(given, tuple) else ()
-    first = next(iter(architecture.stacks))
-    if 2 <= len(parts) <= 3:
-        *stack, layer, number = parts
-        name = HeadName((stack and stack[0]) or first, int(layer), int(number))
-        of = architecture.stacks.get(name.stack)
-        if of and name.layer in of.attention_layers and 0 <= name.head < of.n_heads:
+    match = HEAD_PATTERN.fullmatch(head) if isinstance(head, str) else None
+    fields: tuple[Any, ...] = head if isinstance(head, tuple) else ()
+    if match is not None:
+        fields = match.groups()
+    if 2 <= len(fields) <= 3:
+        stack_name = fields[0] if len(fields) == 3 else None
+        first_stack = next(iter(architecture.stacks))
+        name = HeadName(stack_name or first_stack, int(fields[-2]), int(fields[-1]))
+        stack = architecture.stacks.get(name.stack)
+        if stack and name.layer in stack.attention_layers and 0 <= name.head < stack.n_heads:
             return name
-    some = " or ".join(
+    last_heads = " or ".join(
         f"{name}-L{stack.attention_layers[-1]}-H{stack.n_heads - 1}"
         for name, stack in architecture.stacks.items()
     )
-    raise ConfigError(f"heads: '{given}' came; expected heads up to {some}, counted from 0")
+    raise ConfigError(f"heads: got '{head}', expected heads up to {last_heads}, counted from 0")

@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 
-from headbook.ablation.ablator import HeadAblator, LayerMeans, MeanOutputs, replacement_output
-from headbook.ablation.targets import DRAWS, LogitTargets
+from headbook.ablation.ablator import HeadAblator
+from headbook.ablation.logit_targets import LogitTargets
+from headbook.ablation.replacements import LayerMeans, MeanOutputs, replacement_output
+from headbook.ablation.targets import N_DRAWS
 from headbook.analysis.arrays import Floats
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
@@ -72,12 +74,12 @@ class PatchedPass:
         self,
         ablator: HeadAblator,
         batch: Batch,
-        asked: Sequence[Replacement],
+        replacements: Sequence[Replacement],
         means: MeanOutputs,
         *,
         held: bool = False,
     ) -> None:
-        self._asked, self._means, self._held = asked, means, held
+        self._replacements, self._means, self._held = replacements, means, held
         self._scopes = ViewMasks(batch, ablator.heads.architecture.stacks)
         self._half = torch.from_numpy(batch.half).to(ablator.heads.model.device)
         self._places = iter(ablator.heads.architecture.calls)
@@ -87,102 +89,105 @@ class PatchedPass:
 
     def __call__(self, attention: attention_hook.AttentionCall) -> torch.Tensor:
         """Add zeros to the head outputs, for which gradients are computed."""
-        call, z = next(self._places), attention.output
-        assert z is not None
+        call, output = next(self._places), attention.output
+        assert output is not None
         frame = self._scopes.get(call.stack, attention)[SinkView.RAW].frame
         valid = frame.queries.valid[..., None, None]
         with torch.no_grad():
-            self.output[call] = z * valid
-            for replacement in self._asked:
-                known = LayerMeans(
+            self.output[call] = output * valid
+            for replacement in self._replacements:
+                layer_means = LayerMeans(
                     self._means.classes[call], self._means.positions[call], self._half
                 )
-                r = replacement_output(attention, frame, replacement, known)
-                self.change[call, replacement] = (r.to(z) - z) * valid
-        self.added[call] = torch.zeros_like(z, requires_grad=True)
-        return (z.detach() if self._held else z) + self.added[call]
+                replaced = replacement_output(attention, frame, replacement, layer_means)
+                self.change[call, replacement] = (replaced.to(output) - output) * valid
+        self.added[call] = torch.zeros_like(output, requires_grad=True)
+        return (output.detach() if self._held else output) + self.added[call]
 
 
 def gradient_estimates(
     ablator: HeadAblator,
     batch: Batch,
-    asked: Sequence[Replacement],
+    replacements: Sequence[Replacement],
     means: MeanOutputs,
-    without: Collection[AblationTarget] = (),
+    skipped_targets: Collection[AblationTarget] = (),
 ) -> GradientEstimates:
     """Estimate the effects of ablating each head, by one forward and several backward passes.
 
     Args:
         ablator: ablates heads of the model.
         batch: batch of the passes.
-        asked: replacements whose effects are estimated.
+        replacements: replacements whose effects are estimated.
         means: mean outputs over the sample.
-        without: targets to skip, which saves backward passes.
+        skipped_targets: targets to skip, which saves backward passes.
     """
-    read = ablator.functions.prepare_batch(batch)
-    watched = PatchedPass(ablator, read, asked, means)
+    masked = ablator.functions.prepare_batch(batch)
+    patched = PatchedPass(ablator, masked, replacements, means)
     gradient: dict[str, Floats] = {}
-    found: dict[Asked, Floats] = {}
+    estimates_by_target: dict[Asked, Floats] = {}
     with torch.enable_grad():
-        model_output, states = _pass(ablator, read, watched)
-        for slope in ablator.functions.differentiable(batch, model_output, states):
-            if slope.target in without:
+        model_output, states = _pass(ablator, masked, patched)
+        for target in ablator.functions.differentiable(batch, model_output, states):
+            if target.target in skipped_targets:
                 continue
-            along = dict(
-                zip(
-                    watched.added,
-                    torch.autograd.grad(slope.value, [*watched.added.values()], retain_graph=True),
-                    strict=True,
-                )
-            )
-            if not slope.squared:
-                gradient = _gradient(watched, along)
-            for replacement in asked:
+            added = [*patched.added.values()]
+            slopes = torch.autograd.grad(target.value, added, retain_graph=True)
+            gradients = dict(zip(patched.added, slopes, strict=True))
+            if not target.squared:
+                gradient = _gradient(patched, gradients)
+            for replacement in replacements:
                 sums = concat_layers(
-                    {p: (watched.change[p, replacement] * along[p]).sum((1, 3)) for p in along}
+                    {
+                        place: (patched.change[place, replacement] * gradients[place]).sum((1, 3))
+                        for place in gradients
+                    }
                 )
-                rows = sums**2 / 2 / DRAWS if slope.squared else sums
-                key = slope.target, replacement
-                found[key] = found.get(key, 0) + rows
-    return GradientEstimates(ablator.head_names, gradient, found)
+                estimates = sums**2 / 2 / N_DRAWS if target.squared else sums
+                key = target.target, replacement
+                estimates_by_target[key] = estimates_by_target.get(key, 0) + estimates
+    return GradientEstimates(ablator.head_names, gradient, estimates_by_target)
 
 
-def _pass(ablator: HeadAblator, batch: Batch, watched: PatchedPass) -> tuple[Any, torch.Tensor]:
+def _pass(ablator: HeadAblator, batch: Batch, patched: PatchedPass) -> tuple[Any, torch.Tensor]:
     """Run the model and return its output and the states of the last layer."""
     heads = ablator.heads
-    left: list[torch.Tensor] = []
-    last = heads.architecture.layers[heads.read][-1]
-    handle = last.register_forward_hook(lambda _, __, output: left.append(hidden_states_of(output)))
-    with ExitStack() as around:
-        around.callback(handle.remove)
-        around.enter_context(attention_hook.observing(watched))
+    outputs: list[torch.Tensor] = []
+    last_layer = heads.architecture.layers[heads.read][-1]
+    handle = last_layer.register_forward_hook(
+        lambda _, __, output: outputs.append(hidden_states_of(output))
+    )
+    with ExitStack() as hooks:
+        hooks.callback(handle.remove)
+        hooks.enter_context(attention_hook.observing(patched))
         network = heads.model.network if ablator.functions.needs_lm_head else heads.model.base_model
         model_output = network(**model_inputs(batch))
-    return model_output, left[-1]
+    return model_output, outputs[-1]
 
 
 def _gradient(
-    watched: PatchedPass, along: Mapping[AttentionPlace, torch.Tensor]
+    patched: PatchedPass, gradients: Mapping[AttentionPlace, torch.Tensor]
 ) -> dict[str, Floats]:
     """Return products of outputs and gradients, as in `GradientEstimates.gradient`."""
-    by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
+    by_token = {call: (patched.output[call] * gradients[call]).sum(-1) for call in gradients}
     return {
-        "sentence": concat_layers({call: each.sum(1) for call, each in by_token.items()}),
-        "token": concat_layers({call: each.abs().sum(1) for call, each in by_token.items()}),
+        "sentence": concat_layers({call: products.sum(1) for call, products in by_token.items()}),
+        "token": concat_layers(
+            {call: products.abs().sum(1) for call, products in by_token.items()}
+        ),
     }
 
 
 def concat_layers(tables: Mapping[AttentionPlace, torch.Tensor]) -> Floats:
     """Concatenate tables of all layers along the heads, sorted by stack, layer and number."""
     calls = sorted(tables, key=lambda call: (call.stack, call.layer))
-    found = torch.cat([tables[call].double() for call in calls], 1)
-    numbers: Floats = found.cpu().numpy()
+    concatenated = torch.cat([tables[call].double() for call in calls], 1)
+    numbers: Floats = concatenated.cpu().numpy()
     return numbers
 
 
-LINEAR = {"Linear", "Conv1D"}  # classes of the last module of a block; GPT-2 has Conv1D
-TABLE = {"Embedding"}
-NORMS = ("LayerNorm", "RMSNorm")  # endings of the class names of norms
+LINEAR_CLASSES = {"Linear", "Conv1D"}  # classes of the last module of a block; GPT-2 has Conv1D
+EMBEDDING_CLASSES = {"Embedding"}
+NORM_SUFFIXES = ("LayerNorm", "RMSNorm")  # endings of the class names of norms
 
 
 def has_direct_path(heads: PatchableModel) -> bool:
@@ -191,12 +196,14 @@ def has_direct_path(heads: PatchableModel) -> bool:
     Blocks are recognised by the linear map at their end. Models with weights of several experts in
     one tensor, and models with an unknown output projection of heads, have no direct path.
     """
-    layers = [layer for each in heads.architecture.layers.values() for layer in each]
+    layers = [
+        layer for stack_layers in heads.architecture.layers.values() for layer in stack_layers
+    ]
     known = {
         id(parameter)
         for layer in layers
         for module in layer.modules()
-        if type(module).__name__ in LINEAR | TABLE
+        if type(module).__name__ in LINEAR_CLASSES | EMBEDDING_CLASSES
         for parameter in module.parameters(recurse=False)
     }
     return _residual_path(heads.architecture) and all(
@@ -237,23 +244,24 @@ def direct_effects_by_token(
     """
     functions = ablator.functions
     assert isinstance(functions, LogitTargets)
-    read = functions.prepare_batch(batch)
-    watched = PatchedPass(ablator, read, [replacement], means, held=True)
-    with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(watched):
-        logits = ablator.heads.model.network(**model_inputs(read)).logits
-        message = functions.centred(batch, logits).sum()
-        places = [*watched.added]
-        along = torch.autograd.grad(message, [*watched.added.values()], allow_unused=True)
-    row, named = functions.scored(batch).T
-    query = named - int(functions.mask is None)
+    masked = functions.prepare_batch(batch)
+    patched = PatchedPass(ablator, masked, [replacement], means, held=True)
+    with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(patched):
+        logits = ablator.heads.model.network(**model_inputs(masked)).logits
+        total = functions.centred(batch, logits).sum()
+        places = [*patched.added]
+        gradients: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            total, [*patched.added.values()], allow_unused=True
+        )
+    row, positions = functions.scored(batch).T
+    query = positions - int(functions.mask is None)
     tables = {}
-    for call, slope in zip(places, along, strict=True):
-        change = watched.change[call, replacement]
-        none = slope is None
-        tables[call] = (
-            change.new_zeros(len(row), change.shape[2]) if none
-            else (change * slope).sum(3)[row, query]
-        )  # fmt: skip
+    for call, gradient in zip(places, gradients, strict=True):
+        change = patched.change[call, replacement]
+        if gradient is None:  # the logits do not depend on this layer's outputs
+            tables[call] = change.new_zeros(len(row), change.shape[2])
+        else:
+            tables[call] = (change * gradient).sum(3)[row, query]
     return concat_layers(tables)
 
 
@@ -263,13 +271,15 @@ def _held(heads: PatchableModel) -> Iterator[None]:
     ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:
         for layer in {
-            id(m): m for each in heads.architecture.layers.values() for m in each
+            id(layer): layer
+            for stack_layers in heads.architecture.layers.values()
+            for layer in stack_layers
         }.values():
             for module in layer.modules():
-                if type(module).__name__ in LINEAR and id(module) not in ends:
+                if type(module).__name__ in LINEAR_CLASSES and id(module) not in ends:
                     hooks.callback(module.register_forward_hook(_detached).remove)
         for module in heads.model.network.modules():
-            if type(module).__name__.endswith(NORMS):
+            if type(module).__name__.endswith(NORM_SUFFIXES):
                 hooks.callback(module.register_forward_hook(_scaled).remove)
         yield
 
@@ -278,14 +288,14 @@ def _detached(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
     return output.detach()
 
 
-def _scaled(module: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+def _scaled(module: Any, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
     """Return the output of a norm whose scale is a constant."""
-    x = given[0]
+    x = args[0]
     bias: Any = 0
     if isinstance(module, torch.nn.LayerNorm):
         x = x - x.mean(-1, keepdim=True)
-        own = read_parameter(module, "bias")
-        bias = 0 if own is None else own
+        module_bias = read_parameter(module, "bias")
+        bias = 0 if module_bias is None else module_bias
     with torch.no_grad():
         scale = torch.where(x == 0, 0, (output - bias) / torch.where(x == 0, 1, x))
     held: torch.Tensor = (x * scale + bias).to(output.dtype)

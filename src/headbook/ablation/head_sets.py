@@ -13,10 +13,10 @@ from headbook.schema import Replacement
 from headbook.study.ablation import HeadSet, HeadSetKind
 from headbook.study.sentence_data import HeadName
 
-RANDOM = 20  # random pruning orders
-STEP = 5  # per cent of the heads that one pruning step adds
-PAIRED = 10  # heads of largest effect, of which all pairs are ablated
-ALL = "all"  # stack of pruning orders over several stacks
+N_RANDOM_ORDERS = 20  # random pruning orders
+STEP_PERCENT = 5  # per cent of the heads that one pruning step adds
+N_PAIRED_HEADS = 10  # heads of largest effect, of which all pairs are ablated
+ALL_STACKS = "all"  # stack of pruning orders over several stacks
 
 HeadSets = dict[HeadSet, tuple[HeadName, ...]]
 """Heads of each set."""
@@ -57,9 +57,11 @@ class HeadGroup:
 def single_head_sets(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> HeadSets:
     """Return one set for each head and replacement."""
     return {
-        HeadSet(HeadSetKind.HEAD, h.stack, f"L{h.layer}-H{h.head}", 0, replacement): (h,)
+        HeadSet(HeadSetKind.HEAD, head.stack, f"L{head.layer}-H{head.head}", 0, replacement): (
+            head,
+        )
         for replacement in replacements
-        for h in heads
+        for head in heads
     }
 
 
@@ -79,25 +81,26 @@ def matched_random_sets(
     if not group.banded:
         return []
     rng = np.random.default_rng([seed, zlib.crc32(f"{group.stack} {group.name}".encode())])
-    wanted = Counter((head.stack, head.layer) for head in group.heads)
+    n_heads_by_layer = Counter((head.stack, head.layer) for head in group.heads)
     layers = {
-        place: [head for head in heads if (head.stack, head.layer) == place] for place in wanted
+        place: [head for head in heads if (head.stack, head.layer) == place]
+        for place in n_heads_by_layer
     }
-    found = []
+    random_groups = []
     for number in range(sets):
         drawn = [
-            layers[place][k]
-            for place, n in wanted.items()
-            for k in rng.choice(len(layers[place]), n, replace=False)
+            layers[place][index]
+            for place, n_heads in n_heads_by_layer.items()
+            for index in rng.choice(len(layers[place]), n_heads, replace=False)
         ]
-        found.append(replace(group, heads=tuple(sorted(drawn)), number=number))
-    return found
+        random_groups.append(replace(group, heads=tuple(sorted(drawn)), number=number))
+    return random_groups
 
 
 def pruning_orders(
     heads: Sequence[HeadName],
     effect: Mapping[HeadName, float],
-    named: Mapping[str, Mapping[HeadName, float]],
+    scores_by_name: Mapping[str, Mapping[HeadName, float]],
     types: Sequence[HeadGroup],
     seed: int,
 ) -> HeadSets:
@@ -106,26 +109,26 @@ def pruning_orders(
     Args:
         heads: all heads of the model.
         effect: effect of ablating each head alone.
-        named: other importance scores of each head, by name of the order.
+        scores_by_name: other importance scores of each head, by name of the order.
         types: groups of heads of one type, for an order that prunes type by type.
         seed: seed of the random orders.
     """
-    stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL
-    rows: dict[str, list[HeadName]] = {}
+    stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL_STACKS
+    orders: dict[str, list[HeadName]] = {}
     if effect:
-        least = sorted(heads, key=lambda head: effect[head])
-        rows = {"ablation_effect": least, "reversed": least[::-1]}
-    for name, numbers in named.items():
-        rows[name] = sorted(heads, key=lambda head, numbers=numbers: numbers[head])  # type: ignore[misc]
+        ascending = sorted(heads, key=lambda head: effect[head])
+        orders = {"ablation_effect": ascending, "reversed": ascending[::-1]}
+    for name, scores in scores_by_name.items():
+        orders[name] = sorted(heads, key=lambda head, scores=scores: scores[head])  # type: ignore[misc]
     if types:
-        rows["type"] = _by_type(heads, effect, types)
+        orders["type"] = _by_type(heads, effect, types)
     rng = np.random.default_rng(seed)
-    for number in range(RANDOM):
-        rows[f"random-{number:02d}"] = [heads[k] for k in rng.permutation(len(heads))]
+    for number in range(N_RANDOM_ORDERS):
+        orders[f"random-{number:02d}"] = [heads[index] for index in rng.permutation(len(heads))]
     return {
-        HeadSet(HeadSetKind.ORDER, stack, name, len(some), Replacement.MEAN): some
-        for name, order in rows.items()
-        for some in _steps(order)
+        HeadSet(HeadSetKind.ORDER, stack, name, len(members), Replacement.MEAN): members
+        for name, order in orders.items()
+        for members in _steps(order)
     }
 
 
@@ -135,20 +138,23 @@ def n_dependent_sets(heads: int) -> int:
     Args:
         heads: number of heads of the model.
     """
-    first = min(heads, PAIRED)
-    return (RANDOM + 4) * min(100 // STEP, heads) + first * (first - 1) // 2
+    n_paired = min(heads, N_PAIRED_HEADS)
+    return (N_RANDOM_ORDERS + 4) * min(100 // STEP_PERCENT, heads) + n_paired * (n_paired - 1) // 2
 
 
 def _by_type(
     heads: Sequence[HeadName], effect: Mapping[HeadName, float], types: Sequence[HeadGroup]
 ) -> list[HeadName]:
     """Order heads type by type, types of smallest mean effect first."""
-    of = {head: group.name for group in types for head in group.heads}
-    lost: dict[str, list[float]] = defaultdict(list)
+    type_of = {head: group.name for group in types for head in group.heads}
+    effects_by_type: dict[str, list[float]] = defaultdict(list)
     for head in heads:
-        lost[of.get(head, "")].append(effect[head])
-    mean = {name: float(np.mean(each)) for name, each in lost.items()}
-    return sorted(heads, key=lambda h: (mean[of.get(h, "")], of.get(h, ""), effect[h]))
+        effects_by_type[type_of.get(head, "")].append(effect[head])
+    mean_effect = {name: float(np.mean(effects)) for name, effects in effects_by_type.items()}
+    return sorted(
+        heads,
+        key=lambda head: (mean_effect[type_of.get(head, "")], type_of.get(head, ""), effect[head]),
+    )
 
 
 def _steps(order: Sequence[HeadName]) -> list[tuple[HeadName, ...]]:
@@ -156,7 +162,9 @@ def _steps(order: Sequence[HeadName]) -> list[tuple[HeadName, ...]]:
 
     Steps that add no head are left out.
     """
-    numbers = {round(percent * len(order) / 100) for percent in range(STEP, 101, STEP)} - {0}
+    numbers = {
+        round(percent * len(order) / 100) for percent in range(STEP_PERCENT, 101, STEP_PERCENT)
+    } - {0}
     return [tuple(sorted(order[:number])) for number in sorted(numbers)]
 
 
@@ -167,13 +175,15 @@ def pair_sets(heads: Sequence[HeadName], effect: Floats) -> HeadSets:
         heads: all heads of the model.
         effect: effect of ablating each head alone. *Shape:* ``(head,)``.
     """
-    first = [heads[k] for k in np.argsort(-effect, kind="stable")[:PAIRED]]
+    largest = [heads[index] for index in np.argsort(-effect, kind="stable")[:N_PAIRED_HEADS]]
     pairs: HeadSets = {}
-    for some in combinations(sorted(first), 2):
-        stacks = [*dict.fromkeys(head.stack for head in some)]
+    for pair in combinations(sorted(largest), 2):
+        stacks = [*dict.fromkeys(head.stack for head in pair)]
         name = " ".join(
-            f"L{h.layer}-H{h.head}" if len(stacks) == 1 else f"{h.stack}-L{h.layer}-H{h.head}"
-            for h in some
+            f"L{head.layer}-H{head.head}"
+            if len(stacks) == 1
+            else f"{head.stack}-L{head.layer}-H{head.head}"
+            for head in pair
         )
-        pairs[HeadSet(HeadSetKind.PAIR, "+".join(stacks), name, 0, Replacement.MEAN)] = some
+        pairs[HeadSet(HeadSetKind.PAIR, "+".join(stacks), name, 0, Replacement.MEAN)] = pair
     return pairs

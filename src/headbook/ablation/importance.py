@@ -9,13 +9,11 @@ exact effects on one half of the sentences and ablated on the other half.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from operator import add, or_
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headbook.ablation.ablator import BatchEffects, HeadAblator, MeanOutputs
+from headbook.ablation.ablator import BatchEffects, HeadAblator
 from headbook.ablation.attribution import (
     GradientEstimates,
     direct_effects_by_token,
@@ -30,9 +28,11 @@ from headbook.ablation.head_sets import (
     pruning_orders,
     single_head_sets,
 )
-from headbook.ablation.missed_tokens import TokenChanges, missed_tokens, texts_of, top_token_sums
-from headbook.ablation.sample import PASSES, AblationCosts, AblationSample, measure_margins
-from headbook.analysis.accumulators import SELECTION, RatioSums, split_of
+from headbook.ablation.missed_tokens import missed_tokens, texts_of, top_token_sums
+from headbook.ablation.replacements import MeanOutputs
+from headbook.ablation.result_table import ResultTable, changes_of_single_heads
+from headbook.ablation.sample import MARGIN_PASSES, AblationCosts, AblationSample, measure_margins
+from headbook.analysis.accumulators import SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import is_out_of_memory
 from headbook.model.load import Model, word_embedding
@@ -42,7 +42,6 @@ from headbook.study.ablation import (
     AblationResults,
     AttributionKey,
     HeadSetKind,
-    MissedToken,
 )
 from headbook.study.ablation_tables import GRADIENT
 from headbook.study.ablation_tests import ATTRIBUTION, COSINES
@@ -54,7 +53,7 @@ FAST_PASSES = 40.0  # most forward passes over the sample for single heads at th
 # Random sets of a group: 100 at the full level, since another draw of 20 gave other verdicts.
 RANDOM_SETS = {FAST: 20, FULL: 100}
 # Replacements of random sets.
-BANDED = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}
+RANDOM_SET_REPLACEMENTS = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}
 N_ABLATED_FAST = 20  # heads of largest estimates, and as many random heads
 FULL_REPLACEMENTS = (
     Replacement.MEAN,
@@ -124,29 +123,29 @@ class AblationPlan:
     @property
     def passes(self) -> float:
         """Number of forward passes over the sample; an upper bound at the fast level."""
-        each = [self.costs.of([head]) for head in self.heads]
-        together = PASSES + sum(
+        head_costs = [self.costs.of([head]) for head in self.heads]
+        group_costs = MARGIN_PASSES + sum(
             self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
         )
         if self.level == FAST:
-            return together + min(
-                self.costs.fixed + sum(sorted(each)[-2 * N_ABLATED_FAST :]), FAST_PASSES
+            return group_costs + min(
+                self.costs.fixed + sum(sorted(head_costs)[-2 * N_ABLATED_FAST :]), FAST_PASSES
             )
         dependent = n_dependent_sets(len(self.heads)) / 2  # on half of the sentences
-        return self.costs.fixed + len(FULL_REPLACEMENTS) * sum(each) + together + dependent
+        return self.costs.fixed + len(FULL_REPLACEMENTS) * sum(head_costs) + group_costs + dependent
 
     @property
     def steps(self) -> int:
         """Estimated number of sets times batches, for the progress bar."""
-        most = (
+        max_single_sets = (
             2 * N_ABLATED_FAST if self.level == FAST else len(self.heads) * len(FULL_REPLACEMENTS)
         )
-        together = sum(len(group.replacements) for group in self._with_random)
-        more = 0 if self.level == FAST else n_dependent_sets(len(self.heads))
-        whole, reported = len(self.sample.batches), len(self.sample.reported)
+        n_group_sets = sum(len(group.replacements) for group in self._with_random)
+        n_later_sets = 0 if self.level == FAST else n_dependent_sets(len(self.heads))
+        n_batches, n_reported = len(self.sample.batches), len(self.sample.reported)
         return (
-            min(most, len(self.heads) * len(FULL_REPLACEMENTS)) + together
-        ) * whole + more * reported
+            min(max_single_sets, len(self.heads) * len(FULL_REPLACEMENTS)) + n_group_sets
+        ) * n_batches + n_later_sets * n_reported
 
     @cached_property
     def heads(self) -> tuple[HeadName, ...]:
@@ -155,38 +154,48 @@ class AblationPlan:
 
     @cached_property
     def _means(self) -> MeanOutputs:
-        return reduce(add, map(self.ablator.means, self.sample.batches), MeanOutputs())
+        return sum(map(self.ablator.means, self.sample.batches), start=MeanOutputs())
 
     @cached_property
     def _with_random(self) -> list[HeadGroup]:
         """Groups of heads, each followed by its random sets."""
-        found: list[HeadGroup] = []
+        groups: list[HeadGroup] = []
         for group in self.groups:
-            banded = tuple(r for r in group.replacements if r in BANDED[self.level])
-            alike = matched_random_sets(group, self.heads, self.seed, RANDOM_SETS[self.level])
-            found += [group, *(replace(each, replacements=banded) for each in alike)]
-        return found
+            replacements = tuple(
+                replacement
+                for replacement in group.replacements
+                if replacement in RANDOM_SET_REPLACEMENTS[self.level]
+            )
+            random_groups = matched_random_sets(
+                group, self.heads, self.seed, RANDOM_SETS[self.level]
+            )
+            groups.append(group)
+            groups += [replace(drawn, replacements=replacements) for drawn in random_groups]
+        return groups
 
     def run(self) -> AblationResults:
         """Estimate the effects of all heads, and ablate the sets of heads of this level."""
         columns, estimates = self._estimates()
-        table = _ResultTable(self.sample.content_hash)
+        table = ResultTable(self.sample.content_hash)
         if self.level == FAST:
             chosen = self._chosen(columns, estimates)
-            picked = [head for head, why in zip(self.heads, chosen, strict=True) if why]
+            picked = [head for head, reason in zip(self.heads, chosen, strict=True) if reason]
             self._ablate(table, single_head_sets(picked, [Replacement.MEAN]))
         else:
             chosen = np.full(len(self.heads), int(AblationReason.SELECTED))
             self._ablate(table, single_head_sets(self.heads, FULL_REPLACEMENTS))
-        self._ablate(table, reduce(or_, (group.sets for group in self._with_random), {}))
+        group_sets: HeadSets = {}
+        for group in self._with_random:
+            group_sets |= group.sets
+        self._ablate(table, group_sets)
         if self.level == FULL:
             self._ablate(table, self._dependent_sets(table, columns, estimates))
         ablation = table.results(self.level, self.heads, chosen, columns, estimates)
-        found = self._with_direct(ablation, table)
+        results = self._with_direct(ablation, table)
         text_hash, characters = self.sample.texts(self.ablator.functions.side)
         distance, rounding = measure_margins(self.ablator, self.sample.small)
         return replace(
-            found,
+            results,
             text_hash=text_hash,
             characters=characters,
             sentence_distance=distance,
@@ -200,67 +209,77 @@ class AblationPlan:
         Returns:
             The `AblationReason` of each head. *Shape:* ``(head,)``.
         """
-        value = estimates.value[:, self._ranking(columns)]
-        first = np.argsort(-np.nan_to_num(value), kind="stable")
-        found = np.zeros(len(self.heads), np.int64)
+        estimates_of_heads = estimates.value[:, self._ranking_column(columns)]
+        ranking = np.argsort(-np.nan_to_num(estimates_of_heads), kind="stable")
+        reasons = np.zeros(len(self.heads), np.int64)
         budget = FAST_PASSES - self.costs.fixed
-        for why, share in ((AblationReason.SELECTED, budget / 2), (AblationReason.AUDIT, budget)):
-            rest = [place for place in first if not found[place]]
-            if why is AblationReason.AUDIT:
-                rest = [rest[k] for k in np.random.default_rng(self.seed).permutation(len(rest))]
-            for place in rest[:N_ABLATED_FAST]:
-                spent = sum(self.costs.of([self.heads[k]]) for k in np.flatnonzero(found))
-                if spent + self.costs.of([self.heads[place]]) <= share:
-                    found[place] = why
-        return found
+        for reason, max_passes in (
+            (AblationReason.SELECTED, budget / 2),
+            (AblationReason.AUDIT, budget),
+        ):
+            candidates = [head for head in ranking if not reasons[head]]
+            if reason is AblationReason.AUDIT:
+                candidates = [
+                    candidates[index]
+                    for index in np.random.default_rng(self.seed).permutation(len(candidates))
+                ]
+            for head in candidates[:N_ABLATED_FAST]:
+                spent = sum(self.costs.of([self.heads[index]]) for index in np.flatnonzero(reasons))
+                if spent + self.costs.of([self.heads[head]]) <= max_passes:
+                    reasons[head] = reason
+        return reasons
 
-    def _ranking(self, columns: Sequence[AttributionKey]) -> int:
+    def _ranking_column(self, columns: Sequence[AttributionKey]) -> int:
         """Return the column of the estimates by which heads are ranked."""
-        return columns.index(AttributionKey(ATTRIBUTION, Replacement.MEAN, self._ranked, ""))
+        return columns.index(
+            AttributionKey(ATTRIBUTION, Replacement.MEAN, self._ranking_target, "")
+        )
 
     @property
-    def _ranked(self) -> AblationTarget:
+    def _ranking_target(self) -> AblationTarget:
         """Target by which heads are ranked."""
         targets = self.ablator.functions.targets
         return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
     def _dependent_sets(
-        self, table: "_ResultTable", columns: Sequence[AttributionKey], estimates: RatioSums
+        self, table: ResultTable, columns: Sequence[AttributionKey], estimates: RatioSums
     ) -> HeadSets:
         """Return pruning orders and pairs, chosen by effects on the selection half."""
         if not self.sample.reported:
             return {}
-        effect = table.selection_effects(self._ranked, Replacement.MEAN)
+        effect = table.selection_effects(self._ranking_target, Replacement.MEAN)
         loss = self.ablator.functions.targets[0]
         gradient = AttributionKey(GRADIENT, "", loss, "")
-        position = columns.index(gradient) if gradient in columns else self._ranking(columns)
-        slope = np.nan_to_num(estimates.split(SELECTION).value[:, position])
-        named = {columns[position].metric: dict(zip(self.heads, slope, strict=True))}
+        position = columns.index(gradient) if gradient in columns else self._ranking_column(columns)
+        scores = np.nan_to_num(estimates.split(SELECTION).value[:, position])
+        scores_by_name = {columns[position].metric: dict(zip(self.heads, scores, strict=True))}
         types = [group for group in self.groups if group.type]
         effects = dict(zip(self.heads, effect, strict=True))
-        orders = pruning_orders(self.heads, effects, named, types, self.seed)
+        orders = pruning_orders(self.heads, effects, scores_by_name, types, self.seed)
         return orders | pair_sets(self.heads, effect)
 
     def _estimates(self) -> tuple[tuple[AttributionKey, ...], RatioSums]:
         """Estimate the effects of all heads from gradients, batch by batch."""
         columns: tuple[AttributionKey, ...] = ()
         total: RatioSums | None = None
-        for batch, found in self._gradients():
-            columns, ratios = self._estimated(batch, found)
+        for batch, gradients in self._gradients():
+            columns, ratios = self._estimated(batch, gradients)
             total = ratios if total is None else total + ratios
         assert total is not None
         return columns, total
 
-    def _with_direct(self, found: AblationResults, table: "_ResultTable") -> AblationResults:
+    def _with_direct(self, results: AblationResults, table: ResultTable) -> AblationResults:
         """Add direct effects of heads on logits; NaN if the model has no direct path."""
-        shape = len(found.content_hash), len(self.heads)
+        shape = len(results.content_hash), len(self.heads)
         if not self.costs.direct:
-            return replace(found, direct=np.full(shape, np.nan))
+            return replace(results, direct=np.full(shape, np.nan))
         mean, functions = Replacement.MEAN, self.ablator.functions
-        parts = [direct_effects_by_token(self.ablator, b, mean, self._means) for b in self._small]
-        places = [(b.index, functions.scored(b).cpu().numpy().T) for b in self._small]
-        index = np.concatenate([own[row] for own, (row, _) in places])
-        position = np.concatenate([named for _, (_, named) in places])
+        parts = [
+            direct_effects_by_token(self.ablator, batch, mean, self._means) for batch in self._small
+        ]
+        scored = [(batch.index, functions.scored(batch).cpu().numpy().T) for batch in self._small]
+        index = np.concatenate([indices[row] for indices, (row, _) in scored])
+        position = np.concatenate([positions for _, (_, positions) in scored])
         order = np.lexsort([position, index])
         tokens, sentence = np.concatenate(parts)[order], self._rows(index[order])
         direct = np.zeros(shape)
@@ -269,7 +288,7 @@ class AblationPlan:
         for heads, changes in table.by_token:
             total[:, [self.heads.index(head) for head in heads]] = changes.logits
         return replace(
-            found, direct=direct, top=top_token_sums(total, tokens, sentence, found.half)
+            results, direct=direct, top=top_token_sums(total, tokens, sentence, results.half)
         )
 
     def _rows(self, index: Ints) -> Ints:
@@ -278,12 +297,15 @@ class AblationPlan:
         Args:
             index: places of the sentences in the input.
         """
-        own, key = (
+        indices, hashes = (
             np.concatenate([getattr(batch, name) for batch in self.sample.batches])
             for name in ("index", "content_hash")
         )
-        rows = {int(own[k]): row for row, k in enumerate(np.argsort(key, kind="stable"))}
-        return np.array([rows[int(each)] for each in index], dtype=np.int64)
+        rows = {
+            int(indices[position]): row
+            for row, position in enumerate(np.argsort(hashes, kind="stable"))
+        }
+        return np.array([rows[int(input_index)] for input_index in index], dtype=np.int64)
 
     def _gradients(self) -> Iterator[tuple[Batch, GradientEstimates]]:
         """Yield gradient estimates batch by batch, halving batches after out-of-memory errors.
@@ -293,13 +315,15 @@ class AblationPlan:
         Raises:
             NotEnoughMemory: if memory does not suffice for one sentence.
         """
-        waiting = [*self.sample.small]
+        pending = [*self.sample.small]
         self._small.clear()
-        skipped = COSINES - {self._ranked}  # another cosine would double the backward passes
-        while waiting:
-            batch = waiting.pop(0)
+        skipped = COSINES - {
+            self._ranking_target
+        }  # another cosine would double the backward passes
+        while pending:
+            batch = pending.pop(0)
             try:
-                found = gradient_estimates(
+                estimates = gradient_estimates(
                     self.ablator, batch, FULL_REPLACEMENTS, self._means, skipped
                 )
             except (RuntimeError, MemoryError) as error:
@@ -309,13 +333,13 @@ class AblationPlan:
                     raise NotEnoughMemory(OUT_OF_MEMORY) from error
                 middle = len(batch.items) // 2
                 parts = batch.items[:middle], batch.items[middle:]
-                waiting[:0] = [self.sample.batch(part) for part in parts]
+                pending[:0] = [self.sample.batch(part) for part in parts]
             else:
                 self._small.append(batch)
-                yield batch, found
+                yield batch, estimates
 
     def _estimated(
-        self, batch: Batch, found: GradientEstimates
+        self, batch: Batch, gradients: GradientEstimates
     ) -> tuple[tuple[AttributionKey, ...], RatioSums]:
         """Return the columns of the estimates, and their sums over one batch."""
         functions = self.ablator.functions
@@ -324,32 +348,32 @@ class AblationPlan:
         )
         loss = functions.targets[0]
         tables: dict[AttributionKey, Floats] = {}
-        if found.gradient:
-            by_sentence = found.gradient["sentence"]
+        if gradients.gradient:
+            by_sentence = gradients.gradient["sentence"]
             tables[AttributionKey(GRADIENT, "", loss, "")] = np.abs(by_sentence)
-            tables[AttributionKey(GRADIENT, "", loss, "per_token")] = found.gradient["token"]
+            tables[AttributionKey(GRADIENT, "", loss, "per_token")] = gradients.gradient["token"]
             tables[AttributionKey(GRADIENT, "", loss, "signed")] = -by_sentence
-        for (target, replacement), estimate in found.estimates.items():
+        for (target, replacement), estimate in gradients.estimates.items():
             tables[AttributionKey(ATTRIBUTION, replacement, target, "")] = estimate
-        n = np.stack([*tables.values()], -1)
-        d = np.stack([counts[AblationTarget(column.target)] for column in tables], -1)[:, None, :]
-        d = np.broadcast_to(d, n.shape)
-        return tuple(tables), RatioSums.of(n, d, d, batch.half)
+        numerators = np.stack([*tables.values()], -1)
+        n_scored = np.stack([counts[AblationTarget(column.target)] for column in tables], -1)
+        denominators = np.broadcast_to(n_scored[:, None, :], numerators.shape)
+        return tuple(tables), RatioSums.of(numerators, denominators, denominators, batch.half)
 
-    def _ablate(self, table: "_ResultTable", sets: HeadSets) -> None:
+    def _ablate(self, table: ResultTable, sets: HeadSets) -> None:
         """Ablate sets of heads, one set at a time, and add the results to a table."""
         for held_out in (False, True):
             batches = self.sample.reported if held_out else self.sample.batches
             for replacement in Replacement:
-                some = {
-                    each: heads for each, heads in sets.items()
-                    if each.replacement == replacement
-                    and (each.kind in HELD_OUT_KINDS) == held_out
+                selected = {
+                    head_set: heads for head_set, heads in sets.items()
+                    if head_set.replacement == replacement
+                    and (head_set.kind in HELD_OUT_KINDS) == held_out
                 }  # fmt: skip
-                if some:
-                    effects = BatchEffects.merge([*self._effects(batches, some, replacement)])
-                    table.add(some, effects)
-                    heads, tokens = _of_single_heads(some, effects.tokens)
+                if selected:
+                    effects = BatchEffects.merge([*self._effects(batches, selected, replacement)])
+                    table.add(selected, effects)
+                    heads, tokens = changes_of_single_heads(selected, effects.tokens)
                     items = [item for batch in self.sample.batches for item in batch.items]
                     texts = texts_of(items, self.ablator.functions.side)
                     places = [self.heads.index(head) for head in heads]
@@ -364,82 +388,3 @@ class AblationPlan:
         for batch in batches:
             yield self.ablator.effects(batch, [*sets.values()], replacement, self._means)
             self.advanced(len(sets))
-
-
-def _of_single_heads(sets: HeadSets, changes: TokenChanges) -> tuple[list[HeadName], TokenChanges]:
-    """Return the heads that were replaced alone by their mean, and their changes by token."""
-    single = {
-        column: heads[0] for column, (each, heads) in enumerate(sets.items())
-        if each.kind is HeadSetKind.HEAD and each.replacement == Replacement.MEAN
-    }  # fmt: skip
-    columns = [*single]
-    some = replace(changes, change=changes.change[:, columns], logits=changes.logits[:, columns])
-    return [*single.values()], some
-
-
-class _ResultTable:
-    """Results of ablation, collected set by set.
-
-    Attributes:
-        missed: tokens at which the ablation of single heads changes the target most.
-        by_token: heads that were replaced alone by their mean, with their changes by token.
-    """
-
-    def __init__(self, content_hash: NDArray[np.uint64]) -> None:
-        self._content_hash = content_hash
-        self._sets: HeadSets = {}
-        self._changes: dict[AblationTarget, list[Floats]] = {}
-        self._whole: BatchEffects | None = None
-        self.missed: list[MissedToken] = []
-        self.by_token: list[tuple[list[HeadName], TokenChanges]] = []
-
-    def add(self, sets: HeadSets, effects: BatchEffects) -> None:
-        """Add the effects of sets on all sentences, or on the held-out half."""
-        there = np.isin(self._content_hash, effects.content_hash)
-        if there.all():
-            self._whole = effects
-        self._sets |= sets
-        for target, changes in effects.changes.items():
-            found = np.full((len(self._content_hash), len(sets)), np.nan)
-            found[there] = changes
-            self._changes.setdefault(target, []).append(found)
-
-    def selection_effects(self, target: AblationTarget, replacement: Replacement) -> Floats:
-        """Return the summed changes of single heads on the selection half. *Shape:* ``(head,)``."""
-        wanted = [
-            index for index, each in enumerate(self._sets)
-            if each.kind is HeadSetKind.HEAD and each.replacement == replacement
-        ]  # fmt: skip
-        changes = np.concatenate(self._changes[target], 1)[:, wanted]
-        found: Floats = changes[split_of(self._content_hash) == SELECTION].sum(0)
-        return found
-
-    def results(
-        self,
-        level: str,
-        heads: Sequence[HeadName],
-        chosen: Ints,
-        columns: tuple[AttributionKey, ...],
-        estimates: RatioSums,
-    ) -> AblationResults:
-        """Return all collected results, with the estimates of all heads."""
-        assert self._whole is not None
-        place = {head: number for number, head in enumerate(heads)}
-        members = np.zeros((len(self._sets), len(heads)), bool)
-        for row, inside in enumerate(self._sets.values()):
-            members[row, [place[head] for head in inside]] = True
-        return AblationResults(
-            level=level,
-            heads=tuple(heads),
-            chosen=chosen,
-            content_hash=self._content_hash,
-            counts={str(name): table for name, table in self._whole.counts.items()},
-            unablated={str(name): table for name, table in self._whole.full.items()},
-            sets=tuple(self._sets),
-            members=members,
-            changes={str(t): np.concatenate(change, 1) for t, change in self._changes.items()},
-            direct=np.zeros((0, 0)),
-            columns=tuple(AttributionKey(*map(str, column)) for column in columns),
-            estimates=estimates,
-            missed=tuple(self.missed),
-        )

@@ -10,8 +10,8 @@ from headbook.schema import Side
 from headbook.study.ablation import MissedToken
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
-LARGEST = 10  # tokens that are listed for each head
-BEFORE, AFTER = 60, 40  # characters shown before and after a token
+N_LISTED_TOKENS = 10  # tokens that are listed for each head
+CHARACTERS_BEFORE, CHARACTERS_AFTER = 60, 40  # characters shown before and after a token
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,15 @@ def missed_tokens(
     """
     for column, head in enumerate(heads):
         order = np.argsort(-changes.change[:, column], kind="stable")
-        middle = (len(order) - 1) // 2
-        for rank in sorted({*range(min(LARGEST, len(order))), middle} if len(order) else ()):
+        median_rank = (len(order) - 1) // 2
+        for rank in sorted(
+            {*range(min(N_LISTED_TOKENS, len(order))), median_rank} if len(order) else ()
+        ):
             row = order[rank]
             sentence, position = int(changes.sentence[row]), int(changes.position[row])
             yield MissedToken(
                 head, rank + 1, len(order), sentence, position,
-                *_around(texts[sentence], position),
+                *_text_around(texts[sentence], position),
                 float(changes.before[row]), float(changes.change[row, column]),
             )  # fmt: skip
 
@@ -72,7 +74,7 @@ def texts_of(items: Sequence[TokenizedSentence], side: Side) -> dict[int, Tokeni
     return {item.sentence.index: item.tokens[side] for item in items}
 
 
-def _around(text: TokenizedText, position: int) -> tuple[str, str, str]:
+def _text_around(text: TokenizedText, position: int) -> tuple[str, str, str]:
     """Return the text before a token, of the token, and after the token.
 
     A token without characters of its own, such as a special token, has no text around it.
@@ -81,16 +83,18 @@ def _around(text: TokenizedText, position: int) -> tuple[str, str, str]:
     if start == end:
         return "", text.pieces[position], ""
     before, after = text.text[:start], text.text[end:]
-    cut = before[-BEFORE:], after[:AFTER]
     return (
-        ("…" if len(before) > BEFORE else "") + cut[0],
+        ("…" if len(before) > CHARACTERS_BEFORE else "") + before[-CHARACTERS_BEFORE:],
         text.text[start:end],
-        cut[1] + ("…" if len(after) > AFTER else ""),
+        after[:CHARACTERS_AFTER] + ("…" if len(after) > CHARACTERS_AFTER else ""),
     )
 
 
-SHARE = 0.02  # share of tokens of largest direct effect
-ROUNDING = 1e-5  # relative distance to the threshold within which a token is not above it
+# Share of tokens, those of largest direct effect, over which a head's effects are also summed.
+TOP_TOKEN_SHARE = 0.02
+# A token counts only if its effect exceeds the threshold by more than this share of the threshold,
+# since smaller differences are rounding.
+THRESHOLD_TOLERANCE = 1e-5
 
 
 def top_token_sums(total: Floats, direct: Floats, sentence: Ints, half: Ints) -> Floats:
@@ -109,13 +113,13 @@ def top_token_sums(total: Floats, direct: Floats, sentence: Ints, half: Ints) ->
         Total change, direct change, and number of tokens. *Shape:* ``(3, sentence, head)``.
     """
     largest = np.zeros(direct.shape, dtype=bool)
-    for own in (0, 1):
-        mine = half[sentence] == own
-        if not mine.all():
-            least = np.quantile(-direct[~mine], 1 - SHARE, axis=0)
-            least += ROUNDING * np.abs(least)
-            largest |= mine[:, None] & (-direct > least)
-    found = np.zeros((3, len(half), direct.shape[1]))
-    for sums, numbers in zip(found, (total, direct, np.ones_like(direct)), strict=True):
+    for own_half in (0, 1):
+        is_own = half[sentence] == own_half
+        if not is_own.all():
+            thresholds = np.quantile(-direct[~is_own], 1 - TOP_TOKEN_SHARE, axis=0)
+            thresholds += THRESHOLD_TOLERANCE * np.abs(thresholds)
+            largest |= is_own[:, None] & (-direct > thresholds)
+    sums_by_sentence = np.zeros((3, len(half), direct.shape[1]))
+    for sums, numbers in zip(sums_by_sentence, (total, direct, np.ones_like(direct)), strict=True):
         np.add.at(sums, sentence, np.where(largest, numbers, 0))
-    return found
+    return sums_by_sentence

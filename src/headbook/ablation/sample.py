@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import has_direct_path
-from headbook.ablation.targets import DRAWS
+from headbook.ablation.targets import N_DRAWS
 from headbook.analysis.arrays import Floats, Ints
 from headbook.model.weights import can_round, rounded_weights
 from headbook.schema import AblationTarget, Side
@@ -65,7 +65,7 @@ def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int])
     lm_head = ablator.functions.needs_lm_head
     product = vocabulary[0] * vocabulary[1] * lm_head
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
-    backward = DRAWS + lm_head
+    backward = N_DRAWS + lm_head
     share = product / (product + parameters)
     direct = AblationTarget.LOGIT in ablator.functions.targets and has_direct_path(ablator.heads)
     return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)
@@ -115,10 +115,10 @@ def _scored(tokens: TokenizedText) -> int:
     return max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0
 
 
-GRADIENT_MEMORY = 3  # memory of a backward pass, in forward passes
+BACKWARD_MEMORY_FACTOR = 3  # memory of a backward pass, in forward passes
 # Batches into which a batch of a forward pass is split, since ablation copies each sentence for
 # many sets of heads: copies of short sentences fill the memory instead of padding.
-FINE = 16
+ABLATION_SPLITS = 16
 
 
 def ablation_sample(
@@ -132,23 +132,24 @@ def ablation_sample(
 
     Args:
         items: sentences of the sample.
-        budget: most tokens of a batch.
+        budget: largest number of tokens of a batch.
         batch: makes a batch of sentences.
         alike: whether all sentences of a batch must have the same length.
     """
     items = sorted(items, key=token_hash)
     reported = [item for item in items if token_hash(item) & 1]
 
-    def batches(some: Sequence[TokenizedSentence], tokens: int) -> list[Batch]:
-        return [batch(group) for group in batches_by_tokens(some, tokens, alike=alike)]
+    def batches(sentences: Sequence[TokenizedSentence], tokens: int) -> list[Batch]:
+        return [batch(group) for group in batches_by_tokens(sentences, tokens, alike=alike)]
 
-    small, fine = (max(1, budget // parts) for parts in (GRADIENT_MEMORY, FINE))
+    small, fine = (max(1, budget // parts) for parts in (BACKWARD_MEMORY_FACTOR, ABLATION_SPLITS))
     return AblationSample(
         batches(items, fine), batches(reported, fine), batches(items, small), batch
     )
 
 
-PASSES = 2  # forward passes over the sample: with the model's weights, and with rounded weights
+# Forward passes over the sample for margins: with the model's weights, and with rounded weights.
+MARGIN_PASSES = 2
 
 
 @dataclass
@@ -195,26 +196,26 @@ def measure_margins(
 
     The changes by rounding are empty if not all weights are in memory.
     """
-    clouds: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
-    found: dict[AblationTarget, list[Floats]] = defaultdict(list)
+    vector_sums: dict[AblationTarget, _VectorSums] = defaultdict(_VectorSums)
+    changes_by_target: dict[AblationTarget, list[Floats]] = defaultdict(list)
     keys = []
     functions, network = ablator.functions, ablator.heads.model.network
-    other = partial(rounded_weights, network)
+    rounding = partial(rounded_weights, network)
     with torch.inference_mode():
         for batch in batches:
-            read = functions.prepare_batch(batch)
+            masked = functions.prepare_batch(batch)
             keys.append(batch.content_hash)
-            states = ablator.heads.states(read).after[ablator.heads.read][-1]
+            states = ablator.heads.states(masked).after[ablator.heads.read][-1]
             for target, (vectors, sentence) in functions.vectors(batch, states).items():
-                clouds[target].add(vectors, sentence, len(batch.content_hash))
+                vector_sums[target].add(vectors, sentence, len(batch.content_hash))
             if can_round(network):
-                with other():
-                    rounded = ablator.heads.states(read).after[ablator.heads.read][-1]
-                changes = functions.with_other_weights(batch, states, rounded, other)
+                with rounding():
+                    rounded = ablator.heads.states(masked).after[ablator.heads.read][-1]
+                changes = functions.with_other_weights(batch, states, rounded, rounding)
                 for target, sums in changes.items():
-                    found[target].append(sums.double().cpu().numpy())
+                    changes_by_target[target].append(sums.double().cpu().numpy())
     order = np.argsort(np.concatenate(keys), kind="stable")
     return (
-        {str(target): cloud.distance for target, cloud in clouds.items()},
-        {str(target): np.concatenate(parts)[order] for target, parts in found.items()},
+        {str(target): cloud.distance for target, cloud in vector_sums.items()},
+        {str(target): np.concatenate(parts)[order] for target, parts in changes_by_target.items()},
     )

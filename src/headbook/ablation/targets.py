@@ -2,15 +2,14 @@
 
 Target functions prepare a batch, choose the scored tokens, and compute each
 `headbook.schema.AblationTarget` from final states, summed over the scored tokens of a sentence in
-double precision. `LogitTargets` is for models with a language-model head, `StateTargets` for
-models without one.
+double precision. `StateTargets` is for models without a language-model head,
+`headbook.ablation.logit_targets.LogitTargets` for models with one.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED
-from headbook.model.logit_lens import LogitLens
 from headbook.schema import AblationTarget, Side
-from headbook.text.batch import Batch, PaddedTexts
+from headbook.text.batch import Batch
 
-DRAWS = 4  # random draws for targets whose gradient is 0 in the unablated model
+N_DRAWS = 4  # random draws for targets whose gradient is 0 in the unablated model
 
 Sums = Mapping[AblationTarget, torch.Tensor]
 Weights = Callable[[], AbstractContextManager[None]]
@@ -158,10 +156,15 @@ class TargetFunctions(Protocol):
 
 
 def drawn(
-    batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
+    batch: Batch, draw: int, draw_numbers: Callable[[np.random.Generator], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return random numbers of each sentence, independent of the batch and its padding."""
-    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.content_hash])
+    return np.stack(
+        [
+            draw_numbers(np.random.default_rng([int(content_hash), draw]))
+            for content_hash in batch.content_hash
+        ]
+    )
 
 
 def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Tensor:
@@ -179,13 +182,13 @@ def pooled(states: torch.Tensor, valid: torch.Tensor, pooling: str) -> torch.Ten
         lowest = torch.finfo(states.dtype).min
         return states.masked_fill(~valid[..., None], lowest).amax(-2)
     weights = valid.to(states)
-    place = weights.cumsum(-1) * weights  # positions from 1; padding may be on either side
+    position = weights.cumsum(-1) * weights  # positions from 1; padding may be on either side
     if pooling == CLS:
-        weights = (place == 1).to(states)
+        weights = (position == 1).to(states)
     elif pooling == LAST:
-        weights = ((place > 0) & (place == place.amax(-1, keepdim=True))).to(states)
+        weights = ((position > 0) & (position == position.amax(-1, keepdim=True))).to(states)
     elif pooling == WEIGHTED:
-        weights = place
+        weights = position
     return (states * weights[..., None]).sum(-2)
 
 
@@ -205,8 +208,8 @@ class StateTargets:
     @property
     def targets(self) -> tuple[AblationTarget, ...]:
         """States of tokens and vectors of texts; vectors come first for sentence encoders."""
-        found = (AblationTarget.STATE, AblationTarget.EMBEDDING)
-        return found[::-1] if self.pooling else found
+        targets = (AblationTarget.STATE, AblationTarget.EMBEDDING)
+        return targets[::-1] if self.pooling else targets
 
     @property
     def needs_lm_head(self) -> bool:
@@ -230,12 +233,15 @@ class StateTargets:
 
     def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
         """Return 1 minus the cosines of states and texts of both passes."""
-        there = batch.texts[self.side].valid
-        one, other = states.double(), others.double()
-        tokens = (1 - _cosine(one, other)) * there.to(torch.float64)
-        texts = [pooled(each, there, self.pooling or MEAN) for each in (one, other)]
+        valid = batch.texts[self.side].valid
+        clean, changed = states.double(), others.double()
+        tokens = (1 - _cosine(clean, changed)) * valid.to(torch.float64)
+        texts = [
+            pooled(states_of_pass, valid, self.pooling or MEAN)
+            for states_of_pass in (clean, changed)
+        ]
         sums = {AblationTarget.STATE: tokens.sum(-1), AblationTarget.EMBEDDING: 1 - _cosine(*texts)}
-        scored = tokens[:, there]
+        scored = tokens[:, valid]
         return TargetChanges(
             {target: sums[target] for target in self.targets},
             scored,
@@ -249,16 +255,17 @@ class StateTargets:
         """Return the changes of states and texts; no further weights are used after the states."""
         del weights
         return {
-            name: each[0] for name, each in self.changes(batch, states, others[None]).sums.items()
+            name: change[0]
+            for name, change in self.changes(batch, states, others[None]).sums.items()
         }
 
     def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
         """Return the states of tokens and the vectors of texts."""
-        there = batch.texts[self.side].valid
-        texts = pooled(states, there, self.pooling or MEAN)
-        rows = torch.arange(len(there), device=there.device)
+        valid = batch.texts[self.side].valid
+        texts = pooled(states, valid, self.pooling or MEAN)
+        rows = torch.arange(len(valid), device=valid.device)
         return {
-            AblationTarget.STATE: TargetVectors(states[there], there.nonzero()[:, 0]),
+            AblationTarget.STATE: TargetVectors(states[valid], valid.nonzero()[:, 0]),
             AblationTarget.EMBEDDING: TargetVectors(texts, rows),
         }
 
@@ -271,236 +278,31 @@ class StateTargets:
     ) -> Iterator[DifferentiableTarget]:
         """Yield unit vectors in random directions: half their squared change is 1 - cosine."""
         del model_output
-        there = batch.texts[self.side].valid
-        texts = pooled(states, there, self.pooling or MEAN)[:, None]
+        valid = batch.texts[self.side].valid
+        texts = pooled(states, valid, self.pooling or MEAN)[:, None]
         vectors = {
             AblationTarget.STATE: torch.nn.functional.normalize(states, dim=-1)
-            * there.to(states)[..., None],
+            * valid.to(states)[..., None],
             AblationTarget.EMBEDDING: torch.nn.functional.normalize(texts, dim=-1),
         }
-        for draw in range(DRAWS):
+        for draw in range(N_DRAWS):
             for target in self.targets:
                 shape = vectors[target].shape[1:]
-                along = drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
-                random = torch.from_numpy(along).to(vectors[target])
-                yield DifferentiableTarget(target, (vectors[target] * random).sum(), squared=True)
+                numbers = drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
+                direction = torch.from_numpy(numbers).to(vectors[target])
+                yield DifferentiableTarget(
+                    target, (vectors[target] * direction).sum(), squared=True
+                )
 
 
-def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cosine_similarity(one, other, dim=-1)
+def _cosine(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cosine_similarity(a, b, dim=-1)
 
 
-BLOCK = 1 << 24  # most logits in memory at a time
-MASKED = 0.15  # share of masked tokens among the ordinary ones
 HASH_BYTES = 8
 
 
-@dataclass(frozen=True, eq=False)
-class LogitTargets:
-    """Ablation targets from logits: loss, KL divergence and logit of next or masked tokens.
-
-    Attributes:
-        lens: language-model head.
-        side: side whose tokens are predicted.
-        mask: vocabulary index of the mask token; None for next tokens.
-        logits: whether the logit of the true token is a target.
-    """
-
-    lens: LogitLens
-    side: Side
-    mask: int | None
-    logits: bool = False
-
-    @property
-    def targets(self) -> tuple[AblationTarget, ...]:
-        """Loss and KL divergence, and the logit if requested."""
-        loss = AblationTarget.LOSS if self.mask is None else AblationTarget.MASKED_LOSS
-        return (
-            (loss, AblationTarget.KL, AblationTarget.LOGIT)
-            if self.logits
-            else (loss, AblationTarget.KL)
-        )
-
-    @property
-    def needs_lm_head(self) -> bool:
-        """True: targets are computed from logits."""
-        return True
-
-    def prepare_batch(self, batch: Batch) -> Batch:
-        """Return the batch with scored tokens masked; unchanged if next tokens are predicted."""
-        if self.mask is None:
-            return batch
-        texts = batch.texts[self.side]
-        ids = torch.where(self._true(batch) >= 0, self.mask, texts.ids)
-        return replace(batch, texts={**batch.texts, self.side: replace(texts, ids=ids)})
-
-    def n_scored(self, batch: Batch) -> torch.Tensor:
-        """Return the number of scored tokens, equal for all targets."""
-        return (self._true(batch) >= 0).sum(1).expand(len(self.targets), -1)
-
-    def unablated(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """Return the loss of the unablated pass."""
-        loss, _, _ = self._by_sentence(batch, self._by_token(batch, states[None]))
-        return {self.targets[0]: loss[0]}
-
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> TargetChanges:
-        """Return the changes of loss and logit, and the divergence from the unablated pass."""
-        by_token = self._by_token(batch, torch.cat([states[None], others]))
-        loss, divergence, logit = self._by_sentence(batch, by_token)
-        sums = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
-        losses, _, logits = by_token
-        return TargetChanges(
-            dict(zip(self.targets, sums, strict=False)),
-            losses[1:] - losses[0],
-            losses[0],
-            logits[1:] - logits[0],
-        )
-
-    def with_other_weights(
-        self, batch: Batch, states: torch.Tensor, others: torch.Tensor, weights: Weights
-    ) -> Sums:
-        """Return the changes of all targets, with the other weights of the head as well."""
-        by_token = self._by_token(batch, torch.stack([states, others]), weights)
-        loss, divergence, logit = self._by_sentence(batch, by_token)
-        sums = loss[1] - loss[0], divergence[1], logit[1] - logit[0]
-        return dict(zip(self.targets, sums, strict=False))
-
-    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[AblationTarget, TargetVectors]:
-        """Return no vectors, since no target is a cosine."""
-        del batch, states
-        return {}
-
-    def scored(self, batch: Batch) -> torch.Tensor:
-        """Return the masked tokens, or the tokens that follow another one."""
-        places = (self._true(batch) >= 0).nonzero()
-        return places + torch.tensor([0, int(self.mask is None)], device=places.device)
-
-    def centred(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-        """Return the true tokens' logits minus the mean of all. *Shape:* ``(scored token,)``.
-
-        Args:
-            batch: batch as it was before `prepare_batch`.
-            logits: logits of the unablated pass. *Shape:* ``(sentence, token, entry)``.
-        """
-        true = self._true(batch)
-        chosen = true >= 0
-        found: torch.Tensor = _centred(logits[chosen], true[chosen])
-        return found
-
-    def differentiable(
-        self, batch: Batch, model_output: Any, states: torch.Tensor
-    ) -> Iterator[DifferentiableTarget]:
-        """Yield the loss, and log probabilities of tokens drawn from the model's distribution.
-
-        The mean squared gradient of the log probability is the Fisher information, and half of the
-        Fisher information along a change is the KL divergence to second order. Tokens are drawn one
-        by one, so gradients of different tokens are independent with mean 0, and squares of sums
-        are sums of squares in expectation.
-        """
-        del states
-        true = self._true(batch)
-        chosen = true >= 0
-        logs = model_output.logits[chosen].log_softmax(-1)
-        loss = -logs.gather(-1, true[chosen][:, None]).sum()
-        yield DifferentiableTarget(self.targets[0], loss, squared=False)
-        shares = logs.detach().double().exp().cumsum(-1)
-        for draw in range(DRAWS):
-            even = drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
-            points = torch.from_numpy(even).to(shares)[chosen][:, None]
-            sampled = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
-                max=shares.shape[1] - 1
-            )
-            yield DifferentiableTarget(
-                AblationTarget.KL, logs.gather(-1, sampled).sum(), squared=True
-            )
-
-    def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
-        """Sum over the scored tokens of each sentence. *Shape:* ``(3, pass, sentence)``."""
-        chosen = self._true(batch) >= 0
-        sums = by_token.new_zeros((*by_token.shape[:2], len(chosen)))
-        return sums.index_add_(2, chosen.nonzero()[:, 0], by_token)
-
-    def _by_token(
-        self, batch: Batch, states: torch.Tensor, weights: Weights | None = None
-    ) -> torch.Tensor:
-        """Return loss, KL divergence from the first pass, and logit at each scored token.
-
-        *Shape:* ``(3, pass, scored token)``.
-
-        Args:
-            batch: batch as it was before `prepare_batch`.
-            states: final states. *Shape:* ``(pass, sentence, token, width)``.
-            weights: context in which the logits of all passes but the first are computed.
-        """
-        true = self._true(batch)
-        chosen = true >= 0
-        size = max(1, BLOCK // self.lens.size // len(states))
-        blocks = zip(states[:, chosen].split(size, 1), true[chosen].split(size), strict=True)
-        parts = [states.new_zeros((3, len(states), 0), dtype=torch.float64)]
-        for rows, ids in blocks:
-            if weights is None:
-                logits = self._logits(rows)
-            else:
-                logits = self._logits(rows[:1])
-                with weights():
-                    logits = torch.cat([logits, self._logits(rows[1:])])
-            logs = logits.log_softmax(-1)
-            loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
-            divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
-            centred = _centred(logits, ids.expand(len(logs), -1))
-            parts.append(torch.stack([loss, divergence, centred]).double())
-        return torch.cat(parts, 2)
-
-    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
-        found: torch.Tensor = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
-        return found
-
-    def _true(self, batch: Batch) -> torch.Tensor:
-        """Return the true token of scored positions, else -1. *Shape:* ``(sentence, token)``."""
-        texts = batch.texts[self.side]
-        if self.mask is None:
-            return self.lens.targets(texts)
-        return torch.where(_masked(batch, texts), texts.ids, -1)
-
-
-def target_functions(
-    lens: LogitLens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
-) -> LogitTargets | StateTargets:
-    """Return the ablation targets of a model.
-
-    Args:
-        lens: language-model head; None without a head.
-        side: side of the final states.
-        mask: vocabulary index of the mask token; None without a mask token.
-        logits: whether the logit of the true token is a target, if the model has logits.
-        pooling: pooling of a sentence encoder, as in `StateTargets`; empty for other models.
-    """
-    if lens is None or (not lens.causal and mask is None):
-        return StateTargets(side, pooling)
-    return LogitTargets(lens, side, None if lens.causal else mask, logits)
-
-
-def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Return the logits of some entries minus the mean of all entries."""
-    return logits.gather(-1, ids[..., None])[..., 0] - logits.mean(-1)
-
-
-def _masked(batch: Batch, texts: PaddedTexts) -> torch.Tensor:
-    """Choose the masked tokens of each sentence: those with the smallest hashes.
-
-    Equal sentences have equal masks. *Shape:* ``(sentence, token)``, boolean.
-    """
-    chosen = np.zeros(texts.ids.shape, dtype=bool)
-    ordinary = texts.ordinary.cpu().numpy()
-    for row, (key, there) in enumerate(zip(batch.content_hash, ordinary, strict=True)):
-        places = np.flatnonzero(there)
-        order = sorted(places, key=lambda place, key=key: pair_hash(int(key), int(place)))  # type: ignore[misc]
-        chosen[row, order[: ceil(MASKED * len(places))]] = True
-    return torch.from_numpy(chosen).to(texts.ids.device)
-
-
-def pair_hash(one: int, other: int) -> bytes:
+def pair_hash(a: int, b: int) -> bytes:
     """Return a hash of two numbers, by which random choices are equal in every run."""
-    both = one.to_bytes(HASH_BYTES, "big") + other.to_bytes(HASH_BYTES, "big")
-    return hashlib.blake2b(both, digest_size=HASH_BYTES).digest()
+    both_bytes = a.to_bytes(HASH_BYTES, "big") + b.to_bytes(HASH_BYTES, "big")
+    return hashlib.blake2b(both_bytes, digest_size=HASH_BYTES).digest()
