@@ -66,7 +66,7 @@ def kills(desk: Desk, count: int) -> Iterator[Line]:
 
 def workers(desk: Desk) -> Iterator[Line]:
     """Kill one of two workers while it measures; the bytes are those of one process."""
-    texts, place = desk.texts("workers.txt", 4 * shards.SHARD), desk.folder / "workers"
+    texts, place = desk.texts("workers.txt", 4 * shards.SHARD_SENTENCES), desk.folder / "workers"
     yield trial("one process", desk.command(texts, place / "whole", OFF), wanted=(0,))
     for number in range(3):
         out, log = place / f"study{number}", place / "log"

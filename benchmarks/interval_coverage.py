@@ -37,7 +37,7 @@ from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, Sim
 from headbook.passes.observers import run_pass
 from headbook.passes.sample_statistics import SampleStatistics
 from headbook.schema import HeadKey, Side, TokenKey
-from headbook.study.corpus_sums import ABOUT, HeadTable, SampleSums, TokenSums
+from headbook.study.corpus_sums import SENTENCE_ROW, HeadTable, SampleSums, TokenSums
 from headbook.text.annotate import Annotator, WordFrequencies
 from headbook.text.batch import Batch
 
@@ -206,7 +206,8 @@ def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         layers = [
-            metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in np.moveaxis(stats, 1, 0)
+            metric.finish(each[:, :SENTENCE_ROW], each[:, SENTENCE_ROW])
+            for each in np.moveaxis(stats, 1, 0)
         ]
         flat = partial(np.concatenate, axis=1)
         n = flat([layer.numerator[:, :-1] for layer in layers])

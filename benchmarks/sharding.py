@@ -22,8 +22,8 @@ from pathlib import Path
 
 from headbook.inputs import open_corpus
 from headbook.run import shards
-from headbook.run.shards import SHARD, split_into_shards, sum_shards
-from headbook.run.store import SUFFIX, Part, Store
+from headbook.run.shards import SHARD_SENTENCES, split_into_shards, sum_shards
+from headbook.run.store import PART_SUFFIX, Part, Store
 from headbook.study.corpus_sums import CorpusSums
 
 Line = dict[str, object]
@@ -34,7 +34,7 @@ from pathlib import Path
 from headbook.run import collect as module, shards
 corpus, model, work, workers, one = sys.argv[1:]
 if one == "one shard":
-    shards.SHARD = 10**9
+    shards.SHARD_SENTENCES = 10**9
 clock, spent = time.monotonic(), sum(os.times()[:4])
 module.collect(corpus, model=model, importance="off", annotator="none", metrics="all",
     workers=int(workers), work=Path(work) if work else None)
@@ -78,7 +78,7 @@ def parts(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]
     for turn in range(given.repeats):
         one.append(run(file, given.model, one=True)[1])
         many.append(run(file, given.model, work=str(folder / f"kept{turn}"))[1])
-    yield {"part": "shards", "shards": -(-given.sentences // SHARD), "one": min(one),
+    yield {"part": "shards", "shards": -(-given.sentences // SHARD_SENTENCES), "one": min(one),
            "kept": min(many), "ratio": min(many) / min(one)}  # fmt: skip
 
 
@@ -102,10 +102,10 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
            "value": spent / sentences * MILLION}  # fmt: skip
     work = folder / "grown"
     run(file, given.model, work=str(work))
-    kept = sorted((work / "model" / "corpus").glob(f"*{SUFFIX}"))
+    kept = sorted((work / "model" / "corpus").glob(f"*{PART_SUFFIX}"))
     sizes = [part.stat().st_size for part in kept]
     yield {"part": "growth", "what": "megabytes of a shard", "value": max(sizes) / MILLION}
-    wanted = 2 * shards.TOGETHER
+    wanted = 2 * shards.SHARDS_PER_GROUP
     start = time.process_time()
     sum_shards(_stored(work, part) for part in islice(cycle(kept), wanted))
     yield {"part": "growth", "what": "seconds to read and add a shard",
@@ -129,7 +129,7 @@ def main() -> None:
     """Print a line of JSON for each part."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("corpus")
-    parser.add_argument("--sentences", type=int, default=4 * SHARD)
+    parser.add_argument("--sentences", type=int, default=4 * SHARD_SENTENCES)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])

@@ -173,7 +173,11 @@ def left(folder: Path) -> list[str]:
 @contextmanager
 def small_shards() -> Iterator[None]:
     """Keep parts of small corpora too, in small shards."""
-    places = ((prepare, "SHARD"), (shards, "SHARD"), (prepare, "SMALL_CORPUS"))
+    places = (
+        (prepare, "SHARD_SENTENCES"),
+        (shards, "SHARD_SENTENCES"),
+        (prepare, "MAX_UNSTORED_SENTENCES"),
+    )
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, SHARD)

@@ -16,7 +16,7 @@ from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from headbook.study.token_sums import ANY, DISTINCT, Affinities
+from headbook.study.token_sums import ANY_TOKEN, MIN_SENTENCES, Affinities
 from headbook.study.token_tables import TOP_TOKENS
 from naive_affinities import Item, Values, affinities, texts_with
 from single_head import HeadAttention
@@ -53,8 +53,8 @@ def naive(
 
 def item_of(sums: Affinities, place: int) -> tuple[str, int | None, int | None]:
     query, key = (int(each[place]) for each in (sums.query, sums.key))
-    what = "pair" if ANY not in (query, key) else "query" if key == ANY else "key"
-    return what, None if query == ANY else query, None if key == ANY else key
+    what = "pair" if ANY_TOKEN not in (query, key) else "query" if key == ANY_TOKEN else "key"
+    return what, None if query == ANY_TOKEN else query, None if key == ANY_TOKEN else key
 
 
 def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool = False) -> None:
@@ -74,7 +74,7 @@ def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool 
             assert sums.even[layer, n] == pytest.approx(chance, abs=1e-9)
             every = [expected[place][0][item][0].value for place in places]
             assert sums.mean_head[n] == pytest.approx(sum(every) / len(every), abs=1e-9)
-            assert sums.distinct(layer)[n] == (texts[item] >= DISTINCT)
+            assert sums.distinct(layer)[n] == (texts[item] >= MIN_SENTENCES)
             if ends:
                 both = pytest.approx([number.low, number.high], abs=1e-7, nan_ok=True)
                 assert [low[head, n], high[head, n]] == both
@@ -161,7 +161,7 @@ def test_the_table_holds_items_of_many_sentences_those_above_both_baselines_firs
     file = treebank.write_trees(tmp_path / "trees.conllu", treebank.MANY)
     table = collect(file, model=str(tiny_folder("bert")), **OPTIONS).top_tokens
     assert tuple(table.columns) == tuple(TOP_TOKENS.columns)
-    assert (table["n_sentences"] >= DISTINCT).all()
+    assert (table["n_sentences"] >= MIN_SENTENCES).all()
     assert (table["count"] >= table["n_sentences"]).all()
     assert set(table["role"]) == {"query", "key", "pair"}
     assert ((table["query"] == "") == (table["role"] == "key")).all()

@@ -16,11 +16,11 @@ from grouped_studies import ROWS, write_rows
 from headbook.analysis.arrays import Floats
 from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.drift import (
+    CEILING_LABEL,
+    FLOOR_LABEL,
     OUTPUT_DRIFT,
     PATTERN_DRIFT,
     QUERY_KEY,
-    ROUNDED,
-    SHUFFLED,
     WEIGHT_DRIFT,
     rounded,
 )
@@ -117,7 +117,7 @@ def found(a: Study, tuned: Study) -> Comparison:
 def test_a_model_is_equal_to_itself(a: Study) -> None:
     itself = compare(a, a)
     numbers = itself.heads["self"]
-    own = np.array([column.label != SHUFFLED for column in numbers.columns])
+    own = np.array([column.label != CEILING_LABEL for column in numbers.columns])
     values = numbers.value[..., own]
     assert not values[~np.isnan(values)].any()
     p = numbers.p[..., own]
@@ -250,7 +250,7 @@ def test_rounding_and_other_heads_stand_beside_drift(found: Comparison, a: Study
     numbers = found.heads["self"]
     own, floor, ceiling = (
         numbers.value[..., numbers.column(PATTERN_DRIFT, "raw", label)]
-        for label in ("", ROUNDED, SHUFFLED)
+        for label in ("", FLOOR_LABEL, CEILING_LABEL)
     )
     assert not floor.any()  # the same study was given
     assert (own > 0).all()

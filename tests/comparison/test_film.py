@@ -20,7 +20,7 @@ import treebank
 from films import OPTIONS, REVISIONS, command
 from headbook.charts.film import FIRST_STEP_PLACE, sparkline, step_areas, step_axis
 from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
-from headbook.comparison.film_steps import INDUCTION
+from headbook.comparison.film_steps import MIN_INDUCTION_SCORE
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
@@ -318,10 +318,10 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
         with pytest.raises(ModelError):
             study_of_checkpoint(*given, delete_weights=True, progress=NoProgress())
     else:
-        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
+        study_of_checkpoint(*given, studies=tmp_path, delete_weights=True, progress=NoProgress())
         assert (tmp_path / "step20" / "manifest.json").is_file()
         monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
-        study_of_checkpoint(*given, kept=tmp_path, delete_weights=True, progress=NoProgress())
+        study_of_checkpoint(*given, studies=tmp_path, delete_weights=True, progress=NoProgress())
     assert gone == [frozenset({"new"})]
 
 
@@ -392,7 +392,7 @@ def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> N
     assert f"step {step}" in text
 
 
-@pytest.mark.parametrize("least", [INDUCTION, 0.2])
+@pytest.mark.parametrize("least", [MIN_INDUCTION_SCORE, 0.2])
 def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(
     filmed: Path, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,7 +400,7 @@ def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(
 
     The best induction score is 0.28: below the convention, above the other threshold.
     """
-    monkeypatch.setattr(film_lead, "INDUCTION", least)
+    monkeypatch.setattr(film_lead, "MIN_INDUCTION_SCORE", least)
     found = film(shots(filmed / "studies"))
     *before, last = found.frames
     wide = {
@@ -423,7 +423,7 @@ def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(
     assert "half of the change" in lead_text(clear)
     assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
     assert "half of the change" not in lead_text(unclear)
-    inducing = least < INDUCTION
+    inducing = least < MIN_INDUCTION_SCORE
     assert ("An induction head appears between steps" in lead_text(clear)) == inducing
     assert ("is there at step 640, after no clear rise" in lead_text(unclear)) == inducing
     assert "appears" not in lead_text(unclear)

@@ -26,7 +26,7 @@ from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, HeadKey, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.study import Study
-from headbook.study.token_sums import SHUFFLED, TRUE, Anchors
+from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, Anchors
 from html_pages import html_of, lines, text_of
 from layers import Marks, views_of
 from naive_head_outputs import Least, Written, least
@@ -236,7 +236,7 @@ def test_anchors_are_the_most_frequent_ends_of_high_pairs(
     texts = sentences(Bare.load(tiny_folder(case)), alone(case))
     anchors = study(case).corpus_sums.anchors["self"]
     for column in anchors.columns:
-        best, mixed = (anchors.best(column, order) for order in (TRUE, SHUFFLED))
+        best, mixed = (anchors.best(column, order) for order in (TRUE_ORDER, SHUFFLED_ORDER))
         np.testing.assert_array_equal(best.total, mixed.total)
         for (_, layer, head, view), text in texts.items():
             if view != column.view:
@@ -277,11 +277,16 @@ def test_shuffled_tokens_are_those_of_the_same_sentence_in_another_order(
     """Of all heads together, tokens change their counts but none comes in from elsewhere."""
     anchors = study("bert").corpus_sums.anchors["self"]
     order = np.unravel_index(anchors.cell, anchors.shape)[1]
-    true, mixed = ({*anchors.token[order == which].tolist()} for which in (TRUE, SHUFFLED))
+    true, mixed = (
+        {*anchors.token[order == which].tolist()} for which in (TRUE_ORDER, SHUFFLED_ORDER)
+    )
     assert true & mixed
-    counts = [anchors.count[order == which].sum() for which in (TRUE, SHUFFLED)]
+    counts = [anchors.count[order == which].sum() for which in (TRUE_ORDER, SHUFFLED_ORDER)]
     assert counts[0] == counts[1]
-    assert anchors.count[order == TRUE].tolist() != anchors.count[order == SHUFFLED].tolist()
+    assert (
+        anchors.count[order == TRUE_ORDER].tolist()
+        != anchors.count[order == SHUFFLED_ORDER].tolist()
+    )
 
 
 @pytest.mark.slow

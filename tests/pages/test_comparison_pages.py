@@ -15,10 +15,10 @@ from comparisons import CHANGED, Compared
 from headbook.analysis.intervals import SKEWNESS_SHARE
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
+    CEILING_LABEL,
     OUTPUT_DRIFT,
     PATTERN_DRIFT,
     QUERY_KEY,
-    SHUFFLED,
     VALUE_OUTPUT,
     WEIGHT_DRIFT,
     drift_summary,
@@ -36,7 +36,7 @@ from headbook.site.archive import pack_site
 from headbook.site.figures import write_comparison_figures
 from headbook.site.single_file import single_file_text
 from headbook.site.sites import render_comparison
-from headbook.study.buckets import MOST
+from headbook.study.buckets import MAX_BUCKETS
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.text.batch import text_hash
@@ -116,7 +116,7 @@ def test_the_way_goes_from_rounding_to_other_heads(compared: Make) -> None:
     assert summary is not None
     assert summary.floor is not None
     assert summary.part is not None
-    ceiling = float(np.median(drifts_of(found, SHUFFLED)))
+    ceiling = float(np.median(drifts_of(found, CEILING_LABEL)))
     floor = float(np.median(drifts_of(found, "bfloat16")))
     expected = (drifts_of(found, "") - floor) / (ceiling - floor)
     np.testing.assert_allclose(summary.part, expected)
@@ -188,7 +188,7 @@ def cosines_by_bucket(study: Study) -> list[dict[int, tuple[float, int]]]:
         for (sentence, position), value in zip(places, values, strict=True):
             text = texts[sentence]
             if not text.special[position]:
-                bucket = text_hash([text.text]) % MOST
+                bucket = text_hash([text.text]) % MAX_BUCKETS
                 n, d = sums.get(bucket, (0.0, 0))
                 sums[bucket] = n + value, d + 1
         found.append(sums)

@@ -23,7 +23,7 @@ from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
     MAX_QUERY_KEY_BYTES,
     UINT8_STEPS,
-    Place,
+    LayerKey,
     QueriesAndKeys,
     bytes_needed,
     complete_layers,
@@ -78,7 +78,7 @@ def bare_weights(folder: Path, study: Study, index: int) -> Iterator[tuple[str, 
 def test_weights_follow_from_what_is_kept(name: str, made: Made, tiny_folder: Folder) -> None:
     """Every weight of every head, to 1e-5, and as the study's own map has it, to half a step."""
     study = made(name, dtype="float64")
-    seen: set[Place] = set()
+    seen: set[LayerKey] = set()
     for index in range(2):
         for stack, layer, weights in bare_weights(tiny_folder(name), study, index):
             seen.add((stack, index, layer))

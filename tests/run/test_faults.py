@@ -19,7 +19,7 @@ from headbook.progress import NoProgress
 from headbook.run.collect import collect
 from headbook.run.prepare import Run, RunLog, prepare
 from headbook.run.retries import MAX_HALVINGS, measure_part
-from headbook.run.shards import MAX_TRIES, SHARD
+from headbook.run.shards import MAX_TRIES, SHARD_SENTENCES
 from headbook.run.store import Part
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
@@ -36,7 +36,7 @@ OPTIONS: dict[str, Any] = {
     "exemplars": 1,
     "dtype": "float64",
 }
-SENTENCES = SHARD + 40
+SENTENCES = SHARD_SENTENCES + 40
 
 
 def damaged(folder: Path, source: Path, name: str, place: int) -> str:
@@ -90,10 +90,10 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
     # What the model is compared with is not tried on them.
     assert not any(each.baseline for each in study.manifest.not_measured)
     (whole,) = [each for each in study.manifest.not_measured if len(each.sentences) > 1]
-    assert len(whole.sentences) == SHARD
+    assert len(whole.sentences) == SHARD_SENTENCES
     lost = not_measured(study)
     assert lost > {*range(20)}
-    assert len(lost) == SHARD + len(study.manifest.not_measured) - 1
+    assert len(lost) == SHARD_SENTENCES + len(study.manifest.not_measured) - 1
     assert study.manifest.places == SENTENCES
     rest = [text for place, text in enumerate(poisoned) if place not in lost]
     alone = collect(write(tmp_path / "rest.txt", rest), model=model, **OPTIONS)

@@ -187,7 +187,7 @@ def test_sentences_of_a_small_corpus_are_parsed_once(
     options = options | {"control": "none", "metrics": "sink_share,nearest_tokens,variability"}
     few = collect(file, **options)
     assert parsed == [*range(len(treebank.TREES))]
-    monkeypatch.setattr(texts, "KEPT", 0)
+    monkeypatch.setattr(texts, "MAX_CACHED_SENTENCES", 0)
     many = collect(file, **options)
     assert set(parsed[len(treebank.TREES) :]) == set(parsed)
     for name in ("heads", "tokens", "nearest"):

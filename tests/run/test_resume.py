@@ -21,10 +21,10 @@ from headbook.errors import OutputError
 from headbook.output_folder import store_folder
 from headbook.run import prepare, shards
 from headbook.run.collect import collect
-from headbook.run.shards import SHARD, canonical_order, sum_shards
-from headbook.run.store import SUFFIX, Part, Store, open_store, remove_store
+from headbook.run.shards import SHARD_SENTENCES, canonical_order, sum_shards
+from headbook.run.store import PART_SUFFIX, Part, Store, open_store, remove_store
 from headbook.schema import HeadKey, SinkView
-from headbook.study.buckets import MOST, HeadBuckets, bucket_of
+from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
 from machine import Lines, small_files
@@ -66,7 +66,7 @@ from headbook.cli.main import main
 from headbook.run import prepare, shards
 from headbook.output_folder import store_folder
 
-prepare.SHARD = shards.SHARD = int(sys.argv.pop(1))
+prepare.SHARD_SENTENCES = shards.SHARD_SENTENCES = int(sys.argv.pop(1))
 (out,) = [Path(each[6:]) for each in sys.argv if each.startswith("--out=")]
 given, sys.argv = sys.argv, [*sys.argv, "-q", f"--out={out}-first", "--importance=off"]
 main()
@@ -124,7 +124,7 @@ def write_texts(folder: Path, size: int) -> Path:
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two shards of sentences."""
-    return write_texts(tmp_path_factory.mktemp("texts"), SHARD + 40)
+    return write_texts(tmp_path_factory.mktemp("texts"), SHARD_SENTENCES + 40)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     given = [sys.executable, "-c", DIES, str(part), *command(texts, model, out)]
     assert subprocess.run(given, check=False, capture_output=True).returncode == 9
     assert not out.exists()
-    shards = len([*store_folder(out).glob(f"model/corpus/*{SUFFIX}")])
+    shards = len([*store_folder(out).glob(f"model/corpus/*{PART_SUFFIX}")])
     assert shards == min(part - 1, 2)
     progress = Lines()
     study = collect(texts, model=model, work=store_folder(out), progress=progress, **OPTIONS)
@@ -258,7 +258,7 @@ def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path)
     out = tmp_path / "study"
     given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
     with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as process:
-        while not [*store_folder(out).rglob(f"*{SUFFIX}")]:
+        while not [*store_folder(out).rglob(f"*{PART_SUFFIX}")]:
             time.sleep(0.02)
         process.terminate()  # as Ctrl-C does, which a shell may have told programs to ignore
         assert process.stderr is not None
@@ -273,9 +273,9 @@ def test_kills_at_any_moment_change_no_byte(
 ) -> None:
     """Fifty of them, of runs into one folder; one that is left alone in the end goes on."""
     for module in (prepare, shards):
-        monkeypatch.setattr(module, "SHARD", SMALL)
+        monkeypatch.setattr(module, "SHARD_SENTENCES", SMALL)
     texts, out, whole = (
-        write_texts(tmp_path, prepare.SMALL_CORPUS + 40),
+        write_texts(tmp_path, prepare.MAX_UNSTORED_SENTENCES + 40),
         tmp_path / "study",
         tmp_path / "whole",
     )
@@ -332,7 +332,7 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     message = "the same command goes on from there"
     with small_files(1 << 16), pytest.raises(OutputError, match=message):
         load_or_save(work, np.ndarray, "second", np.random.default_rng(0).random(1 << 16))
-    assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
+    assert [file.name for file in tmp_path.iterdir()] == [f"first{PART_SUFFIX}"]
     assert load_or_save(work, np.ndarray, "second", np.ones(2)).tolist() == [1, 1]
 
 
@@ -382,7 +382,7 @@ def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
     "damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:30] + b"#" + b[31:]]
 )
 def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    work, file = Store(tmp_path), tmp_path / f"x{SUFFIX}"
+    work, file = Store(tmp_path), tmp_path / f"x{PART_SUFFIX}"
     load_or_save(work, np.ndarray, "x", np.ones(10))
     file.write_bytes(damage(file.read_bytes()))
     assert load_or_save(work, np.ndarray, "x", np.zeros(10)).sum() == 0
@@ -393,7 +393,7 @@ def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
     work = Store(tmp_path)
     for name in ("corpus/000000", "corpus/000001"):
         load_or_save(work, str, name, name)
-    first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
+    first, second = sorted(tmp_path.rglob(f"*{PART_SUFFIX}"))
     second.write_bytes(first.read_bytes())
     assert load_or_save(work, str, "corpus/000001", "measured again") == "measured again"
     assert load_or_save(work, str, "corpus/000000", "measured again") == "corpus/000000"
@@ -409,9 +409,9 @@ def test_a_whole_part_without_a_value_is_made_again(tmp_path: Path, body: bytes)
 
 
 def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / f"x{SUFFIX}").mkdir()
+    (tmp_path / f"x{PART_SUFFIX}").mkdir()
     (tmp_path / "corpus").write_text("")
-    for name, place in (("x", f"x{SUFFIX}"), ("corpus/000000", "corpus")):
+    for name, place in (("x", f"x{PART_SUFFIX}"), ("corpus/000000", "corpus")):
         with pytest.raises(OutputError, match="--restart begins anew") as caught:
             load_or_save(Store(tmp_path), int, name, 3)
         assert str(caught.value).startswith(f"{tmp_path / place}: ")
@@ -422,7 +422,9 @@ def simulated(keys: np.ndarray) -> CorpusSums:
     """A shard of a model with few heads."""
     column, there = HeadKey("m", SinkView.RAW, ""), np.unique(keys)
     sums = np.full((len(there), 4, 4, 1), 0.1)
-    return CorpusSums(buckets={"": (HeadBuckets(MOST, there, sums, sums, columns=(column,)),)})
+    return CorpusSums(
+        buckets={"": (HeadBuckets(MAX_BUCKETS, there, sums, sums, columns=(column,)),)}
+    )
 
 
 def hashes_of(sentences: int) -> np.ndarray:
@@ -430,16 +432,18 @@ def hashes_of(sentences: int) -> np.ndarray:
 
 
 def shards_of(hashes: np.ndarray) -> list[np.ndarray]:
-    bucket = bucket_of(hashes[canonical_order(hashes)], MOST)
-    return [bucket[start : start + SHARD] for start in range(0, len(bucket), SHARD)]
+    bucket = bucket_of(hashes[canonical_order(hashes)], MAX_BUCKETS)
+    return [
+        bucket[start : start + SHARD_SENTENCES] for start in range(0, len(bucket), SHARD_SENTENCES)
+    ]
 
 
 def test_shards_hold_every_sentence_once_and_few_buckets() -> None:
-    hashes = hashes_of(2 * SHARD * MOST)
+    hashes = hashes_of(2 * SHARD_SENTENCES * MAX_BUCKETS)
     order = canonical_order(hashes)
     assert sorted(order) == [*range(len(hashes))]
     assert max(len(set(keys)) for keys in shards_of(hashes)) == 2
-    twice = np.array([5, 5, 5] * SHARD, np.uint64)
+    twice = np.array([5, 5, 5] * SHARD_SENTENCES, np.uint64)
     assert canonical_order(twice).tolist() == [*range(len(twice))]
 
 
@@ -459,10 +463,10 @@ def test_ten_million_sentences_take_flat_time_and_memory() -> None:
 
 
 def test_sums_of_groups_are_those_of_all() -> None:
-    shards = [simulated(keys) for keys in shards_of(hashes_of(150 * SHARD))]
+    shards = [simulated(keys) for keys in shards_of(hashes_of(150 * SHARD_SENTENCES))]
     total = sum(shard.buckets[""][0].n.sum() for shard in shards)
     found = sum_shards(iter(shards)).buckets[""][0]
-    assert found.keys.tolist() == [*range(MOST)]
+    assert found.keys.tolist() == [*range(MAX_BUCKETS)]
     assert np.isclose(found.n.sum(), total)
 
 

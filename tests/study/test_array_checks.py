@@ -24,7 +24,7 @@ from headbook.site.archive import anonymise
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
 from headbook.study.manifest import SCHEMA, Manifest
-from headbook.study.storage import TABLES, PackedArrays, StoredParts, from_layout
+from headbook.study.storage import TABLE_NAMES, PackedArrays, StoredParts, from_layout
 from headbook.study.study import Study, merge_studies
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
@@ -111,7 +111,7 @@ def message_of(arrays: Arrays, stored: Path, name: str, wrong: NDArray[Any]) -> 
     """The fault that is found where one array is another one; empty if none is."""
     with safe_open(stored / "arrays.safetensors", framework="numpy") as file:
         layout = json.loads(file.metadata()["layout"])
-    tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLES}
+    tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLE_NAMES}
     parts = from_layout(StoredParts, layout, PackedArrays(arrays | {name: wrong}, tables))
     try:
         check_arrays(Manifest.read(stored), parts.sentence_data.sentences, parts)

@@ -17,8 +17,8 @@ from headbook.run.collect import collect
 from headbook.schema import HeadKey, ResidualPoint, Side, SinkView, TokenKey
 from headbook.study.buckets import HeadBuckets, SentenceSet, TokenBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sentence_data import SENTENCES
-from headbook.study.storage import ARRAYS, arrays, write_arrays
+from headbook.study.sentence_data import MAX_MAPPED_SENTENCES
+from headbook.study.storage import ARRAYS_FILE, arrays, write_arrays
 from headbook.study.study import Study
 from headbook.text.batch import text_hash
 from sealed_studies import reseal
@@ -178,7 +178,7 @@ def test_a_study_without_sums_of_tokens_leaves_none(made: Made, tmp_path: Path) 
 
 def without_token_buckets(folder: Path) -> Path:
     """A stored study as if it had been written before there were any."""
-    file = folder / ARRAYS
+    file = folder / ARRAYS_FILE
     with safe_open(file, framework="numpy") as opened:
         layout = json.loads(opened.metadata()["layout"])
     del layout["corpus_sums"]["token_buckets"]
@@ -220,7 +220,7 @@ def test_texts_tell_which_sentences_there_are() -> None:
 
 def test_maps_of_a_few_sentences_are_kept(whole: Study) -> None:
     sentences = whole.map_sample.sentences
-    assert 0 < len(sentences) <= SENTENCES
+    assert 0 < len(sentences) <= MAX_MAPPED_SENTENCES
     for sentence in sentences.values():
         maps, (text,) = sentence.maps["self"].astype(float), sentence.texts.values()
         stored = whole.sentence_data.maps.get(("self", sentence.index))

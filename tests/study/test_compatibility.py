@@ -14,7 +14,7 @@ from headbook.analysis.accumulators import RatioSums
 from headbook.config import Config, flag
 from headbook.errors import StudyError
 from headbook.run.collect import collect
-from headbook.study.compatibility import FREE
+from headbook.study.compatibility import FREE_OPTIONS
 from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sealed_studies import edit_manifest
@@ -23,7 +23,7 @@ TABLES = ("heads", "layers", "controls", "compared", "pairs", "groups", "geometr
           "minimal_pairs")  # fmt: skip
 RECORDED = [field.name for field in dataclasses.fields(Config) if not field.metadata["place"]]
 # Another value of every option that decides numbers: whoever adds an option adds one here, or says
-# in `headbook.study.compatibility.FREE` why studies may differ in it.
+# in `headbook.study.compatibility.FREE_OPTIONS` why studies may differ in it.
 OTHER: dict[str, object] = {
     "language": "none",
     "target_language": "de",
@@ -88,7 +88,7 @@ def test_tables_of_sentences_differ_in_their_order_alone(
     pd.testing.assert_frame_equal(*frames)
 
 
-@pytest.mark.parametrize("name", [name for name in RECORDED if name not in FREE])
+@pytest.mark.parametrize("name", [name for name in RECORDED if name not in FREE_OPTIONS])
 def test_studies_that_differ_in_an_option_do_not_add(
     halves: tuple[Study, Study], name: str
 ) -> None:
@@ -107,12 +107,12 @@ def test_studies_that_differ_in_an_option_do_not_add(
 
 
 def test_every_option_that_studies_may_differ_in_exists_and_has_its_reason() -> None:
-    assert FREE.keys() <= set(RECORDED)
-    assert all(FREE.values())
-    assert FREE.keys() | OTHER.keys() == set(RECORDED)
+    assert FREE_OPTIONS.keys() <= set(RECORDED)
+    assert all(FREE_OPTIONS.values())
+    assert FREE_OPTIONS.keys() | OTHER.keys() == set(RECORDED)
 
 
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", FREE_OPTIONS)
 def test_studies_may_differ_in_what_decides_no_number(
     halves: tuple[Study, Study], name: str
 ) -> None:

@@ -16,7 +16,7 @@ from grouped_studies import PAIRS, ROWS, Collect
 from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
 from headbook.resources import folder
 from headbook.study.contrasts import pair_differences
-from headbook.study.groups import ENOUGH, PairMembers
+from headbook.study.groups import MAX_PAIR_SENTENCES, PairMembers
 from headbook.study.study import Study
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -127,7 +127,7 @@ def test_any_split_keeps_the_same_members(pairs: list[int], data: st.DataObject)
     wanted = [
         (pair, place)
         for pair in sorted({*pairs})[: whole.size]
-        for place in [n for n, each in enumerate(pairs) if each == pair][:ENOUGH]
+        for place in [n for n, each in enumerate(pairs) if each == pair][:MAX_PAIR_SENTENCES]
     ]
     for members in (merged, added):
         assert [*zip(members.pair.tolist(), members.index.tolist(), strict=True)] == wanted

@@ -13,7 +13,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.report.claims.table import TESTS
 from headbook.study.study import Study
-from headbook.study.tables import COMPUTED
+from headbook.study.tables import TABLES_OF_REPORT
 from headbook.study.token_tables import WORDS
 from sites import Site
 
@@ -108,7 +108,7 @@ def test_every_study_that_a_reader_gets_has_the_table(encoder_site: Site) -> Non
     ]
     assert lines[0] == str(len(encoder_site.study.tests))
     assert lines[1] == "study.tests: import headbook.report.tables, or use headbook.Study"
-    assert {*COMPUTED} == {"tests"}
+    assert {*TABLES_OF_REPORT} == {"tests"}
 
 
 def test_relation_rows_are_tested_against_a_named_rule(any_site: Site) -> None:

@@ -44,7 +44,7 @@ from headbook.study.ablation import (
     HeadSetKind,
 )
 from headbook.study.ablation_tables import GRADIENT
-from headbook.study.ablation_tests import ATTRIBUTION, COSINES
+from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,13 @@ from headbook.metrics import all_metrics
 from headbook.schema import AblationTarget, HeadCorrespondence
 from headbook.study.ablation import AblationResults
 from headbook.study.study import Study
-from headbook.study.tables import HEAD, METRIC, MOST_USED, PLACE, Table
+from headbook.study.tables import (
+    HEAD_COLUMNS,
+    LAYER_COLUMNS,
+    MAX_PLAIN_CSV_BYTES,
+    METRIC_COLUMNS,
+    Table,
+)
 
 DepthMedians = Mapping[ComparedColumn, Medians]
 
@@ -44,22 +50,23 @@ def depth_medians(sides: StudyPair, pair: StackPair) -> DepthMedians:
 
 
 def _medians(sides: StudyPair, pair: StackPair) -> Iterator[tuple[ComparedColumn, Medians]]:
-    for each in head_sums(sides, pair):
-        for place, column in enumerate(each.columns):
-            yield column, _of(column, *(_cells(sums, place) for sums in (each.a, each.b)))
-    for columns, *sums in token_sums(sides, pair):
-        for place, token in enumerate(columns):
-            column = ComparedColumn(token.metric, "", token.words)
-            yield column, _of(column, *(_cells(each, place) for each in sums))
+    """Yield the medians of each number of heads, then of each number of tokens."""
+    for sums in head_sums(sides, pair):
+        for index, column in enumerate(sums.columns):
+            yield column, _bounded_medians(column, _cells(sums.a, index), _cells(sums.b, index))
+    for token_keys, a, b in token_sums(sides, pair):
+        for index, token_key in enumerate(token_keys):
+            column = ComparedColumn(token_key.metric, "", token_key.words)
+            yield column, _bounded_medians(column, _cells(a, index), _cells(b, index))
 
 
-def _cells(sums: ClusterSums, place: int) -> ClusterSums:
+def _cells(sums: ClusterSums, index: int) -> ClusterSums:
     """Return one column, with all cells in one dimension."""
-    size = prod(sums.n.shape[1:-1])
-    return ClusterSums(*(part[..., place].reshape(len(part), size) for part in sums))
+    n_cells = prod(sums.n.shape[1:-1])
+    return ClusterSums(*(part[..., index].reshape(len(part), n_cells) for part in sums))
 
 
-def _of(column: ComparedColumn, a: ClusterSums, b: ClusterSums) -> Medians:
+def _bounded_medians(column: ComparedColumn, a: ClusterSums, b: ClusterSums) -> Medians:
     """Return the medians of a column, within the bounds of its metric."""
     metric = all_metrics()[column.metric]
     return medians(a, b, metric.spread(column.label), metric.limits)
@@ -82,29 +89,35 @@ class Losses:
 
 def losses(sides: StudyPair) -> Losses | None:
     """Return both models' losses; None if one of them does not predict text from left to right."""
-    parts = [study.corpus_sums.ablation for study in (sides.a, sides.b)]
-    known = [
-        part
-        for part in parts
-        if part and AblationTarget.LOSS in part.unablated and len(part.text_hash)
+    ablations = [study.corpus_sums.ablation for study in (sides.a, sides.b)]
+    with_loss = [
+        ablation
+        for ablation in ablations
+        if ablation and AblationTarget.LOSS in ablation.unablated and len(ablation.text_hash)
     ]
-    if len(known) < len(parts):
+    if len(with_loss) < len(ablations):
         return None
-    _, *rows = np.intersect1d(known[0].text_hash, known[1].text_hash, return_indices=True)
+    _, *rows = np.intersect1d(with_loss[0].text_hash, with_loss[1].text_hash, return_indices=True)
     if not len(rows[0]):
         return None
-    sums = [_sums(part, row) for part, row in zip(known, rows, strict=True)]
-    bits, nats = (differences(one, other) for one, other in zip(*sums, strict=True))
-    return Losses(bits, nats, len(rows[0]))
+    a, b = (_loss_sums(ablation, row) for ablation, row in zip(with_loss, rows, strict=True))
+    return Losses(differences(a.bits, b.bits), differences(a.nats, b.nats), len(rows[0]))
 
 
-def _sums(part: AblationResults, rows: Ints) -> tuple[ClusterSums, ClusterSums]:
-    """Return sums of bits by characters, and of nats by tokens, for each sentence."""
-    loss = part.unablated[AblationTarget.LOSS][rows]
-    characters = part.characters[rows].astype(np.float64)
-    return (
+class _LossSums(NamedTuple):
+    """Losses of one model by sentence: bits over characters, and nats over tokens."""
+
+    bits: ClusterSums
+    nats: ClusterSums
+
+
+def _loss_sums(ablation: AblationResults, rows: Ints) -> _LossSums:
+    """Return the losses of one model on some sentences of its ablation sample."""
+    loss = ablation.unablated[AblationTarget.LOSS][rows]
+    characters = ablation.characters[rows].astype(np.float64)
+    return _LossSums(
         ClusterSums(np.where(characters > 0, loss, 0) / log(2), characters),
-        ClusterSums(loss, part.counts[AblationTarget.LOSS][rows]),
+        ClusterSums(loss, ablation.counts[AblationTarget.LOSS][rows]),
     )
 
 
@@ -112,12 +125,12 @@ DIFFERENCES_TABLE: "Table[Comparison]" = Table(
     "differences",
     "What every number of every head, and of the tokens of every layer, is in both models, and how "
     "they differ: pairs of the same sentences, the second model minus the first.",
-    PLACE
+    LAYER_COLUMNS
     | {
         "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
         "space where there is one, and class of tokens (mid/positional/content)"
     }
-    | METRIC
+    | METRIC_COLUMNS
     | {
         "a": "value in the first model; empty where a number is of both",
         "b": "value in the second model",
@@ -134,14 +147,14 @@ DIFFERENCES_TABLE: "Table[Comparison]" = Table(
     },
     lambda comparison: comparison.differences,
     optional=True,
-    plain_csv_limit=MOST_USED,
+    plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 MEDIANS_TABLE: "Table[Comparison]" = Table(
     "medians",
     "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
     "differ, for models whose heads do not correspond.",
     {"stack": "kind of attention"}
-    | METRIC
+    | METRIC_COLUMNS
     | {
         "a": "median of the first model",
         "a_low": "lower end of its 95 % confidence interval, for other sentences; empty below ten "
@@ -157,12 +170,15 @@ MEDIANS_TABLE: "Table[Comparison]" = Table(
     lambda comparison: comparison.medians,
     optional=True,
 )
-OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
+OTHER_HEAD_COLUMNS = {
+    "other_layer": "of the head of the second model",
+    "other_head": "its number there",
+}
 MATCHING_TABLE: "Table[Comparison]" = Table(
     "matching",
     "Which head of the second model each head of the first attends most like, one to one.",
-    HEAD
-    | OTHER
+    HEAD_COLUMNS
+    | OTHER_HEAD_COLUMNS
     | {
         "similarity": "mean over words of the sum of the square roots of products of weights, sink "
         "masked and renormalised: 0 (no word in common) to 1 (the same)",
@@ -180,7 +196,7 @@ MATCHING_TABLE: "Table[Comparison]" = Table(
 SIMILARITY_TABLE: "Table[Comparison]" = Table(
     "head_similarity",
     "How alike every head of the first model and every head of the second attend.",
-    HEAD | OTHER | {"similarity": "as in matching; empty below 30 words"},
+    HEAD_COLUMNS | OTHER_HEAD_COLUMNS | {"similarity": "as in matching; empty below 30 words"},
     lambda comparison: comparison.similarity,
     optional=True,
 )
@@ -221,17 +237,17 @@ class Comparison:
         Columns are as in ``differences.csv``.
         """
         pairs = {pair.name: pair for pair in self.sides.stacks}
-        frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
-        frames += [_layer_rows(name, found) for name, found in self.layers.items()]
+        frames = [_head_rows(pairs[name], differences) for name, differences in self.heads.items()]
+        frames += [_layer_rows(name, differences) for name, differences in self.layers.items()]
         return pd.concat(frames, ignore_index=True) if frames else DIFFERENCES_TABLE.empty
 
     @property
     def medians(self) -> pd.DataFrame:
         """Table with a row for each number of both models; columns as in ``medians.csv``."""
         rows = [
-            (stack, *column, *found.a, *found.b, *found.difference)
-            for stack, every in self.depths.items()
-            for column, found in every.items()
+            (stack, *column, *of_column.a, *of_column.b, *of_column.difference)
+            for stack, by_column in self.depths.items()
+            for column, of_column in by_column.items()
         ]
         table = pd.DataFrame(rows, columns=[*MEDIANS_TABLE.columns])
         return table[table["difference"].notna()].reset_index(drop=True)
@@ -239,13 +255,15 @@ class Comparison:
     @property
     def matching(self) -> pd.DataFrame:
         """Table with a row for each head of the first model; columns as in ``matching.csv``."""
-        rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
+        rows = [
+            row for stack, matched in self.matched.items() for row in _matching_rows(stack, matched)
+        ]
         return pd.DataFrame(rows, columns=[*MATCHING_TABLE.columns])
 
     @property
     def similarity(self) -> pd.DataFrame:
         """Table with a row for every two heads; columns as in ``head_similarity.csv``."""
-        frames = [_similarity(stack, found) for stack, found in self.matched.items()]
+        frames = [_similarity_rows(stack, matched) for stack, matched in self.matched.items()]
         return pd.concat(frames, ignore_index=True) if frames else SIMILARITY_TABLE.empty
 
 
@@ -263,6 +281,8 @@ def compare(
     """Compare two studies of the same sentences; differences are ``b`` minus ``a``.
 
     Args:
+        a: study of the first model.
+        b: study of the second model.
         heads: how heads of the two models correspond.
         names: names of the models on pages; by default their own names.
         rounded: the first model in bfloat16, for the effect of rounding alone.
@@ -276,54 +296,47 @@ def compare(
             ``heads`` is ``same``.
     """
     both = pair_studies(a, b, heads, names)
-    nothing = pair_studies(a, null) if null is not None else None
+    untrained_pair = pair_studies(a, null) if null is not None else None
     matched = {
-        pair.name: matched_heads(both, pair, nothing)
+        pair.name: matched_heads(both, pair, untrained_pair)
         for pair in both.stacks
         if not (pair.a.crosses or pair.b.crosses)
     }
     if not both.same_heads:
         depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
-        missing = tuple(_token_states(both))
+        missing = tuple(_token_states_gap(both))
         return Comparison(both, {}, matched, losses(both), missing, depths=depths)
-    below = pair_studies(a, rounded, HeadCorrespondence.SAME) if rounded is not None else None
+    exact_rounded = pair_studies(a, rounded, HeadCorrespondence.SAME) if rounded else None
+    formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice else None
     drift = drift or ModelDrift()
-    formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice is not None else None
-    found, layers = {}, {}
-    for pair in both.stacks:
-        heads_found = HeadDifferences.join_columns(
-            [*_heads(both, pair, below), *drift.of(pair.name)]
-        )
-        tokens_found = layer_differences(both, pair)
-        if formats is not None:
-            heads_found = heads_found.above(head_floors(formats, pair))
-            tokens_found = tokens_found and tokens_found.above(layer_floors(formats, pair))
-        found[pair.name], layers[pair.name] = heads_found, tokens_found
     return Comparison(
         both,
-        found,
+        {
+            pair.name: _head_differences(both, pair, drift, exact_rounded, formats)
+            for pair in both.stacks
+        },
         matched,
         losses(both),
-        (*drift.missing, *_own_targets(both), *_token_states(both)),
-        {name: each for name, each in layers.items() if each is not None},
+        (*drift.missing, *_generated_targets_gap(both), *_token_states_gap(both)),
+        dict(_layer_differences(both, formats)),
         floor_sentences=0 if formats is None else formats.sentences,
     )
 
 
-def _own_targets(both: StudyPair) -> Iterator[str]:
+def _generated_targets_gap(both: StudyPair) -> Iterator[str]:
     """Yield what cannot be compared if each model generated its own target texts."""
-    if any(text.generated for one, _ in both.mapped() for text in one.texts.values()):
+    if any(text.generated for sentence, _ in both.mapped() for text in sentence.texts.values()):
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
             "so that each model wrote its own"
         )
 
 
-def _token_states(both: StudyPair) -> Iterator[str]:
+def _token_states_gap(both: StudyPair) -> Iterator[str]:
     """Yield what cannot be compared with studies of earlier versions."""
     studies = both.a, both.b
-    if all(each.corpus_sums.tokens for each in studies) and not all(
-        each.corpus_sums.token_buckets for each in studies
+    if all(study.corpus_sums.tokens for study in studies) and not all(
+        study.corpus_sums.token_buckets for study in studies
     ):
         yield (
             "differences of token states: a study was collected by an earlier version, which kept "
@@ -331,52 +344,88 @@ def _token_states(both: StudyPair) -> Iterator[str]:
         )
 
 
-def _heads(both: StudyPair, pair: StackPair, below: StudyPair | None) -> Iterator[HeadDifferences]:
-    """Yield the differences of a stack's heads that the studies alone give."""
-    yield head_differences(both, pair)
-    yield from head_drifts(both, pair)
-    if below is not None:
-        yield from rounding_drift(below, pair)
+def _head_differences(
+    both: StudyPair,
+    pair: StackPair,
+    drift: ModelDrift,
+    exact_rounded: StudyPair | None,
+    formats: StudyPair | None,
+) -> HeadDifferences:
+    """Return all differences of the heads of one stack, with their rounding floors.
+
+    Args:
+        both: the two studies.
+        pair: stacks that are compared.
+        drift: drift of weights and outputs.
+        exact_rounded: the first model with exact and with rounded weights; None if not measured.
+        formats: the first model in two number formats, for the floors; None if not measured.
+    """
+    parts = [head_differences(both, pair), *head_drifts(both, pair)]
+    if exact_rounded is not None:
+        parts += rounding_drift(exact_rounded, pair)
+    joined = HeadDifferences.join_columns([*parts, *drift.of(pair.name)])
+    return joined if formats is None else joined.above(head_floors(formats, pair))
 
 
-def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
+def _layer_differences(
+    both: StudyPair, formats: StudyPair | None
+) -> Iterator[tuple[str, LayerDifferences]]:
+    """Yield the differences of the tokens of each stack that has any, with rounding floors."""
+    for pair in both.stacks:
+        differences_of_stack = layer_differences(both, pair)
+        if differences_of_stack is None:
+            continue
+        if formats is not None:
+            differences_of_stack = differences_of_stack.above(layer_floors(formats, pair))
+        yield pair.name, differences_of_stack
+
+
+def _head_rows(pair: StackPair, differences: HeadDifferences) -> pd.DataFrame:
     """Return the rows of a pair of stacks for the heads of layers with attention."""
-    _, n_heads, n_columns = found.value.shape
-    present = [*pair.a.attention_layers]
-    places = {
-        "layer": np.repeat(present, n_heads * n_columns),
-        "head": np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
+    _, n_heads, n_columns = differences.value.shape
+    layers = [*pair.a.attention_layers]
+    positions = {
+        "layer": np.repeat(layers, n_heads * n_columns),
+        "head": np.tile(np.repeat(np.arange(n_heads), n_columns), len(layers)),
     }
-    return _numbers(pair.name, found, places, present)
+    return _table_rows(pair.name, differences, positions, layers)
 
 
-def _layer_rows(stack: str, found: LayerDifferences) -> pd.DataFrame:
+def _layer_rows(stack: str, differences: LayerDifferences) -> pd.DataFrame:
     """Return the rows of a pair of stacks for the tokens of layers."""
-    n_layers, n_columns = found.value.shape
-    places = {"layer": np.repeat(np.arange(n_layers), n_columns), "head": None}
-    return _numbers(stack, found, places, [*range(n_layers)])
+    n_layers, n_columns = differences.value.shape
+    positions = {"layer": np.repeat(np.arange(n_layers), n_columns), "head": None}
+    return _table_rows(stack, differences, positions, [*range(n_layers)])
 
 
-def _numbers(
-    stack: str, found: ModelDifferences, places: dict[str, Any], present: Sequence[int]
+def _table_rows(
+    stack: str, differences: ModelDifferences, positions: dict[str, Any], layers: Sequence[int]
 ) -> pd.DataFrame:
     """Return a row for each cell and column of some layers.
 
     Args:
-        places: layer and head of each row.
+        positions: layer and head of each row.
     """
-    size = found.value[present].size // len(found.columns)
+    n_cells = differences.value[layers].size // len(differences.columns)
     names = {
-        name: np.tile(np.array([getattr(c, name) for c in found.columns], object), size)
+        name: np.tile(
+            np.array([getattr(column, name) for column in differences.columns], object), n_cells
+        )
         for name in ("metric", "view", "label")
     }
-    parts = {
-        "a": found.a, "b": found.b, "difference": found.value, "low": found.low,
-        "high": found.high, "p": found.p, "n_sentences": found.sentences,
-        "floor": np.broadcast_to(found.floors, found.value.shape), "beyond_floor": found.beyond,
-    }  # fmt: skip
-    numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
-    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[
+    arrays = {
+        "a": differences.a,
+        "b": differences.b,
+        "difference": differences.value,
+        "low": differences.low,
+        "high": differences.high,
+        "p": differences.p,
+        "n_sentences": differences.sentences,
+        "floor": np.broadcast_to(differences.floors, differences.value.shape),
+        "beyond_floor": differences.beyond,
+    }
+    numbers = {name: array[layers].reshape(-1) for name, array in arrays.items()}
+    table = pd.DataFrame({"stack": stack, **positions, **names, **numbers})[
         [*DIFFERENCES_TABLE.columns]
     ]
     table["head"] = table["head"].astype("Int64")
@@ -384,33 +433,33 @@ def _numbers(
     return table[table["difference"].notna()].reset_index(drop=True)
 
 
-def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
+def _matching_rows(stack: str, heads: MatchedHeads) -> Iterator[dict[str, Any]]:
     """Yield a row for each head of the first model, with its match."""
-    matched = found.matching
-    for place, head in enumerate(found.a):
+    matching = heads.matching
+    for index, head in enumerate(heads.a):
         partner, best = (
-            None if number == UNMATCHED else found.b[number]
-            for number in (matched.partner[place], matched.best[place])
+            None if head_index == UNMATCHED else heads.b[head_index]
+            for head_index in (matching.partner[index], matching.best[index])
         )
         yield {
             "stack": stack, "layer": head.layer, "head": head.head,
             "other_layer": partner and partner.layer, "other_head": partner and partner.head,
-            "similarity": matched.similarity[place],
-            "counterpart": bool(matched.counterpart[place]) if found.tested else None,
-            "mutual": bool(matched.mutual[place]),
+            "similarity": matching.similarity[index],
+            "counterpart": bool(matching.counterpart[index]) if heads.tested else None,
+            "mutual": bool(matching.mutual[index]),
             "best_layer": best and best.layer, "best_head": best and best.head,
-            "margin": matched.margin[place], "n_sentences": found.sentences,
+            "margin": matching.margin[index], "n_sentences": heads.sentences,
         }  # fmt: skip
 
 
-def _similarity(stack: str, found: MatchedHeads) -> pd.DataFrame:
+def _similarity_rows(stack: str, matched: MatchedHeads) -> pd.DataFrame:
     """Return the similarity of every two heads as rows."""
-    sizes = len(found.a), len(found.b)
+    n_heads_a, n_heads_b = len(matched.a), len(matched.b)
     return pd.DataFrame({
         "stack": stack,
-        "layer": np.repeat([head.layer for head in found.a], sizes[1]),
-        "head": np.repeat([head.head for head in found.a], sizes[1]),
-        "other_layer": np.tile([head.layer for head in found.b], sizes[0]),
-        "other_head": np.tile([head.head for head in found.b], sizes[0]),
-        "similarity": found.similarity.reshape(-1),
+        "layer": np.repeat([head.layer for head in matched.a], n_heads_b),
+        "head": np.repeat([head.head for head in matched.a], n_heads_b),
+        "other_layer": np.tile([head.layer for head in matched.b], n_heads_a),
+        "other_head": np.tile([head.head for head in matched.b], n_heads_a),
+        "similarity": matched.similarity.reshape(-1),
     })  # fmt: skip

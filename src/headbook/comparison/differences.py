@@ -25,10 +25,10 @@ from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
 from headbook.study.ablation import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.buckets import BucketSums
-from headbook.study.corpus_sums import ABOUT, SampleSums, statistics
+from headbook.study.corpus_sums import SENTENCE_ROW, SampleSums, statistics
 from headbook.study.study import Study
 
-FLOOR = 2.0  # factor on the largest difference by rounding, which other sentences may exceed
+FLOOR_FACTOR = 2.0  # factor on the largest difference by rounding, which other sentences may exceed
 Column = TypeVar("Column", HeadKey, TokenKey)
 
 
@@ -78,21 +78,23 @@ class ModelDifferences:
 
         A floor that was not measured counts as 0.
         """
-        least = np.nan_to_num(self.floors)
+        floors = np.nan_to_num(self.floors)
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = (self.low > least) | (self.high < -least)
-        return found
+            mask: NDArray[np.bool_] = (self.low > floors) | (self.high < -floors)
+        return mask
 
     @property
     def supported(self) -> NDArray[np.bool_]:
         """Mask of supported differences: family-wise p below `ALPHA`, interval beyond the floor."""
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = (self.p < ALPHA) & self.beyond
-        return found
+            mask: NDArray[np.bool_] = (self.p < ALPHA) & self.beyond
+        return mask
 
     def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
         """Return the differences with the known rounding floors of their columns."""
-        return replace(self, floor=np.array([floors.get(c, np.nan) for c in self.columns]))
+        return replace(
+            self, floor=np.array([floors.get(column, np.nan) for column in self.columns])
+        )
 
     def column(self, metric: str, view: str = "", label: str = "") -> int | None:
         """Return the index of a column, or None if it is missing."""
@@ -119,13 +121,13 @@ class ModelDifferences:
         Args:
             a, b: sums of both models. *Shape:* ``(cluster, *cells, column)``.
         """
-        known = all_metrics().get(columns[0].metric)
-        spread = [known.spread(c.label) if known else IntervalRule.USUAL for c in columns]
-        limits = known.limits if known else UNBOUNDED
-        found = differences(a, b, np.array(spread), limits)
-        p = paired_family_wise_p(a, b, found)
-        values = found.a, found.b, found.value, found.low, found.high
-        return cls(tuple(columns), *values, p, found.clusters)
+        metric = all_metrics().get(columns[0].metric)
+        rules = [metric.spread(c.label) if metric else IntervalRule.USUAL for c in columns]
+        limits = metric.limits if metric else UNBOUNDED
+        paired = differences(a, b, np.array(rules), limits)
+        p = paired_family_wise_p(a, b, paired)
+        values = paired.a, paired.b, paired.value, paired.low, paired.high
+        return cls(tuple(columns), *values, p, paired.clusters)
 
 
 def rounding_floors(
@@ -137,37 +139,36 @@ def rounding_floors(
         sums: columns with the sums of one model in two number formats, over the same sentences.
             *Shape:* ``(cluster, *cells, column)``.
     """
-    found: dict[ComparedColumn, float] = {}
+    floors: dict[ComparedColumn, float] = {}
     for columns, exact, rounded in sums:
-        sizes = np.abs(differences(exact, rounded).value).reshape(-1, len(columns))
-        for column, size in zip(columns, sizes.T, strict=True):
-            if not np.isnan(size).all():
-                found[column] = FLOOR * float(np.nanmax(size))
-    return found
+        changes = np.abs(differences(exact, rounded).value).reshape(-1, len(columns))
+        for column, of_column in zip(columns, changes.T, strict=True):
+            if not np.isnan(of_column).all():
+                floors[column] = FLOOR_FACTOR * float(np.nanmax(of_column))
+    return floors
 
 
 def paired_buckets(
-    mine: BucketSums, other: BucketSums, columns: Sequence[Column], others: Sequence[Column]
+    a: BucketSums, b: BucketSums, columns_a: Sequence[Column], columns_b: Sequence[Column]
 ) -> Iterator[tuple[list[Column], ClusterSums, ClusterSums]]:
     """Yield columns and sums that two studies have over the same buckets, by metric and view.
 
     Args:
-        columns, others: columns of ``mine`` and of ``other``.
+        a, b: sums of the two studies.
+        columns_a, columns_b: columns of ``a`` and of ``b``.
     """
-    shared = set(others)
-    both = [column for column in columns if column in shared]
-    if not both or mine.once != other.once:
+    known_in_b = set(columns_b)
+    shared = [column for column in columns_a if column in known_in_b]
+    if not shared or a.once != b.once:
         return
-    size = min(mine.size, other.size)
-    one, another = (part if part.size == size else part.of_size(size) for part in (mine, other))
-    keys = np.union1d(one.keys, another.keys)
-    for family in dict.fromkeys(map(_family, both)):
-        chosen = [column for column in both if _family(column) == family]
-        sums = [
-            _some(part, keys, [own.index(column) for column in chosen])
-            for part, own in ((one, columns), (another, others))
-        ]
-        yield chosen, sums[0], sums[1]
+    size = min(a.size, b.size)
+    a, b = (sums if sums.size == size else sums.of_size(size) for sums in (a, b))
+    keys = np.union1d(a.keys, b.keys)
+    for family in dict.fromkeys(map(_family, shared)):
+        columns = [column for column in shared if _family(column) == family]
+        sums_a = _select(a, keys, [columns_a.index(column) for column in columns])
+        sums_b = _select(b, keys, [columns_b.index(column) for column in columns])
+        yield columns, sums_a, sums_b
 
 
 def _family(column: Column) -> tuple[str, SinkView | None]:
@@ -175,12 +176,12 @@ def _family(column: Column) -> tuple[str, SinkView | None]:
     return column.metric, column.view if isinstance(column, HeadKey) else None
 
 
-def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
+def _select(sums: BucketSums, keys: Ints, indices: Sequence[int]) -> ClusterSums:
     """Return some columns in all of the buckets; 0 in buckets that a study lacks."""
-    place = np.searchsorted(keys, part.keys)
-    n = np.zeros((len(keys), *part.n.shape[1:-1], len(at)))
+    rows = np.searchsorted(keys, sums.keys)
+    n = np.zeros((len(keys), *sums.n.shape[1:-1], len(indices)))
     d = np.zeros_like(n)
-    n[place], d[place] = part.n[..., at], part.d[..., at]
+    n[rows], d[rows] = sums.n[..., indices], sums.d[..., indices]
     return ClusterSums(n, d)
 
 
@@ -209,14 +210,12 @@ class PairedSums(NamedTuple):
 def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
     """Return the differences of all head numbers that both studies have, if heads correspond."""
     parts = []
-    for each in head_sums(sides, pair):
-        found = HeadDifferences.of(each.columns, each.a, each.b)
-        if each.counted:
-            found = replace(
-                found, sentences=_n_sentences_of_heads(sides, pair.a.name, each.counted)
-            )
-        parts.append(found)
-    parts += [HeadDifferences.of(*each[:3]) for each in _of_ablation(sides, pair)]
+    for sums in (*head_sums(sides, pair), *_ablation_sums(sides, pair)):
+        part = HeadDifferences.of(sums.columns, sums.a, sums.b)
+        if sums.counted:
+            n_sentences = _n_sentences_of_heads(sides, pair.a.name, sums.counted)
+            part = replace(part, sentences=n_sentences)
+        parts.append(part)
     return HeadDifferences.join_columns(parts)
 
 
@@ -226,24 +225,24 @@ def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float
     Args:
         twice: the first model in two number formats, as if they were two models.
     """
-    found = (*head_sums(twice, pair), *_of_ablation(twice, pair))
-    return rounding_floors(each[:3] for each in found)
+    paired_sums = (*head_sums(twice, pair), *_ablation_sums(twice, pair))
+    return rounding_floors((sums.columns, sums.a, sums.b) for sums in paired_sums)
 
 
 def head_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Yield the sums of all head metrics that both studies have; the stacks may differ in shape."""
-    yield from _of_buckets(sides, pair)
-    yield from _of_samples(sides, pair)
+    yield from _bucket_sums(sides, pair)
+    yield from _sample_sums(sides, pair)
 
 
-def _of_buckets(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
+def _bucket_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Yield the metrics of all sentences, of random sequences, and of head outputs."""
     for first in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
         for second in sides.b.corpus_sums.buckets.get(pair.b.name, ()):
             buckets = paired_buckets(first, second, first.columns, second.columns)
-            for columns, one, another in buckets:
+            for columns, a, b in buckets:
                 names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
-                yield PairedSums(names, one, another, columns)
+                yield PairedSums(names, a, b, columns)
 
 
 def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKey]) -> Ints:
@@ -251,52 +250,53 @@ def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKe
 
     *Shape:* ``(layer, head, column)``.
     """
-    found = []
+    counts = []
     for study in (sides.a, sides.b):
         table = study.head_tables[stack]
-        places = {column: place for place, column in enumerate(table.columns)}
-        found.append(table.heads[..., [places[column] for column in columns]].n_sentences)
-    return np.minimum(*found)
+        indices = {column: index for index, column in enumerate(table.columns)}
+        counts.append(table.heads[..., [indices[column] for column in columns]].n_sentences)
+    return np.minimum(*counts)
 
 
-def _of_samples(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
+def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Yield the metrics of a sample, by sentence."""
-    mine = sides.a.corpus_sums.sampled.get(pair.a.name)
-    theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
-    if mine is None or theirs is None:
+    sampled_a = sides.a.corpus_sums.sampled.get(pair.a.name)
+    sampled_b = sides.b.corpus_sums.sampled.get(pair.b.name)
+    if sampled_a is None or sampled_b is None:
         return
-    rows = _shared(mine.stats.content_hash, theirs.stats.content_hash)
+    rows = _shared_rows(sampled_a.stats.content_hash, sampled_b.stats.content_hash)
     if not len(rows[0]):  # hashes are of tokens, so that other tokenizers share no sentence
         return
-    for name, view, _ in mine.columns:
+    for name, view, _ in sampled_a.columns:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         sums = [
-            _finished(each, at, metric, str(view))
-            for each, at in zip((mine, theirs), rows, strict=True)
+            _sums_of_metric(sampled, rows_of_sample, metric, str(view))
+            for sampled, rows_of_sample in zip((sampled_a, sampled_b), rows, strict=True)
         ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.listed]
             yield PairedSums(columns, sums[0], sums[1])
 
 
-def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+def _shared_rows(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
     """Return the rows of the sentences that two samples share, each sentence once."""
-    _, one, other = np.intersect1d(mine, theirs, return_indices=True)
-    return one, other
+    _, rows, other_rows = np.intersect1d(mine, theirs, return_indices=True)
+    return rows, other_rows
 
 
-def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) -> ClusterSums | None:
+def _sums_of_metric(
+    sums: SampleSums, rows: Ints, metric: SampledMetric, view: str
+) -> ClusterSums | None:
     """Return a sampled metric of every sentence; None if it was not measured."""
     start = 0
-    for name, its_view, width in sums.columns:
-        if (name, str(its_view)) == (metric.id, view):
-            place = slice(start, start + width)
-            each_layer = (
-                statistics(sums, metric, place, layer)[rows]
-                for layer in range(sums.stats.payload.shape[1])
-            )
-            layers = [metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in each_layer]
+    for name, column_view, width in sums.columns:
+        if (name, str(column_view)) == (metric.id, view):
+            metric_slice = slice(start, start + width)
+            layers = []
+            for layer in range(sums.stats.payload.shape[1]):
+                stats = statistics(sums, metric, metric_slice, layer)[rows]
+                layers.append(metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW]))
             listed = [metric.labels.index(label) for label in metric.listed]
             n, d = (
                 np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
@@ -307,20 +307,24 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
     return None
 
 
-def _of_ablation(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
+def _ablation_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     """Yield the effects of ablating each head in both models, if both were measured."""
-    mine, theirs = (s.corpus_sums.ablation for s in (sides.a, sides.b))
-    if mine is None or theirs is None:
+    ablation_a, ablation_b = (s.corpus_sums.ablation for s in (sides.a, sides.b))
+    if ablation_a is None or ablation_b is None:
         return
-    rows = _shared(mine.content_hash, theirs.content_hash)
-    replacements = {mine.sets[each].replacement for each in mine.select(HeadSetKind.HEAD)}
+    rows = _shared_rows(ablation_a.content_hash, ablation_b.content_hash)
+    replacements = {
+        ablation_a.sets[index].replacement for index in ablation_a.select(HeadSetKind.HEAD)
+    }
     for replacement in sorted(replacements):
-        for target in (t for t in mine.changes if t in theirs.changes):
-            one, another = (
-                _effects(each, at, pair, replacement, target)
-                for each, at in zip((mine, theirs), rows, strict=True)
+        for target in (t for t in ablation_a.changes if t in ablation_b.changes):
+            effects_a, effects_b = (
+                _effects(ablation, rows_of_sample, pair, replacement, target)
+                for ablation, rows_of_sample in zip((ablation_a, ablation_b), rows, strict=True)
             )
-            yield PairedSums([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], one, another)
+            yield PairedSums(
+                [ComparedColumn(EFFECT, "", f"{replacement}/{target}")], effects_a, effects_b
+            )
 
 
 def _effects(
@@ -335,14 +339,14 @@ def _effects(
         replacement: replacement of the heads.
         target: target whose changes are returned.
     """
-    stack, place = pair.a, np.full(len(ablation.content_hash), -1)
-    place[rows] = np.arange(len(rows))
-    found = ablation.frame(target, ablation.select(HeadSetKind.HEAD, replacement))
-    found = found[(found["stack"] == stack.name) & (place[found["sentence"]] >= 0)]
+    stack, shared_row = pair.a, np.full(len(ablation.content_hash), -1)
+    shared_row[rows] = np.arange(len(rows))
+    effects = ablation.frame(target, ablation.select(HeadSetKind.HEAD, replacement))
+    effects = effects[(effects["stack"] == stack.name) & (shared_row[effects["sentence"]] >= 0)]
     n = np.zeros((len(rows), stack.n_layers, stack.n_heads, 1))
     d = np.zeros_like(n)
-    cells = place[found["sentence"]], found["layer"], found["head"], 0
-    n[cells], d[cells] = found["change"], found["n_tokens"]
+    cells = shared_row[effects["sentence"]], effects["layer"], effects["head"], 0
+    n[cells], d[cells] = effects["change"], effects["n_tokens"]
     return ClusterSums(n, d)
 
 
@@ -358,8 +362,8 @@ def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | N
     """
     parts = []
     for columns, *sums in token_sums(sides, pair):
-        found = LayerDifferences.of(_names(columns), *sums)
-        parts.append(replace(found, sentences=_n_sentences_of_layers(sides, pair, columns)))
+        part = LayerDifferences.of(_column_names(columns), *sums)
+        parts.append(replace(part, sentences=_n_sentences_of_layers(sides, pair, columns)))
     return LayerDifferences.join_columns(parts) if parts else None
 
 
@@ -369,10 +373,12 @@ def layer_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, floa
     Args:
         twice: the first model in two number formats, as if they were two models.
     """
-    return rounding_floors((_names(columns), a, b) for columns, a, b in token_sums(twice, pair))
+    return rounding_floors(
+        (_column_names(columns), a, b) for columns, a, b in token_sums(twice, pair)
+    )
 
 
-def _names(columns: Sequence[TokenKey]) -> list[ComparedColumn]:
+def _column_names(columns: Sequence[TokenKey]) -> list[ComparedColumn]:
     return [ComparedColumn(c.metric, "", c.words) for c in columns]
 
 
@@ -391,14 +397,14 @@ def token_sums(
 def _n_sentences_of_layers(sides: StudyPair, pair: StackPair, columns: Sequence[TokenKey]) -> Ints:
     """Return the number of sentences behind every layer number. *Shape:* ``(layer, column)``."""
     both = ((sides.a, pair.a.name), (sides.b, pair.b.name))
-    return np.minimum(*(_of_study(study, stack, columns) for study, stack in both))
+    return np.minimum(*(_n_sentences_in_study(study, stack, columns) for study, stack in both))
 
 
-def _of_study(study: Study, stack: str, columns: Sequence[TokenKey]) -> Ints:
+def _n_sentences_in_study(study: Study, stack: str, columns: Sequence[TokenKey]) -> Ints:
     sums = study.corpus_sums
     for table in (sums.tokens, sums.vocabulary, sums.flows):
-        there = table[stack].columns if stack in table else ()
-        if columns[0] in there:
-            places = [there.index(column) for column in columns]
-            return table[stack].layers[:, places].n_sentences
+        known_columns = table[stack].columns if stack in table else ()
+        if columns[0] in known_columns:
+            indices = [known_columns.index(column) for column in columns]
+            return table[stack].layers[:, indices].n_sentences
     raise LookupError(columns[0])

@@ -25,23 +25,23 @@ from headbook.schema import SinkView
 from headbook.study.sentence_data import MappedSentence
 
 PATTERN_DRIFT = "pattern_drift"
-SHUFFLED = "heads shuffled"  # the label of the ceiling; `ROUNDED` is the label of the floor
-ROUNDED = "bfloat16"
-LIMITS = (0.0, log(2))
+CEILING_LABEL = "heads shuffled"  # label of divergences from another head of the layer
+FLOOR_LABEL = "bfloat16"  # label of divergences by rounding alone
+DIVERGENCE_LIMITS = (0.0, log(2))  # bounds of the Jensen-Shannon divergence, in nats
 
 
 def head_drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
     """Yield the divergence of corresponding heads in all views, and the ceiling."""
-    asked = {pair.a.queries, pair.a.keys}
-    sentences = [(one, other) for one, other in sides.mapped() if same_ids(one, other, asked)]
+    sides_read = {pair.a.queries, pair.a.keys}
+    sentences = [(a, b) for a, b in sides.mapped() if same_ids(a, b, sides_read)]
     if not sentences:
         return
-    for label, shift in (("", 0), (SHUFFLED, 1)):
+    for label, shift in (("", 0), (CEILING_LABEL, 1)):
         if shift and pair.a.n_heads == 1:
             continue
         for view in SinkView:
-            found = [_drift(one, other, pair, view, shift) for one, other in sentences]
-            yield _numbers(ComparedColumn(PATTERN_DRIFT, str(view), label), found, pair)
+            sums = [_divergence_sums(a, b, pair, view, shift) for a, b in sentences]
+            yield _mean_over_queries(ComparedColumn(PATTERN_DRIFT, str(view), label), sums, pair)
 
 
 def rounding_drift(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
@@ -50,46 +50,46 @@ def rounding_drift(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifference
     Args:
         sides: the first model with exact and with rounded weights.
     """
-    for each in head_drifts(sides, pair):
-        (column,) = each.columns
+    for drift in head_drifts(sides, pair):
+        (column,) = drift.columns
         if not column.label:
-            yield each.named((column._replace(label=ROUNDED),))
+            yield drift.named((column._replace(label=FLOOR_LABEL),))
 
 
-def _drift(
-    one: MappedSentence, other: MappedSentence, pair: StackPair, view: SinkView, shift: int
+def _divergence_sums(
+    a: MappedSentence, b: MappedSentence, pair: StackPair, view: SinkView, shift: int
 ) -> DivergenceSums:
     """Return the divergence sums of one sentence.
 
     Args:
         shift: number of heads by which the second model's heads are shifted in their layer.
     """
-    first, second = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
+    rows_a, rows_b = token_rows(a, pair.a, view), token_rows(b, pair.b, view)
     if shift:
-        numbers = np.arange(len(second.weights)).reshape(-1, pair.b.n_heads)
-        order = np.roll(numbers, -shift, 1).reshape(-1)
-        second = type(second)(second.weights[order], second.counted[order])
-    return attention_divergence(first, second)
+        head_indices = np.arange(len(rows_b.weights)).reshape(-1, pair.b.n_heads)
+        order = np.roll(head_indices, -shift, 1).reshape(-1)
+        rows_b = type(rows_b)(rows_b.weights[order], rows_b.counted[order])
+    return attention_divergence(rows_a, rows_b)
 
 
-def _numbers(
-    column: ComparedColumn, found: list[DivergenceSums], pair: StackPair
+def _mean_over_queries(
+    column: ComparedColumn, sums: list[DivergenceSums], pair: StackPair
 ) -> HeadDifferences:
     """Return means over queries, with intervals clustered by sentence."""
-    shape = (len(found), pair.a.n_layers, pair.a.n_heads, 1)
-    n, d = (np.stack(parts).reshape(shape) for parts in zip(*found, strict=True))
-    there = np.zeros((pair.a.n_layers, 1, 1), bool)
-    there[[*pair.a.attention_layers]] = True
-    d = np.where(there, d, 0)
-    numbers = Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), LIMITS)
-    nothing: Floats = np.full(shape[1:], np.nan)
-    values = numbers.value, numbers.low, numbers.high
-    return HeadDifferences((column,), nothing, nothing, *values, nothing, numbers.sentences)
+    shape = (len(sums), pair.a.n_layers, pair.a.n_heads, 1)
+    n, d = (np.stack(parts).reshape(shape) for parts in zip(*sums, strict=True))
+    has_attention = np.zeros((pair.a.n_layers, 1, 1), bool)
+    has_attention[[*pair.a.attention_layers]] = True
+    d = np.where(has_attention, d, 0)
+    estimates = Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), DIVERGENCE_LIMITS)
+    unknown: Floats = np.full(shape[1:], np.nan)
+    values = estimates.value, estimates.low, estimates.high
+    return HeadDifferences((column,), unknown, unknown, *values, unknown, estimates.sentences)
 
 
-EQUAL = 1e-12  # nats; equal rows differ by no more, because of rounding
-CHANGED = 0.5  # share of the largest median of a layer from which on a layer counts as changed
-QUARTILES = (25, 50, 75)
+MAX_EQUAL_DRIFT = 1e-12  # nats; equal rows differ by no more, because of rounding
+CHANGED_SHARE = 0.5  # a layer counts as changed from this share of the largest median on
+QUARTILES = (25, 50, 75)  # percentiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class DriftSummary:
     @property
     def equal(self) -> bool:
         """Whether all heads attend exactly alike."""
-        return bool((self.value[self.there] <= EQUAL).all())
+        return bool((self.value[self.there] <= MAX_EQUAL_DRIFT).all())
 
     @property
     def above(self) -> NDArray[np.bool_] | None:
@@ -127,8 +127,8 @@ class DriftSummary:
         if self.floor is None or self.floor_high is None:
             return None
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = self.low > np.fmax(self.floor_high, self.floor)
-        return found
+            mask: NDArray[np.bool_] = self.low > np.fmax(self.floor_high, self.floor)
+        return mask
 
     @property
     def part(self) -> Floats | None:
@@ -154,9 +154,13 @@ class DriftSummary:
         medians = self.layers()[1]
         if self.equal or np.isnan(medians).all():
             return ()
-        most = float(np.nanmax(medians))
-        found = [x for x in np.argsort(-medians, kind="stable") if medians[x] >= CHANGED * most]
-        return () if len(found) == int((~np.isnan(medians)).sum()) else tuple(map(int, found))
+        largest = float(np.nanmax(medians))
+        layers = [
+            layer
+            for layer in np.argsort(-medians, kind="stable")
+            if medians[layer] >= CHANGED_SHARE * largest
+        ]
+        return () if len(layers) == int((~np.isnan(medians)).sum()) else tuple(map(int, layers))
 
 
 def by_layer(values: Floats) -> Floats:
@@ -164,26 +168,31 @@ def by_layer(values: Floats) -> Floats:
 
     *Shape:* ``(layer, head)`` to ``(3, layer)``.
     """
-    found = np.full((len(QUARTILES), len(values)), np.nan)
+    quartiles = np.full((len(QUARTILES), len(values)), np.nan)
     for layer, row in enumerate(values):
         if not np.isnan(row).all():
-            found[:, layer] = np.nanpercentile(row, QUARTILES)
-    return found
+            quartiles[:, layer] = np.nanpercentile(row, QUARTILES)
+    return quartiles
 
 
-def drift_summary(found: HeadDifferences, view: SinkView = SinkView.RAW) -> DriftSummary | None:
+def drift_summary(
+    differences: HeadDifferences, view: SinkView = SinkView.RAW
+) -> DriftSummary | None:
     """Return the divergence of a stack; None if no attention was compared."""
-    places = [found.column(PATTERN_DRIFT, str(view), x) for x in ("", ROUNDED, SHUFFLED)]
-    column, floor, ceiling = places
-    if column is None or np.isnan(found.value[..., column]).all():
+    indices = [
+        differences.column(PATTERN_DRIFT, str(view), label)
+        for label in ("", FLOOR_LABEL, CEILING_LABEL)
+    ]
+    column, floor, ceiling = indices
+    if column is None or np.isnan(differences.value[..., column]).all():
         return None
     return DriftSummary(
-        found.value[..., column],
-        found.low[..., column],
-        found.high[..., column],
-        None if floor is None else found.value[..., floor],
-        None if floor is None else found.high[..., floor],
-        None if ceiling is None else found.value[..., ceiling],
+        differences.value[..., column],
+        differences.low[..., column],
+        differences.high[..., column],
+        None if floor is None else differences.value[..., floor],
+        None if floor is None else differences.high[..., floor],
+        None if ceiling is None else differences.value[..., ceiling],
     )
 
 
@@ -193,7 +202,7 @@ QUERY_KEY, VALUE_OUTPUT = "query_key", "value_output"
 
 def rounded(label: str) -> str:
     """Return the label of a number's rounding floor."""
-    return f"{label} {ROUNDED}".strip()
+    return f"{label} {FLOOR_LABEL}".strip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,24 +224,25 @@ class ModelDrift:
 
     def of(self, stack: str) -> Iterator[HeadDifferences]:
         """Yield the numbers of a stack, then their rounding floors."""
-        yield from self._numbers(stack)
+        yield from self._own_differences(stack)
         if self.floor is not None:
-            for each in self.floor.of(stack):
-                (column,) = each.columns
-                yield each.named((column._replace(label=rounded(column.label)),))
+            for drift in self.floor.of(stack):
+                (column,) = drift.columns
+                yield drift.named((column._replace(label=rounded(column.label)),))
 
-    def _numbers(self, stack: str) -> Iterator[HeadDifferences]:
+    def _own_differences(self, stack: str) -> Iterator[HeadDifferences]:
+        """Yield the drift of weights by label, then the drift of outputs, without floors."""
         for label, values in self.weights.get(stack, {}).items():
-            nothing = np.full((*values.shape, 1), np.nan)
+            unknown = np.full((*values.shape, 1), np.nan)
             column = ComparedColumn(WEIGHT_DRIFT, "", label)
-            sentences = np.zeros(nothing.shape, np.int64)
-            numbers = (nothing, nothing, values[..., None], nothing, nothing, nothing)
+            sentences = np.zeros(unknown.shape, np.int64)
+            numbers = (unknown, unknown, values[..., None], unknown, unknown, unknown)
             yield HeadDifferences((column,), *numbers, sentences)
         if stack in self.outputs:
             n, d = (np.asarray(part, np.float64) for part in self.outputs[stack])
             ratios = RatioSums.of(n, d, d, np.zeros(len(n), np.int64))
-            found = Estimates.of(ratios, (0.0, 2.0))
-            nothing = np.full(found.value.shape, np.nan)
-            numbers = (nothing, nothing, found.value, found.low, found.high, nothing)
+            estimates = Estimates.of(ratios, (0.0, 2.0))
+            unknown = np.full(estimates.value.shape, np.nan)
+            numbers = (unknown, unknown, estimates.value, estimates.low, estimates.high, unknown)
             column = ComparedColumn(OUTPUT_DRIFT, "", "")
-            yield HeadDifferences((column,), *numbers, found.sentences)
+            yield HeadDifferences((column,), *numbers, estimates.sentences)

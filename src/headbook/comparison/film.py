@@ -28,19 +28,19 @@ from headbook.errors import StudyError
 from headbook.report.head_types import Place
 from headbook.schema import AttentionStack
 from headbook.study.study import Study
-from headbook.study.tables import HEAD, METRIC, Table
+from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, Table
 
-NUMBER = re.compile(r"\d+")
-STEP = {
+STEP_NUMBER = re.compile(r"\d+")
+STEP_COLUMNS = {
     "step": "the last number in the checkpoint's name; else its place in the order given",
     "checkpoint": "its revision, or folder",
 }
 FILM: "Table[Film]" = Table(
     "film",
     "The numbers of every head that a film follows, at every step.",
-    STEP
-    | HEAD
-    | METRIC
+    STEP_COLUMNS
+    | HEAD_COLUMNS
+    | METRIC_COLUMNS
     | {
         "value": "ratio of sums over sentences; empty where there is no observation",
         "low": "lower end of the 95 % confidence interval, clustered by sentence",
@@ -53,8 +53,8 @@ HALF_RISE: "Table[Film]" = Table(
     "half_rise",
     "When the numbers of every head changed: the first step past the middle between the first "
     "and the last value.",
-    HEAD
-    | METRIC
+    HEAD_COLUMNS
+    | METRIC_COLUMNS
     | {
         "first": "value at the first step",
         "last": "value at the last step",
@@ -73,8 +73,8 @@ HALF_RISE: "Table[Film]" = Table(
 TYPES: "Table[Film]" = Table(
     "types",
     "The type of every head at every step.",
-    STEP
-    | HEAD
+    STEP_COLUMNS
+    | HEAD_COLUMNS
     | {
         "family": "the first part of its name; empty where its numbers are missing",
         "type": "its whole name",
@@ -132,16 +132,16 @@ class Film:
 
     def columns(self, stack: str) -> tuple[FilmColumn, ...]:
         """Return the followed metrics that all checkpoints have."""
-        first, *others = (each.stacks[stack].numbers for each in self.frames)
+        first, *others = (frame.stacks[stack].numbers for frame in self.frames)
         return tuple(column for column in first if all(column in other for other in others))
 
     def numbers(self, stack: str, column: FilmColumn) -> list[FrameValues]:
         """Return one number of all heads, by step."""
-        return [each.stacks[stack].numbers[column] for each in self.frames]
+        return [frame.stacks[stack].numbers[column] for frame in self.frames]
 
     def values(self, stack: str, column: FilmColumn) -> Floats:
         """Return the values of one number of all heads. *Shape:* ``(step, layer, head)``."""
-        return np.stack([each.heads.value for each in self.numbers(stack, column)])
+        return np.stack([values.heads.value for values in self.numbers(stack, column)])
 
     @cached_property
     def half_rises(self) -> Mapping[tuple[str, FilmColumn], HalfRise]:
@@ -156,36 +156,38 @@ class Film:
             for n, d in self._sums(stack.name, column)
         }
 
-    def step(self, place: float) -> int:
+    def step(self, index: float) -> int:
         """Return the step at an index."""
-        return int(self.steps[int(place)])
+        return int(self.steps[int(index)])
 
     def best_heads(self, stack: str, column: FilmColumn) -> list[BestHead]:
         """Return the head with the highest value at each step."""
         numbers = self.numbers(stack, column)
         size = len(self.frames), -1
-        choice, report = (
+        selection, held_out = (
             np.stack(part).reshape(size)
             for part in ([n.choice for n in numbers], [n.report.value for n in numbers])
         )
-        found = best_heads(choice[:, None], report[:, None]).cell[:, 0]
-        return [_leader(each, int(cell)) for each, cell in zip(numbers, found, strict=True)]
+        cells = best_heads(selection[:, None], held_out[:, None]).cell[:, 0]
+        return [
+            _best_head(of_step, int(cell)) for of_step, cell in zip(numbers, cells, strict=True)
+        ]
 
     def type_shares(self, stack: str, families: Sequence[str]) -> Floats:
         """Return the share of heads of each family of types. *Shape:* ``(step, family)``."""
-        return shares(np.stack([_families(each, stack) for each in self.frames]), families)
+        return shares(np.stack([_families(frame, stack) for frame in self.frames]), families)
 
     def families(self, stack: str) -> list[str]:
         """Return the families of types that any head has at any step."""
-        found = np.unique(np.stack([_families(each, stack) for each in self.frames]))
-        return [str(name) for name in found if name]
+        names = np.unique(np.stack([_families(frame, stack) for frame in self.frames]))
+        return [str(name) for name in names if name]
 
     @property
     def film(self) -> pd.DataFrame:
         """Table with a row for each number, head and step; columns as in ``film.csv``."""
         parts = [
-            _rows(step, each, stack, column)
-            for step, each in zip(self.steps.tolist(), self.frames, strict=True)
+            _film_rows(step, frame, stack, column)
+            for step, frame in zip(self.steps.tolist(), self.frames, strict=True)
             for stack in self.stacks
             for column in self.columns(stack.name)
         ]
@@ -196,8 +198,8 @@ class Film:
         """Table with a row for each number of each head; columns as in ``half_rise.csv``."""
         stacks = {stack.name: stack for stack in self.stacks}
         parts = [
-            self._half_rise(stacks[name], column, found)
-            for (name, column), found in self.half_rises.items()
+            self._half_rise(stacks[name], column, rise)
+            for (name, column), rise in self.half_rises.items()
         ]
         return pd.concat(parts, ignore_index=True) if parts else HALF_RISE.empty
 
@@ -207,109 +209,125 @@ class Film:
         rows = [
             (
                 step,
-                each.name,
+                frame.name,
                 stack,
                 *place,
-                found.family if found else "",
-                found.name if found else "",
+                head_type.family if head_type else "",
+                head_type.name if head_type else "",
             )
-            for step, each in zip(self.steps.tolist(), self.frames, strict=True)
-            for stack, part in each.stacks.items()
-            for place, found in part.types.items()
+            for step, frame in zip(self.steps.tolist(), self.frames, strict=True)
+            for stack, stack_frame in frame.stacks.items()
+            for place, head_type in stack_frame.types.items()
         ]
         return pd.DataFrame(rows, columns=[*TYPES.columns])
 
-    def _half_rise(
-        self, stack: AttentionStack, column: FilmColumn, found: HalfRise
-    ) -> pd.DataFrame:
-        layers, change = [*stack.attention_layers], found.change
-        steps = [self._steps(each) for each in (found.step, found.low, found.high)]
-        parts = (change.a, change.b, change.value, change.low, change.high, *steps, change.clusters)
+    def _half_rise(self, stack: AttentionStack, column: FilmColumn, rise: HalfRise) -> pd.DataFrame:
+        layers, change = [*stack.attention_layers], rise.change
+        steps = [self._steps(indices) for indices in (rise.step, rise.low, rise.high)]
+        arrays = (
+            change.a,
+            change.b,
+            change.value,
+            change.low,
+            change.high,
+            *steps,
+            change.clusters,
+        )
         names = [*HALF_RISE.columns]
-        values = {n: each[layers].ravel() for n, each in zip(names[6:], parts, strict=True)}
+        values = {
+            name: array[layers].ravel() for name, array in zip(names[6:], arrays, strict=True)
+        }
         return _table(names, stack, column, values)
 
-    def _steps(self, places: Floats) -> Floats:
+    def _steps(self, indices: Floats) -> Floats:
         """Return the steps at some indices; NaN for NaN."""
-        known = np.nan_to_num(places).astype(np.int64)
-        return np.where(np.isnan(places), np.nan, self.steps[known])
+        filled = np.nan_to_num(indices).astype(np.int64)
+        return np.where(np.isnan(indices), np.nan, self.steps[filled])
 
     def _sums(self, stack: str, column: FilmColumn) -> Iterator[tuple[Floats, Floats]]:
         """Yield sums of all steps over the same buckets, if all steps have them.
 
         *Shape:* ``(step, bucket, layer, head)``.
         """
-        kept = [each.sums for each in self.numbers(stack, column)]
-        sums = [each for each in kept if each is not None]
-        if len(sums) < len(kept):
+        numbers = self.numbers(stack, column)
+        sums = [of_step.sums for of_step in numbers if of_step.sums is not None]
+        if len(sums) < len(numbers):
             return
-        keys = np.unique(np.concatenate([each.keys for each in sums]))
-        pairs = [_spread(each, keys) for each in sums]
+        keys = np.unique(np.concatenate([ratios.keys for ratios in sums]))
+        pairs = [_spread(ratios, keys) for ratios in sums]
         yield np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
 
 
-def film(shots: Sequence[FilmedCheckpoint]) -> Film:
+def film(checkpoints: Sequence[FilmedCheckpoint]) -> Film:
     """Return the film of checkpoints, with one study in memory at a time.
 
     Args:
-        shots: checkpoints, in the order of training if their names do not give it.
+        checkpoints: checkpoints, in the order of training if their names do not give it.
 
     Raises:
         StudyError: there is only one checkpoint, or the checkpoints are not of one model on the
             same sentences; or a study cannot be read.
     """
-    if len(shots) < 2:
-        raise StudyError(f"film: got {len(shots)} checkpoint, expected two or more")
-    steps = steps_of([shot.name for shot in shots])
+    if len(checkpoints) < 2:
+        raise StudyError(f"film: got {len(checkpoints)} checkpoint, expected two or more")
+    steps = steps_of([checkpoint.name for checkpoint in checkpoints])
     frames: list[FilmStep] = []
-    for shot in shots:
-        each = film_step(shot.name, shot.study())
+    for checkpoint in checkpoints:
+        frame = film_step(checkpoint.name, checkpoint.study())
         if frames:
-            check_same_run(frames[0], each)
-        frames.append(each)
-    counted = steps if steps is not None else list(range(len(shots)))
-    order = sorted(range(len(shots)), key=counted.__getitem__)
+            check_same_run(frames[0], frame)
+        frames.append(frame)
+    step_numbers = steps if steps is not None else list(range(len(checkpoints)))
+    order = sorted(range(len(checkpoints)), key=step_numbers.__getitem__)
     return Film(
-        tuple(frames[place] for place in order),
-        np.array([counted[place] for place in order], np.int64),
+        tuple(frames[index] for index in order),
+        np.array([step_numbers[index] for index in order], np.int64),
         steps is not None,
     )
 
 
 def steps_of(names: Sequence[str]) -> list[int] | None:
     """Return the last number in each name; None if a name has no number, or two have the same."""
-    found = [NUMBER.findall(name) for name in names]
-    steps = [int(numbers[-1]) for numbers in found if numbers]
+    numbers_of_names = [STEP_NUMBER.findall(name) for name in names]
+    steps = [int(numbers[-1]) for numbers in numbers_of_names if numbers]
     return steps if len({*steps}) == len(names) else None
 
 
-def _leader(numbers: FrameValues, cell: int) -> BestHead:
+def _best_head(numbers: FrameValues, cell: int) -> BestHead:
     if cell < 0:
         return BestHead(None, NO_ESTIMATE, np.nan)
     layer, head = np.unravel_index(cell, numbers.choice.shape)
-    place = int(layer), int(head)
-    return BestHead(place, numbers.report.at(*place), float(numbers.uniform[place[0]]))
+    layer_and_head = int(layer), int(head)
+    return BestHead(
+        layer_and_head,
+        numbers.report.at(*layer_and_head),
+        float(numbers.uniform[layer_and_head[0]]),
+    )
 
 
-def _families(of: FilmStep, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
-    types = of.stacks[stack].types
-    return np.array([found.family if found else "" for found in types.values()], np.str_)
+def _families(frame: FilmStep, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
+    types = frame.stacks[stack].types
+    return np.array(
+        [head_type.family if head_type else "" for head_type in types.values()], np.str_
+    )
 
 
 def _spread(sums: BucketRatios, keys: Ints) -> tuple[Floats, Floats]:
     """Return numerators and denominators in all buckets; 0 in buckets of other steps."""
-    place = np.searchsorted(keys, sums.keys)
+    rows = np.searchsorted(keys, sums.keys)
     n = np.zeros((len(keys), *sums.n.shape[1:]), np.float32)
     d = np.zeros_like(n)
-    n[place], d[place] = sums.n, sums.d
+    n[rows], d[rows] = sums.n, sums.d
     return n, d
 
 
-def _rows(step: int, each: FilmStep, stack: AttentionStack, column: FilmColumn) -> pd.DataFrame:
-    heads = each.stacks[stack.name].numbers[column].heads
+def _film_rows(
+    step: int, frame: FilmStep, stack: AttentionStack, column: FilmColumn
+) -> pd.DataFrame:
+    heads = frame.stacks[stack.name].numbers[column].heads
     layers = [*stack.attention_layers]
     values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
-    return _table([*FILM.columns], stack, column, {"step": step, "checkpoint": each.name} | values)
+    return _table([*FILM.columns], stack, column, {"step": step, "checkpoint": frame.name} | values)
 
 
 def _table(
@@ -317,6 +335,6 @@ def _table(
 ) -> pd.DataFrame:
     """Return a table with a row for each head, from columns or values that all rows share."""
     layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")
-    place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
-    about = {"metric": column.metric, "view": str(column.view), "label": column.label}
-    return pd.DataFrame({**place, **about, **values})[[*names]]
+    head_columns = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
+    key_columns = {"metric": column.metric, "view": str(column.view), "label": column.label}
+    return pd.DataFrame({**head_columns, **key_columns, **values})[[*names]]

@@ -23,7 +23,7 @@ from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import SentenceData
 from headbook.study.study import Study
 
-INDUCTION = 0.4  # least score of an induction head, by convention
+MIN_INDUCTION_SCORE = 0.4  # least score of an induction head, by convention
 
 
 class FilmMetric(NamedTuple):
@@ -46,8 +46,8 @@ class FilmMetric(NamedTuple):
         return "-".join(filter(None, (self.metric, self.label.replace(":", "-"))))
 
 
-RELATIONS = ("det", "amod", "case", "nsubj", "obj")
-HEADLINES = (
+FILM_RELATIONS = ("det", "amod", "case", "nsubj", "obj")
+FILM_METRICS = (
     FilmMetric(
         ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
     ),
@@ -82,7 +82,7 @@ HEADLINES = (
             f"Relation accuracy, {relation_words(f'{name}:to_head')}",
             f"attends {relation_words(f'{name}:to_head')}",
         )
-        for name in RELATIONS
+        for name in FILM_RELATIONS
     ),
     FilmMetric(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
     FilmMetric(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
@@ -108,21 +108,25 @@ class FilmColumn(NamedTuple):
 
 def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
     """Return the followed metrics for which a stack has enough observations."""
-    found = []
-    for each in HEADLINES:
-        known = results.by_id.get(each.metric)
-        if known is None:
+    columns = []
+    for followed in FILM_METRICS:
+        metric = results.by_id.get(followed.metric)
+        if metric is None:
             continue
-        view = results.view(known, each.label)
-        if not results.has_value(each.metric, view, each.label):
+        view = results.view(metric, followed.label)
+        if not results.has_value(followed.metric, view, followed.label):
             continue
-        if not np.isnan(results.heads(each.metric, view, each.label).trusted).all():
-            name, does = (text.format(sink=sink_words(results)) for text in (each.name, each.does))
-            found.append(FilmColumn(each.metric, view, each.label, name, does, each.key))
-    return tuple(found)
+        if not np.isnan(results.heads(followed.metric, view, followed.label).trusted).all():
+            name, does = (
+                text.format(sink=sink_words(results)) for text in (followed.name, followed.does)
+            )
+            columns.append(
+                FilmColumn(followed.metric, view, followed.label, name, does, followed.key)
+            )
+    return tuple(columns)
 
 
-LOSSES = (AblationTarget.LOSS, AblationTarget.MASKED_LOSS)
+LOSS_TARGETS = (AblationTarget.LOSS, AblationTarget.MASKED_LOSS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +211,7 @@ def film_step(name: str, study: Study) -> FilmStep:
     return FilmStep(
         name,
         study.manifest,
-        {stack: _stack(each) for stack, each in stack_results(study).items()},
+        {stack: _stack_frame(results) for stack, results in stack_results(study).items()},
         loss,
         target,
         Study(study.manifest, CorpusSums(texts=study.corpus_sums.texts), SentenceData()),
@@ -225,14 +229,15 @@ def check_same_run(first: FilmStep, other: FilmStep) -> None:
     except StudyError as error:
         raise StudyError(f"{first.name} and {other.name}: {error}") from error
     stacks, others = (
-        {name: each.stack for name, each in frame.stacks.items()} for frame in (first, other)
+        {name: stack_frame.stack for name, stack_frame in frame.stacks.items()}
+        for frame in (first, other)
     )
     if stacks.keys() != others.keys() or not all(
         StackPair(stack, others[name]).same_shape for name, stack in stacks.items()
     ):
         sizes = [
-            ", ".join(f"{s.n_layers} × {s.n_heads} heads ({s.name})" for s in each.values())
-            for each in (stacks, others)
+            ", ".join(f"{s.n_layers} × {s.n_heads} heads ({s.name})" for s in by_name.values())
+            for by_name in (stacks, others)
         ]
         raise StudyError(
             f"{first.name} has {sizes[0]}, {other.name} {sizes[1]}; expected checkpoints of one "
@@ -245,40 +250,43 @@ def check_same_run(first: FilmStep, other: FilmStep) -> None:
         )
 
 
-def _stack(of: StackResults) -> StackFrame:
-    sums = of.study.corpus_sums.heads[of.stack.name].positions
+def _stack_frame(results: StackResults) -> StackFrame:
+    sums = results.study.corpus_sums.heads[results.stack.name].positions
     return StackFrame(
-        of.stack,
-        {column: _numbers(of, column) for column in film_metrics(of)},
-        {place: _bare(found) for place, found in head_types(of).items()},
+        results.stack,
+        {column: _frame_values(results, column) for column in film_metrics(results)},
+        {place: _without_offsets(head_type) for place, head_type in head_types(results).items()},
         sums.mean.astype(np.float16),
     )
 
 
-def _bare(found: HeadType | None) -> HeadType | None:
+def _without_offsets(head_type: HeadType | None) -> HeadType | None:
     """Return a type without the shares by offset, which only pages of heads show."""
-    return found and replace(found, shares=replace(found.shares, offsets={}))
+    return head_type and replace(head_type, shares=replace(head_type.shares, offsets={}))
 
 
-def _numbers(of: StackResults, column: FilmColumn) -> FrameValues:
-    asked = column.metric, column.view, column.label
-    known = of.by_id[column.metric]
+def _frame_values(results: StackResults, column: FilmColumn) -> FrameValues:
+    key = column.metric, column.view, column.label
+    metric = results.by_id[column.metric]
     return FrameValues(
-        of.heads(*asked),
-        of.split(SELECTION, *asked).trusted,
-        of.split(HELD_OUT, *asked),
-        of.uniform(*asked).value,
-        _sums(of, HeadKey(*asked)),
-        known.source is Source.RANDOM,
+        results.heads(*key),
+        results.split(SELECTION, *key).trusted,
+        results.split(HELD_OUT, *key),
+        results.uniform(*key).value,
+        _bucket_ratios(results, HeadKey(*key)),
+        metric.source is Source.RANDOM,
     )
 
 
-def _sums(of: StackResults, column: HeadKey) -> BucketRatios | None:
-    for part in of.study.corpus_sums.buckets.get(of.stack.name, ()):
-        if column in part.columns:
-            at = part.columns.index(column)
-            n, d = (np.ascontiguousarray(a[..., at], np.float32) for a in (part.n, part.d))
-            return BucketRatios(part.keys, n, d)
+def _bucket_ratios(results: StackResults, column: HeadKey) -> BucketRatios | None:
+    for buckets in results.study.corpus_sums.buckets.get(results.stack.name, ()):
+        if column in buckets.columns:
+            index = buckets.columns.index(column)
+            n, d = (
+                np.ascontiguousarray(array[..., index], np.float32)
+                for array in (buckets.n, buckets.d)
+            )
+            return BucketRatios(buckets.keys, n, d)
     return None
 
 
@@ -286,8 +294,8 @@ def _loss(study: Study) -> tuple[str, Estimate]:
     """Return the kind of the model's loss, and the loss."""
     ablation = study.corpus_sums.ablation
     if ablation is not None:
-        for target in LOSSES:
+        for target in LOSS_TARGETS:
             if target in ablation.unablated:
-                found = ablation.ratios_of(target, ablation.unablated[target])
-                return str(target), Estimates.of(found, (0.0, np.inf)).at()
+                losses = ablation.ratios_of(target, ablation.unablated[target])
+                return str(target), Estimates.of(losses, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -35,7 +35,7 @@ from headbook.study.sentence_data import (
 )
 from headbook.study.study import Study
 
-Both = tuple[MappedSentence, MappedSentence]
+SentenceMaps = tuple[MappedSentence, MappedSentence]
 
 
 class HeadPair(NamedTuple):
@@ -90,7 +90,7 @@ class PairedStack:
     pairs: tuple[HeadPair, ...]
     differences: HeadDifferences | None
     matched: MatchedHeads | None
-    sentences: tuple[Both, ...]
+    sentences: tuple[SentenceMaps, ...]
     words: bool
 
     @property
@@ -105,26 +105,26 @@ class PairedStack:
         *Shape:* ``(sentence, pair)``. Between tokens all keys count; between words the sink is
         masked and rows are renormalised.
         """
-        found = np.full((len(self.sentences), len(self.pairs)), np.nan)
-        for number, both in enumerate(self.sentences):
-            found[number] = self.apart(both)
-        return found
+        drift = np.full((len(self.sentences), len(self.pairs)), np.nan)
+        for row, maps in enumerate(self.sentences):
+            drift[row] = self.apart(maps)
+        return drift
 
-    def apart(self, both: Both) -> Floats:
+    def apart(self, maps: SentenceMaps) -> Floats:
         """Return the mean divergence of every pair in one sentence. *Shape:* ``(pair,)``."""
-        there = [n for n, pair in enumerate(self.pairs) if pair.b is not None]
-        found: Floats = np.full(len(self.pairs), np.nan)
-        if there:
-            rows = self._rows(both)
-            places = [self._places(side, there) for side in (0, 1)]
+        paired = [index for index, pair in enumerate(self.pairs) if pair.b is not None]
+        divergences: Floats = np.full(len(self.pairs), np.nan)
+        if paired:
+            rows = self._rows(maps)
+            head_rows = [self._places(side, paired) for side in (0, 1)]
             chosen = [
-                AttentionRows(each.weights[at], each.counted[at])
-                for each, at in zip(rows, places, strict=True)
+                AttentionRows(of_model.weights[indices], of_model.counted[indices])
+                for of_model, indices in zip(rows, head_rows, strict=True)
             ]
-            found[there] = divide(*attention_divergence(*chosen))
-        return found
+            divergences[paired] = divide(*attention_divergence(*chosen))
+        return divergences
 
-    def maps(self, both: Both, pair: HeadPair) -> PairMaps:
+    def maps(self, sentence_maps: SentenceMaps, pair: HeadPair) -> PairMaps:
         """Return the attention of a pair of heads in a sentence.
 
         Args:
@@ -132,124 +132,139 @@ class PairedStack:
         """
         stacks = self.stack.a, self.stack.b
         assert pair.b is not None
-        alone = _alone(both[0], stacks[0].name, pair.a), _alone(both[1], stacks[1].name, pair.b)
-        rows = self._rows(alone)
+        single_head_maps = (
+            _single_head(sentence_maps[0], stacks[0].name, pair.a),
+            _single_head(sentence_maps[1], stacks[1].name, pair.b),
+        )
+        rows = self._rows(single_head_maps)
         counted = rows[0].counted[0] & rows[1].counted[0]
         if self.words:
-            text = _of_words(both[0].texts[stacks[0].keys], _spans(self.stack, both))
-            a, b = (np.where(counted[:, None], each.weights[0], 0) for each in rows)
+            text = _text_of_words(
+                sentence_maps[0].texts[stacks[0].keys], _shared_spans(self.stack, sentence_maps)
+            )
+            a, b = (np.where(counted[:, None], of_model.weights[0], 0) for of_model in rows)
             return PairMaps(text, text, a, b, counted)
-        queries, keys = (both[0].texts[side] for side in (stacks[0].queries, stacks[0].keys))
+        queries, keys = (
+            sentence_maps[0].texts[side] for side in (stacks[0].queries, stacks[0].keys)
+        )
         a, b = (
-            each.maps[stack.name][0, 0].astype(np.float64)
-            for each, stack in zip(alone, stacks, strict=True)
+            of_model.maps[stack.name][0, 0].astype(np.float64)
+            for of_model, stack in zip(single_head_maps, stacks, strict=True)
         )
         return PairMaps(queries, keys, a, b, counted)
 
-    def can_compare(self, both: Both) -> bool:
+    def can_compare(self, sentence_maps: SentenceMaps) -> bool:
         """Check whether a sentence has maps of both stacks between shared tokens or words."""
         a, b = self.stack.a, self.stack.b
-        if a.name not in both[0].maps or b.name not in both[1].maps:
+        if a.name not in sentence_maps[0].maps or b.name not in sentence_maps[1].maps:
             return False
         if self.words:
-            return bool(_spans(self.stack, both))
-        texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
-        return all(same_tokens(one, other) for one, other in texts)
+            return bool(_shared_spans(self.stack, sentence_maps))
+        first, second = sentence_maps
+        return all(
+            same_tokens(first.texts[side], second.texts[side]) for side in (a.queries, a.keys)
+        )
 
-    def _rows(self, both: Both) -> tuple[AttentionRows, AttentionRows]:
+    def _rows(self, sentence_maps: SentenceMaps) -> tuple[AttentionRows, AttentionRows]:
         """Return the rows of all heads, layer by layer."""
         a, b = self.stack.a, self.stack.b
         if not self.words:
-            return token_rows(both[0], a, SinkView.RAW), token_rows(both[1], b, SinkView.RAW)
-        words = shared_words(*both, a.keys, (a.causal, b.causal))
-        one, other = (
+            rows_a = token_rows(sentence_maps[0], a, SinkView.RAW)
+            rows_b = token_rows(sentence_maps[1], b, SinkView.RAW)
+            return rows_a, rows_b
+        words = shared_words(*sentence_maps, a.keys, (a.causal, b.causal))
+        rows_a, rows_b = (
             word_rows(sentence, stack, words, causal=self.cut)
-            for sentence, stack in zip(both, (a, b), strict=True)
+            for sentence, stack in zip(sentence_maps, (a, b), strict=True)
         )
-        return one, other
+        return rows_a, rows_b
 
-    def _places(self, side: int, there: Sequence[int]) -> list[int]:
+    def _places(self, model: int, pairs: Sequence[int]) -> list[int]:
         """Return the indices of one model's heads among all of its rows."""
-        n_heads = (self.stack.a, self.stack.b)[side].n_heads
-        heads = (self.pairs[n][side] for n in there)
-        return [h.layer * n_heads + h.head for h in heads if isinstance(h, HeadName)]
+        n_heads = (self.stack.a, self.stack.b)[model].n_heads
+        heads = (self.pairs[index][model] for index in pairs)
+        return [head.layer * n_heads + head.head for head in heads if isinstance(head, HeadName)]
 
 
 def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
     """Return all pairs of stacks that are compared head by head."""
     sides = comparison.sides
-    numbers = stack_results(sides.a), stack_results(sides.b)
+    results = stack_results(sides.a), stack_results(sides.b)
     return tuple(
         PairedStack(
             names=sides.names,
             stack=pair,
-            a=numbers[0][pair.a.name],
-            b=numbers[1][pair.b.name],
-            pairs=tuple(_pairs(comparison, pair)),
+            a=results[0][pair.a.name],
+            b=results[1][pair.b.name],
+            pairs=tuple(_head_pairs(comparison, pair)),
             differences=comparison.heads.get(pair.name),
             matched=comparison.matched.get(pair.name),
-            sentences=tuple(kept),
-            words=between,
+            sentences=tuple(sentences),
+            words=by_words,
         )
         for pair in sides.stacks
         if pair.a.crosses == pair.b.crosses
-        for kept, between in [_sentences(pair, [*sides.mapped()], same=sides.same_heads)]
+        for sentences, by_words in [
+            _comparable_sentences(pair, [*sides.mapped()], same=sides.same_heads)
+        ]
     )
 
 
-def same_tokens(one: StoredText, other: StoredText) -> bool:
+def same_tokens(a: StoredText, b: StoredText) -> bool:
     """Check whether two models read a text as the same tokens."""
-    return one.pieces == other.pieces and one.spans == other.spans
+    return a.pieces == b.pieces and a.spans == b.spans
 
 
-def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[Both], bool]:
+def _comparable_sentences(
+    pair: StackPair, mapped: list[SentenceMaps], *, same: bool
+) -> tuple[list[SentenceMaps], bool]:
     """Return the sentences that can be compared, and whether between words.
 
     Args:
         same: whether heads correspond, so that both models read the same tokens.
     """
     sides = (pair.a.queries, pair.a.keys)
-    equal = [
-        both
-        for both in kept
-        if all(same_tokens(both[0].texts[side], both[1].texts[side]) for side in sides)
+    same_tokens_in_both = [
+        maps
+        for maps in mapped
+        if all(same_tokens(maps[0].texts[side], maps[1].texts[side]) for side in sides)
     ]
     if same or pair.a.crosses:  # words of two texts have no order that both models share
-        return equal, False
-    if pair.a.causal == pair.b.causal and len(equal) == len(kept):
-        return kept, False
-    return [both for both in kept if _spans(pair, both)], True
+        return same_tokens_in_both, False
+    if pair.a.causal == pair.b.causal and len(same_tokens_in_both) == len(mapped):
+        return mapped, False
+    return [maps for maps in mapped if _shared_spans(pair, maps)], True
 
 
-def _spans(pair: StackPair, both: Both) -> tuple[Span, ...]:
+def _shared_spans(pair: StackPair, maps: SentenceMaps) -> tuple[Span, ...]:
     """Return the words of one text that both models have read."""
     stacks = pair.a, pair.b
-    texts = [each.texts[s.keys].text for each, s in zip(both, stacks, strict=True)]
+    texts = [sentence.texts[stack.keys].text for sentence, stack in zip(maps, stacks, strict=True)]
     if texts[0] != texts[1]:
         return ()
-    return shared_words(*both, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
+    return shared_words(*maps, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
 
 
-def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
+def _head_pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
     if comparison.sides.same_heads:
         for head in heads_of(pair.a):
             yield HeadPair(head, head._replace(stack=pair.b.name), counterpart=True)
         return
     matched = comparison.matched.get(pair.name)
-    for place, head in enumerate(matched.a if matched else ()):
+    for index, head in enumerate(matched.a if matched else ()):
         assert matched is not None
-        partner, best = matched.partner(place), matched.matching.best[place]
+        partner, best = matched.partner(index), matched.matching.best[index]
         nearest = None if best == UNMATCHED else matched.b[best]
         yield HeadPair(head, partner or nearest, counterpart=partner is not None)
 
 
-def _alone(sentence: MappedSentence, stack: str, head: HeadName) -> MappedSentence:
+def _single_head(sentence: MappedSentence, stack: str, head: HeadName) -> MappedSentence:
     """Return a sentence with the map of one head."""
     maps = sentence.maps[stack][head.layer : head.layer + 1, head.head : head.head + 1]
     return MappedSentence(sentence.index, sentence.texts, sentence.ids, {stack: maps})
 
 
-def _of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
+def _text_of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
     """Return a text whose tokens are some of its words."""
     return StoredText(
         text=text.text,
@@ -263,7 +278,7 @@ def _of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
     )
 
 
-Stored = tuple[StoredSentence, StoredSentence]
+StoredPair = tuple[StoredSentence, StoredSentence]
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,68 +302,69 @@ class SharedSentence:
     @property
     def mean(self) -> float:
         """Mean divergence over all pairs; NaN without any."""
-        every = [each[~np.isnan(each)] for each in self.drift.values()]
-        values = np.concatenate(every) if every else np.zeros(0)
+        known = [of_stack[~np.isnan(of_stack)] for of_stack in self.drift.values()]
+        values = np.concatenate(known) if known else np.zeros(0)
         return float(values.mean()) if len(values) else float("nan")
 
 
 def listed_sentences(sides: StudyPair, stacks: Sequence[PairedStack]) -> tuple[SharedSentence, ...]:
     """Return the sentences that both studies list or map, in the first study's order."""
-    both_list = {pair[0].index: pair for pair in _both_list(sides)}
-    both_map = {
-        one.index: (_stored(sides.a, one), _stored(sides.b, other)) for one, other in sides.mapped()
+    listed = {pair[0].index: pair for pair in _listed_by_both(sides)}
+    mapped = {
+        first.index: (_stored_sentence(sides.a, first), _stored_sentence(sides.b, second))
+        for first, second in sides.mapped()
     }
-    found = []
-    for index, pair in sorted({**both_map, **both_list}.items()):
+    shared = []
+    for index, pair in sorted({**mapped, **listed}.items()):
         maps, coarse = maps_of(sides, pair)
-        drift = {each.stack.name: each.apart(maps) for each in stacks if each.can_compare(maps)}
-        found.append(SharedSentence(*pair, drift, coarse, followed=index in both_list))
-    return tuple(found)
+        drift = {stack.stack.name: stack.apart(maps) for stack in stacks if stack.can_compare(maps)}
+        shared.append(SharedSentence(*pair, drift, coarse, followed=index in listed))
+    return tuple(shared)
 
 
-def _both_list(sides: StudyPair) -> Iterator[Stored]:
+def _listed_by_both(sides: StudyPair) -> Iterator[StoredPair]:
     """Yield the sentences that both studies list, by their texts; equal texts in their order."""
     by_text = defaultdict[tuple[str, ...], list[StoredSentence]](list)
-    for each in sides.b.sentence_data.listed:
-        by_text[_read(each)].append(each)
-    for each in sides.a.sentence_data.listed:
-        if by_text[_read(each)]:
-            yield each, by_text[_read(each)].pop(0)
+    for sentence in sides.b.sentence_data.listed:
+        by_text[_given_texts(sentence)].append(sentence)
+    for sentence in sides.a.sentence_data.listed:
+        if by_text[_given_texts(sentence)]:
+            yield sentence, by_text[_given_texts(sentence)].pop(0)
 
 
-def _read(sentence: StoredSentence) -> tuple[str, ...]:
+def _given_texts(sentence: StoredSentence) -> tuple[str, ...]:
     """Return the texts of a sentence without generated ones; its number if there is no text."""
     texts = tuple(text.text for text in sentence.texts.values() if not text.generated)
     return texts if any(texts) else (str(sentence.number),)
 
 
-def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
-    known = study.sentence_data.sentences.get(mapped.index)
-    return known or StoredSentence(mapped.index, "", {}, mapped.texts, listed=False)
+def _stored_sentence(study: Study, mapped: MappedSentence) -> StoredSentence:
+    stored = study.sentence_data.sentences.get(mapped.index)
+    return stored or StoredSentence(mapped.index, "", {}, mapped.texts, listed=False)
 
 
-def maps_of(sides: StudyPair, pair: Stored) -> tuple[Both, bool]:
+def maps_of(sides: StudyPair, pair: StoredPair) -> tuple[SentenceMaps, bool]:
     """Return the maps of a sentence in both studies, and whether they are in steps of 1/255.
 
     Stacks without stored maps are missing.
     """
-    numbers = pair[0].index, pair[1].index
-    one, other = _mapped(sides.a, numbers[0]), _mapped(sides.b, numbers[1])
-    if one is not None and other is not None:
-        return (one, other), False
-    return (_coarse(sides.a, numbers[0]), _coarse(sides.b, numbers[1])), True
+    indices = pair[0].index, pair[1].index
+    maps_a, maps_b = _sampled_maps(sides.a, indices[0]), _sampled_maps(sides.b, indices[1])
+    if maps_a is not None and maps_b is not None:
+        return (maps_a, maps_b), False
+    return (_stored_maps(sides.a, indices[0]), _stored_maps(sides.b, indices[1])), True
 
 
-def _mapped(study: Study, index: int) -> MappedSentence | None:
-    kept = study.map_sample.sentences.values()
-    return next((each for each in kept if each.index == index), None)
+def _sampled_maps(study: Study, index: int) -> MappedSentence | None:
+    sampled = study.map_sample.sentences.values()
+    return next((sentence for sentence in sampled if sentence.index == index), None)
 
 
-def _coarse(study: Study, index: int) -> MappedSentence:
+def _stored_maps(study: Study, index: int) -> MappedSentence:
     data = study.sentence_data
     maps = {
         stack: (cells / UINT8_STEPS).astype(np.float16)
-        for (stack, at), cells in data.maps.items()
-        if at == index
+        for (stack, sentence), cells in data.maps.items()
+        if sentence == index
     }
     return MappedSentence(index, data.sentences[index].texts, {}, maps)

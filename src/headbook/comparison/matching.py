@@ -69,26 +69,29 @@ def shared_words(
         causal: for each model, whether the first position is a sink.
     """
     texts = a.texts[side], b.texts[side]
-    members = [word_tokens(text) for text in texts]
-    spans = tuple(sorted(members[0].keys() & members[1].keys()))
+    tokens_by_span = [word_tokens(text) for text in texts]
+    spans = tuple(sorted(tokens_by_span[0].keys() & tokens_by_span[1].keys()))
     in_sink = np.zeros(len(spans), bool)
-    for text, tokens, first in zip(texts, members, causal, strict=True):
-        sink = text.sink(causal=first)
+    for text, tokens, first_is_sink in zip(texts, tokens_by_span, causal, strict=True):
+        sink = text.sink(causal=first_is_sink)
         in_sink |= np.array([bool(sink[tokens[span]].any()) for span in spans], bool)
     return SharedWords(spans, ~in_sink)
 
 
 def word_tokens(text: StoredText) -> dict[Span, list[int]]:
     """Return the tokens of each word, by the span of the word's characters."""
-    found: dict[int, list[int]] = {}
-    for place, word in enumerate(text.words):
+    tokens_by_word: dict[int, list[int]] = {}
+    for token, word in enumerate(text.words):
         if word >= 0:
-            found.setdefault(word, []).append(place)
+            tokens_by_word.setdefault(word, []).append(token)
     spans = {
-        (min(text.spans[p][0] for p in places), max(text.spans[p][1] for p in places)): places
-        for places in found.values()
+        (
+            min(text.spans[index][0] for index in tokens),
+            max(text.spans[index][1] for index in tokens),
+        ): tokens
+        for tokens in tokens_by_word.values()
     }
-    return {span: places for span, places in spans.items() if span[0] < span[1]}
+    return {span: tokens for span, tokens in spans.items() if span[0] < span[1]}
 
 
 def word_rows(
@@ -101,15 +104,15 @@ def word_rows(
     """
     tokens = word_tokens(sentence.texts[stack.queries])
     maps = sentence.maps[stack.name].astype(np.float64)
-    belongs = np.zeros((maps.shape[-1], len(words.spans)))
-    for number, span in enumerate(words.spans):
-        belongs[tokens[span], number] = 1
-    between: Floats = belongs.T @ maps @ belongs / np.maximum(belongs.sum(0), 1)[:, None]
-    flat = between.reshape(between.shape[0] * between.shape[1], *between.shape[2:])
+    membership = np.zeros((maps.shape[-1], len(words.spans)))
+    for index, span in enumerate(words.spans):
+        membership[tokens[span], index] = 1
+    weights: Floats = membership.T @ maps @ membership / np.maximum(membership.sum(0), 1)[:, None]
+    flat = weights.reshape(weights.shape[0] * weights.shape[1], *weights.shape[2:])
     return rows_between_words(flat, words.keys, causal=causal)
 
 
-LEAST = 30  # least words that two heads share to be compared
+MIN_SHARED_WORDS = 30  # words; two heads that share fewer have no similarity
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class MatchedHeads:
 
     Attributes:
         a, b: the heads of both stacks, layer by layer.
-        similarity: similarity of every two heads; NaN below `LEAST` words. *Shape:*
+        similarity: similarity of every two heads; NaN below `MIN_SHARED_WORDS` words. *Shape:*
             ``(head of A, head of B)``.
         matching: the one-to-one matching.
         stability: share of the counterparts on one half of the sentences that are counterparts on
@@ -137,11 +140,11 @@ class MatchedHeads:
     tested: bool
     cut: bool
 
-    def partner(self, place: int) -> HeadName | None:
+    def partner(self, index: int) -> HeadName | None:
         """Return the counterpart of a head of A, or None."""
         matched = self.matching
-        there = matched.counterpart[place] and matched.partner[place] != UNMATCHED
-        return self.b[matched.partner[place]] if there else None
+        has_partner = matched.counterpart[index] and matched.partner[index] != UNMATCHED
+        return self.b[matched.partner[index]] if has_partner else None
 
 
 def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = None) -> MatchedHeads:
@@ -151,16 +154,18 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
         null: the first model paired with the second with random weights.
     """
     sums = similarities(sides, pair)
-    below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
+    null_sums = (
+        similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
+    )
     halves = [
-        _matched(sums.split(number), below and below.split(number), LEAST // 2)
-        for number in (SELECTION, HELD_OUT)
+        _match(sums.half(split), null_sums and null_sums.half(split), MIN_SHARED_WORDS // 2)
+        for split in (SELECTION, HELD_OUT)
     ]
     return MatchedHeads(
         tuple(heads_of(pair.a)),
         tuple(heads_of(pair.b)),
-        sums.value(LEAST),
-        _matched(sums, below, LEAST),
+        sums.value(MIN_SHARED_WORDS),
+        _match(sums, null_sums, MIN_SHARED_WORDS),
         split_half_agreement(*halves),
         int(sums.sentences.sum()),
         null is not None,
@@ -168,37 +173,37 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
     )
 
 
-def _matched(sums: SimilaritySums, below: SimilaritySums | None, least: int) -> HeadMatching:
-    """Return the one-to-one matching; without ``below``, every pair is a counterpart."""
-    threshold = null_threshold(below.value(least)) if below is not None else 0.0
-    return match(sums.value(least), threshold)
+def _match(sums: SimilaritySums, null_sums: SimilaritySums | None, min_words: int) -> HeadMatching:
+    """Return the one-to-one matching; without ``null_sums``, every pair is a counterpart."""
+    threshold = null_threshold(null_sums.value(min_words)) if null_sums is not None else 0.0
+    return match(sums.value(min_words), threshold)
 
 
 def similarities(sides: StudyPair, pair: StackPair) -> SimilaritySums:
     """Return similarity sums over the sentences whose maps both studies store."""
     zero = SimilaritySums.zero(len(heads_of(pair.a)), len(heads_of(pair.b)))
-    cut = pair.a.causal != pair.b.causal
+    earlier_only = pair.a.causal != pair.b.causal
     parts = []
     keys = sorted(sides.a.map_sample.sentences.keys() & sides.b.map_sample.sentences.keys())
-    for key, (one, other) in zip(keys, sides.mapped(), strict=True):
-        words = shared_words(one, other, pair.a.keys, (pair.a.causal, pair.b.causal))
-        if not words.spans or one.texts[pair.a.keys].text != other.texts[pair.b.keys].text:
+    for key, (a, b) in zip(keys, sides.mapped(), strict=True):
+        words = shared_words(a, b, pair.a.keys, (pair.a.causal, pair.b.causal))
+        if not words.spans or a.texts[pair.a.keys].text != b.texts[pair.b.keys].text:
             continue
         rows = [
-            word_rows(sentence, stack, words, causal=cut)
-            for sentence, stack in ((one, pair.a), (other, pair.b))
+            word_rows(sentence, stack, words, causal=earlier_only)
+            for sentence, stack in ((a, pair.a), (b, pair.b))
         ]
-        kept = [_present(pair.a), _present(pair.b)]
+        masks = [_heads_mask(pair.a), _heads_mask(pair.b)]
         present = [
-            type(each)(each.weights[there], each.counted[there])
-            for each, there in zip(rows, kept, strict=True)
+            AttentionRows(rows_of_stack.weights[mask], rows_of_stack.counted[mask])
+            for rows_of_stack, mask in zip(rows, masks, strict=True)
         ]
         parts.append(SimilaritySums.of(present[0], present[1], key & 1))
     return reduce(add, parts, zero)
 
 
-def _present(stack: AttentionStack) -> NDArray[np.bool_]:
+def _heads_mask(stack: AttentionStack) -> NDArray[np.bool_]:
     """Return the mask of heads, layer by layer, that are in layers with attention."""
-    there = np.zeros((stack.n_layers, stack.n_heads), bool)
-    there[[*stack.attention_layers]] = True
-    return there.reshape(-1)
+    mask = np.zeros((stack.n_layers, stack.n_heads), bool)
+    mask[[*stack.attention_layers]] = True
+    return mask.reshape(-1)

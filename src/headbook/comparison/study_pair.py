@@ -11,12 +11,12 @@ import numpy as np
 
 from headbook.errors import StudyError
 from headbook.schema import AttentionStack, HeadCorrespondence, Side
-from headbook.study.buckets import NAMED, SentenceSet
+from headbook.study.buckets import MAX_STORED_HASHES, SentenceSet
 from headbook.study.manifest import ModelFacts
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 
-FEW = 5  # most differing sentences that an error names
+MAX_LISTED_SENTENCES = 5  # differing sentences that an error names
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ class StudyPair:
 
     def mapped(self) -> Iterator[tuple[MappedSentence, MappedSentence]]:
         """Yield the sentences whose maps both studies store, in a fixed order."""
-        mine, theirs = self.a.map_sample.sentences, self.b.map_sample.sentences
-        yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
+        maps_a, maps_b = self.a.map_sample.sentences, self.b.map_sample.sentences
+        yield from ((maps_a[key], maps_b[key]) for key in sorted(maps_a.keys() & maps_b.keys()))
 
 
 def pair_studies(
@@ -88,15 +88,17 @@ def pair_studies(
             ``heads`` is ``same``.
     """
     check_same_sentences(a, b)
-    apart = (
+    requested = (
         ""
         if heads is not HeadCorrespondence.MATCHED
         else "matching was asked for (--heads matched)"
     )
-    reason = _apart(a, b)
+    reason = _mismatch(a, b)
     if heads is HeadCorrespondence.SAME and reason:
         raise StudyError(f"--heads same: {reason}; --heads matched finds those that attend alike")
-    return StudyPair(a, b, _names(a, b, names), tuple(_stacks(a, b)), apart or reason)
+    return StudyPair(
+        a, b, _distinct_names(a, b, names), tuple(_stack_pairs(a, b)), requested or reason
+    )
 
 
 def check_same_sentences(a: Study, b: Study) -> None:
@@ -119,8 +121,8 @@ def check_same_sentences(a: Study, b: Study) -> None:
     differing = "; ".join(
         text
         for text in (
-            _only(mine, theirs, a, "the first"),
-            _only(theirs, mine, b, "the second"),
+            _only_in(mine, theirs, a, "the first"),
+            _only_in(theirs, mine, b, "the second"),
         )
         if text
     )
@@ -130,21 +132,24 @@ def check_same_sentences(a: Study, b: Study) -> None:
     )
 
 
-def _only(mine: SentenceSet, theirs: SentenceSet, study: Study, which: str) -> str:
+def _only_in(mine: SentenceSet, theirs: SentenceSet, study: Study, model_name: str) -> str:
     """Return the sentences that only one study has, as far as they are stored, in words."""
     known, other = mine.smallest, theirs.smallest
-    full = len(other.content_hash) == NAMED
+    full = len(other.content_hash) == MAX_STORED_HASHES
     bound = other.content_hash.max() if full else np.iinfo(np.uint64).max
-    alone = ~np.isin(known.content_hash, other.content_hash) & (known.content_hash <= bound)
-    numbers = np.sort(known.index[alone]) + 1
+    only_here = ~np.isin(known.content_hash, other.content_hash) & (known.content_hash <= bound)
+    numbers = np.sort(known.index[only_here]) + 1
     if not len(numbers):
         return ""
-    named = ", ".join(_named(study, int(number)) for number in numbers[:FEW])
-    more = f" and {len(numbers) - FEW:,} more" if len(numbers) > FEW else ""
-    return f"only {which} has {'sentences' if len(numbers) > 1 else 'sentence'} {named}{more}"
+    named = ", ".join(
+        _describe_sentence(study, int(number)) for number in numbers[:MAX_LISTED_SENTENCES]
+    )
+    n_more = len(numbers) - MAX_LISTED_SENTENCES
+    more = f" and {n_more:,} more" if n_more > 0 else ""
+    return f"only {model_name} has {'sentences' if len(numbers) > 1 else 'sentence'} {named}{more}"
 
 
-def _named(study: Study, number: int) -> str:
+def _describe_sentence(study: Study, number: int) -> str:
     """Return a sentence's number in the input, with the beginning of its text if that is stored."""
     stored = study.sentence_data.sentences.get(number - 1)
     if stored is None:
@@ -153,15 +158,15 @@ def _named(study: Study, number: int) -> str:
     return f"{number} ({text[:30].strip()}{'…' if len(text) > 30 else ''})"
 
 
-def _apart(a: Study, b: Study) -> str:
+def _mismatch(a: Study, b: Study) -> str:
     """Return why heads do not correspond by their numbers; empty if they do."""
     stacks = [{s.name: s for s in study.manifest.stacks} for study in (a, b)]
     if stacks[0].keys() != stacks[1].keys():
-        return f"one has {_list(stacks[0])} attention, the other {_list(stacks[1])}"
-    for name, mine in stacks[0].items():
-        theirs = stacks[1][name]
-        if not StackPair(mine, theirs).same_shape:
-            return f"sizes differ ({_size(mine)} and {_size(theirs)})"
+        return f"one has {_join_names(stacks[0])} attention, the other {_join_names(stacks[1])}"
+    for name, stack_a in stacks[0].items():
+        stack_b = stacks[1][name]
+        if not StackPair(stack_a, stack_b).same_shape:
+            return f"sizes differ ({_describe_size(stack_a)} and {_describe_size(stack_b)})"
     if not same_vocabulary(a.manifest.model, b.manifest.model) and not _same_tokens(a, b):
         return "vocabularies differ"
     return ""
@@ -176,23 +181,23 @@ def _same_tokens(a: Study, b: Study) -> bool:
     """Check whether the sentences whose maps are stored have the same tokens in both studies."""
     mine, theirs = a.map_sample.sentences, b.map_sample.sentences
     return bool(mine) and all(
-        key in theirs and same_ids(each, theirs[key]) for key, each in mine.items()
+        key in theirs and same_ids(sentence, theirs[key]) for key, sentence in mine.items()
     )
 
 
-def same_ids(a: MappedSentence, b: MappedSentence, asked: Iterable[Side] = tuple(Side)) -> bool:
+def same_ids(a: MappedSentence, b: MappedSentence, sides: Iterable[Side] = tuple(Side)) -> bool:
     """Check whether two models read a sentence as the same tokens.
 
     Args:
-        asked: sides that matter, if the sentence has them.
+        sides: sides that matter, if the sentence has them.
     """
-    there = a.ids.keys() & set(asked)
-    return there == b.ids.keys() & set(asked) and all(
-        np.array_equal(a.ids[side], b.ids[side]) for side in there
+    common_sides = a.ids.keys() & set(sides)
+    return common_sides == b.ids.keys() & set(sides) and all(
+        np.array_equal(a.ids[side], b.ids[side]) for side in common_sides
     )
 
 
-def _stacks(a: Study, b: Study) -> Iterator[StackPair]:
+def _stack_pairs(a: Study, b: Study) -> Iterator[StackPair]:
     """Yield the pairs of stacks to compare: of one name or, without any, two within one text."""
     mine, theirs = a.manifest.stacks, b.manifest.stacks
     by_name = {stack.name: stack for stack in theirs}
@@ -200,28 +205,28 @@ def _stacks(a: Study, b: Study) -> Iterator[StackPair]:
         if stack.name in by_name:
             yield StackPair(stack, by_name[stack.name])
     if not {stack.name for stack in mine} & by_name.keys():
-        one = next(stack for stack in mine if not stack.crosses)
-        yield StackPair(one, next(stack for stack in theirs if not stack.crosses))
+        first = next(stack for stack in mine if not stack.crosses)
+        yield StackPair(first, next(stack for stack in theirs if not stack.crosses))
 
 
-def _list(names: dict[str, AttentionStack]) -> str:
+def _join_names(names: dict[str, AttentionStack]) -> str:
     return " and ".join(names)
 
 
-def _size(stack: AttentionStack) -> str:
+def _describe_size(stack: AttentionStack) -> str:
     return f"{stack.n_layers} layers of {stack.n_heads} heads{' (causal)' * stack.causal}"
 
 
-def _names(a: Study, b: Study, given: tuple[str, str]) -> tuple[str, str]:
+def _distinct_names(a: Study, b: Study, requested: tuple[str, str]) -> tuple[str, str]:
     """Return names that tell two models apart."""
     models = a.manifest.model, b.manifest.model
-    names = [name or model.name for name, model in zip(given, models, strict=True)]
+    names = [name or model.name for name, model in zip(requested, models, strict=True)]
     for differing in ("dtype", "revision"):
         if names[0] != names[1]:
             break
-        parts = [str(getattr(m, differing)).removeprefix("sha256:")[:12] for m in models]
-        if parts[0] != parts[1]:
-            names = [f"{name} ({part})" for name, part in zip(names, parts, strict=True)]
+        values = [str(getattr(m, differing)).removeprefix("sha256:")[:12] for m in models]
+        if values[0] != values[1]:
+            names = [f"{name} ({value})" for name, value in zip(names, values, strict=True)]
     if names[0] == names[1]:
-        names = [f"{name} ({which})" for name, which in zip(names, "AB", strict=True)]
+        names = [f"{name} ({letter})" for name, letter in zip(names, "AB", strict=True)]
     return names[0], names[1]

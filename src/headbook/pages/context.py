@@ -41,7 +41,7 @@ from headbook.report.wording import MISSING, STACKS, VIEWS, is_share, label_name
 from headbook.schema import HEAD_RULES, SEGMENTATION_RULES, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
-from headbook.study.token_sums import TRUE, Anchors, TopAnchor
+from headbook.study.token_sums import TRUE_ORDER, Anchors, TopAnchor
 
 MOST_HEADS = 150  # that are listed
 
@@ -76,7 +76,7 @@ def anchors_by_head(results: StackResults) -> PageTable | None:
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return None
-    best = [anchors.best(column, TRUE) for column in ANCHOR_COLUMNS]
+    best = [anchors.best(column, TRUE_ORDER) for column in ANCHOR_COLUMNS]
     share = np.nan_to_num(divide(best[-1].ends, best[-1].total))
     heads = heads_of(results.stack)
     kept = sorted(heads, key=lambda name: -share[name.layer, name.head])[:MOST_HEADS]

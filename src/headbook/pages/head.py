@@ -84,11 +84,11 @@ from headbook.report.wording import (
 from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.ablation import AblationResults, MissedToken
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
-from headbook.study.ablation_tests import COSINES
+from headbook.study.ablation_tests import COSINE_TARGETS
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, heads_of
 from headbook.study.token_sums import (
-    DISTINCT,
     KEY,
+    MIN_SENTENCES,
     PAIR,
     QUERY,
     Affinities,
@@ -186,7 +186,7 @@ def _short(ablation: AblationResults, rows: Rows) -> str:
     ends = f" {cell.interval}" if cell.interval else ""
     verdict = verdict_of_row(ablation, rows, Replacement.MEAN)
     conclusion = f"; verdict: {verdict}" if row["method"] == EXACT else " (estimated)"
-    if main_target(ablation) in COSINES:
+    if main_target(ablation) in COSINE_TARGETS:
         what = (
             "sentence vectors"
             if main_target(ablation) == AblationTarget.EMBEDDING
@@ -819,7 +819,7 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
             caption = f"{title}: {about}."
             tables.append(PageTable(columns, rows, caption, "numbers top-tokens"))
     nothing = (
-        f"No token and no pair of tokens occurs in {DISTINCT} different sentences."
+        f"No token and no pair of tokens occurs in {MIN_SENTENCES} different sentences."
         if not occurring
         else "No token or pair receives more than under uniform attention and from the mean head."
     )
@@ -859,7 +859,7 @@ def _about(results: StackResults, sums: Affinities) -> str:
     of = "" if sums.looked == every else f" of {every:,} (those with the smallest hashes)"
     kept = (
         f"; tokens and pairs in fewer than {sums.floor} sentences were not kept"
-        if sums.floor > DISTINCT
+        if sums.floor > MIN_SENTENCES
         else ""
     )
     return f"{count_text(sums.looked, 'sentence')}{of}{kept}"

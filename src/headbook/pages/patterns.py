@@ -32,7 +32,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.roles import sink_claim
 from headbook.report.wording import STACKS, count_text, head_name, head_page, label_name, number
 from headbook.schema import SinkView
-from headbook.study.corpus_sums import ABOUT
+from headbook.study.corpus_sums import SENTENCE_ROW
 from headbook.study.sentence_data import HeadName
 
 DEAD = "Are sink heads dead?"
@@ -103,7 +103,7 @@ def mean_maps_of_sample(results: StackResults) -> dict[Place, Floats]:
     side = round(width**0.5)
     found = {}
     for layer in results.stack.attention_layers:
-        there = total[layer, ABOUT].reshape(side, side)
+        there = total[layer, SENTENCE_ROW].reshape(side, side)
         rows, columns = there.any(1), there.any(0)
         for head in range(results.stack.n_heads):
             mean = total[layer, head].reshape(side, side) / np.maximum(there, 1)

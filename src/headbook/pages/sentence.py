@@ -45,7 +45,7 @@ from headbook.schema import (
     universal_relation,
 )
 from headbook.study.sentence_data import (
-    LOGITS,
+    LOGIT_LENS_SPACE,
     UINT8_STEPS,
     Exemplar,
     HeadName,
@@ -78,7 +78,7 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     """What is nearest to one token of a sentence; None without entries.
 
     Args:
-        near: rows of `headbook.study.sentence_data.NEAREST`, of one stack and sentence.
+        near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one stack and sentence.
         position: of the token; another one where it has no entries.
     """
     if near.empty:
@@ -88,7 +88,7 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     chosen = position if position in places else min(places)
     first = next(iter(choices.values()))
     mine = first[(first["position"] == chosen) & (first["rank"] <= ENTRIES)]
-    shares = bool(mine["space"].iloc[0] == LOGITS)
+    shares = bool(mine["space"].iloc[0] == LOGIT_LENS_SPACE)
     rows = []
     for layer in sorted({int(layer) for layer in mine["layer"]}):
         named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares)
@@ -107,7 +107,7 @@ def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
     An entry is its text and its number; a token has as many in a layer as a page shows.
 
     Args:
-        near: rows of `headbook.study.sentence_data.NEAREST`, of one sentence.
+        near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one sentence.
     """
     return {
         str(stack): {choice: _cells(rows) for choice, rows in _choices(of_stack).items()}
@@ -122,14 +122,14 @@ def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
         for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.POST):
             rows = near[(near["space"] == space) & (near["state"] == state)]
             if len(rows):
-                name = "logit lens" if space == LOGITS else SPACES[EmbeddingSpace(space)]
+                name = "logit lens" if space == LOGIT_LENS_SPACE else SPACES[EmbeddingSpace(space)]
                 choices[f"{name}, {STATES[ResidualPoint(state)]}"] = rows
     return choices
 
 
 def _cells(rows: pd.DataFrame) -> dict[str, Any]:
     rows = rows[rows["rank"] <= ENTRIES].sort_values(["position", "layer", "rank"])
-    shares = rows["space"].iloc[0] == LOGITS
+    shares = rows["space"].iloc[0] == LOGIT_LENS_SPACE
     layers = [int(layer) for layer in dict.fromkeys(rows["layer"])]
     texts = _entries(rows, shares)
     sizes = rows.groupby(["position", "layer"]).size()
@@ -462,8 +462,8 @@ def stack_of(
     """A sentence in a stack.
 
     Args:
-        tokens: its rows of `headbook.study.sentence_data.TOKENS`.
-        near: its rows of `headbook.study.sentence_data.NEAREST`.
+        tokens: its rows of `headbook.study.sentence_data.TOKEN_COLUMNS`.
+        near: its rows of `headbook.study.sentence_data.NEAREST_COLUMNS`.
     """
     study, stack = results.study, results.stack
     queries = sentence.texts[stack.queries]

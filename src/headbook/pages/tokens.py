@@ -16,7 +16,7 @@ from headbook.report.wording import STACKS, first_option, number, sentence_page,
 from headbook.schema import CONTENT, AttentionStack, EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from headbook.study.token_sums import STATES, TYPE_METRIC, TokenTypeSums
+from headbook.study.token_sums import PATH_METRIC, PATH_STATES, TokenTypeSums
 
 MOST_DRAWN = 6  # types that a page draws
 MAX_OCCURRENCES = 4  # occurrences of a type
@@ -146,7 +146,7 @@ def _paths(study: Study, stack: AttentionStack, places: Places) -> tuple[pd.Data
     tokens = study.tokens
     mine = tokens[
         (tokens["stack"] == stack.name)
-        & (tokens["metric"] == TYPE_METRIC)
+        & (tokens["metric"] == PATH_METRIC)
         & (tokens["state"] == str(ResidualPoint.POST))
     ]
     found = mine[[pair in places for pair in zip(mine["sentence"], mine["position"], strict=True)]]
@@ -287,7 +287,7 @@ def _layers(sums: TokenTypeSums) -> list[int]:
 
 def drawn_state(sums: TokenTypeSums) -> ResidualPoint:
     """The state that pages show: out, where it was read."""
-    out = STATES.index(ResidualPoint.POST)
+    out = PATH_STATES.index(ResidualPoint.POST)
     return ResidualPoint.MID if np.isnan(sums.total[..., out]).all() else ResidualPoint.POST
 
 
@@ -299,7 +299,7 @@ def by_frequency(sums: TokenTypeSums) -> list[int]:
 def _rows(
     sums: TokenTypeSums, order: list[int], layers: list[int], state: ResidualPoint
 ) -> Iterator[list[str]]:
-    at = STATES.index(state)
+    at = PATH_STATES.index(state)
     mean, spread = sums.mean[..., at], sums.spread[..., at]
     for position in order:
         yield [

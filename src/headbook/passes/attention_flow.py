@@ -29,7 +29,7 @@ from headbook.passes.observers import BatchObserver, PassResults
 from headbook.passes.trajectories import KeptTokens
 from headbook.schema import AttentionStack, ResidualPoint, RolloutKind
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sentence_data import TOKENS, SentenceData, to_uint8
+from headbook.study.sentence_data import TOKEN_COLUMNS, SentenceData, to_uint8
 from headbook.text.batch import Batch
 
 
@@ -145,7 +145,7 @@ class _StackFlow:
         kept_tokens = self._kept_tokens
         frame = kept_tokens.frame([(layer, state)]).assign(metric=metric.id, space="")
         frame["value"] = values.cpu().numpy()[kept_tokens.rows, kept_tokens.positions]
-        self._rows.append(frame[[*TOKENS]])
+        self._rows.append(frame[[*TOKEN_COLUMNS]])
 
     def sentence_data(self) -> SentenceData:
         """Return the token values and rollouts of listed sentences."""

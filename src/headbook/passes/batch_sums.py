@@ -26,9 +26,16 @@ from headbook.schema import (
     ResidualPoint,
     TokenKey,
 )
-from headbook.study.buckets import FEWER, MANY_HEADS, MOST, HeadBuckets, TokenBuckets, bucket_of
+from headbook.study.buckets import (
+    MAX_BUCKETS,
+    MAX_HEADS_FINE_BUCKETS,
+    MIN_BUCKETS,
+    HeadBuckets,
+    TokenBuckets,
+    bucket_of,
+)
 from headbook.study.corpus_sums import CorpusSums, TokenSums
-from headbook.study.token_sums import STATES, TokenTypeSums
+from headbook.study.token_sums import PATH_STATES, TokenTypeSums
 from headbook.text.batch import Batch
 
 
@@ -48,7 +55,7 @@ class TokenTypeAccumulator:
         rows = self._chosen.nonzero()[:, 0].cpu().numpy()
         once = np.unique(np.stack([rows, self._place]), axis=1)[1]
         self._sentences = np.bincount(once, minlength=len(self._ids))
-        shape = (len(self._ids), stack.n_layers, len(STATES))
+        shape = (len(self._ids), stack.n_layers, len(PATH_STATES))
         self._total, self._squares = np.full(shape, np.nan), np.full(shape, np.nan)
 
     def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
@@ -273,7 +280,9 @@ class BucketAccumulator:
         )
         self._columns = [columns[position] for position in self._kept]
         self._once = once
-        self._size = MOST if stack.n_layers * stack.n_heads <= MANY_HEADS else FEWER
+        self._size = (
+            MAX_BUCKETS if stack.n_layers * stack.n_heads <= MAX_HEADS_FINE_BUCKETS else MIN_BUCKETS
+        )
         shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
         self._n = np.zeros(shape)
         self._shared = np.zeros((*shape[:2], 1, shape[3]))

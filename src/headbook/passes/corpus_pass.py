@@ -20,7 +20,7 @@ from headbook.schema import MILLION, AttentionStack, ResidualPoint, Side
 from headbook.study.buckets import SentenceSet
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets
-from headbook.study.token_sums import TYPE_METRIC
+from headbook.study.token_sums import PATH_METRIC
 from headbook.text.batch import Batch
 
 
@@ -72,7 +72,7 @@ class CorpusPass:
             for metric in self.tokens:
                 values = metric.measure(token_states, None)[0]
                 tokens[stack].add(metric, layer, state, None, values)
-                if metric.id == TYPE_METRIC and stack in types:
+                if metric.id == PATH_METRIC and stack in types:
                     types[stack].add(layer, state, values)
 
         with observe_states(self.model, self.architecture, on_state):

@@ -22,7 +22,7 @@ from headbook.passes.batch_sums import BatchRatios, BucketAccumulator, head_colu
 from headbook.schema import RELATIONS, UPOS, AttentionStack, SinkView
 from headbook.study.corpus_sums import HeadSums, HeadTable, PositionSums, kept_positions
 from headbook.study.groups import (
-    PAIR,
+    PAIR_COLUMN,
     Facets,
     GroupSums,
     PairMembers,
@@ -32,7 +32,7 @@ from headbook.study.groups import (
     rows_by_value,
     value_of,
 )
-from headbook.study.word_samples import LONGEST, StrongestWords
+from headbook.study.word_samples import MAX_SENTENCE_WORDS, StrongestWords
 from headbook.text.batch import NO_RELATION, NO_TAG, Batch
 
 
@@ -74,7 +74,7 @@ POSITION_BYTES = 2  # of a word's position in its sentence
 class RelationHitsAccumulator:
     """The word with the largest attention of every word and head of one stack, filled by layer.
 
-    Sentences without annotation and texts of more than `LONGEST` words are left out.
+    Sentences without annotation and texts of more than `MAX_SENTENCE_WORDS` words are left out.
     """
 
     def __init__(self, stack: AttentionStack, batch: Batch) -> None:
@@ -95,7 +95,7 @@ class RelationHitsAccumulator:
         Args:
             layers: the slice of heads of each layer.
         """
-        if self._texts.n_words > LONGEST:
+        if self._texts.n_words > MAX_SENTENCE_WORDS:
             return
         strongest = view.cached(strongest_words).cpu().numpy().transpose(0, 2, 1)
         for layer, heads in layers.items():
@@ -245,7 +245,7 @@ class HeadAccumulator:
                 for value, rows in rows_by_value(self._of(column)).items()
             ),
         ]
-        self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
+        self._members = [index for index, pair in enumerate(self._of(PAIR_COLUMN)) if pair]
         self._places = compared_keys(self._metrics, self.columns, stack) if facets.paired else ()
         self._values = np.full((len(self._members), *cells, len(self._places)), np.nan, np.float32)
 
@@ -371,7 +371,7 @@ class HeadAccumulator:
 
     def _kept(self) -> PairMembers:
         """Return the values of the members of minimal pairs in this batch."""
-        pairs, names = self._of(PAIR), self._facets.members
+        pairs, names = self._of(PAIR_COLUMN), self._facets.members
         return PairMembers(
             MAX_MINIMAL_PAIRS,
             self._places,

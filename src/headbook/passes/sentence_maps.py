@@ -28,13 +28,13 @@ from headbook.schema import AttentionStack, SinkView
 from headbook.study.exemplars import ExemplarChoice
 from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
+    MAX_MAPPED_SENTENCES,
     MAX_QUERY_KEY_BYTES,
     MAX_SAMPLE_BYTES,
-    SENTENCES,
     Exemplar,
+    LayerKey,
     MappedSentence,
     MapSample,
-    Place,
     QueriesAndKeys,
     Ranking,
     SentenceData,
@@ -67,7 +67,7 @@ class MapSampler:
         self._maps: dict[tuple[int, str], NDArray[np.float16]] = {}
         self._items: dict[int, TokenizedSentence] = {}
         free_bytes = MAX_SAMPLE_BYTES
-        for key in sorted(by_key)[:SENTENCES]:
+        for key in sorted(by_key)[:MAX_MAPPED_SENTENCES]:
             item = by_key[key]
             free_bytes -= sum(
                 WEIGHT_BYTES * int(np.prod(self._shape(stack, item))) for stack in stacks.values()
@@ -158,7 +158,7 @@ def layer_queries_and_keys(
     batch: Batch,
     *,
     wanted: Collection[int],
-) -> Iterator[tuple[Place, QueriesAndKeys]]:
+) -> Iterator[tuple[LayerKey, QueriesAndKeys]]:
     """Yield queries and keys of one layer for the requested sentences of a batch.
 
     Args:
@@ -311,7 +311,7 @@ class _SentenceMaps:
         self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
         self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         self._exemplars: list[Exemplar] = []
-        self._queries_and_keys: dict[Place, QueriesAndKeys] = {}
+        self._queries_and_keys: dict[LayerKey, QueriesAndKeys] = {}
         self.traced = any(item.sentence.index in sentence_pass.traced for item in items.values())
         self.softmax = SoftmaxInput()
 

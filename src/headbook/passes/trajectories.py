@@ -25,7 +25,13 @@ from headbook.passes.batch_sums import TokenAccumulator, spaces_of
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.sentence_data import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
+from headbook.study.sentence_data import (
+    LOGIT_LENS_SPACE,
+    NEAREST_COLUMNS,
+    STATE_COLUMNS,
+    TOKEN_COLUMNS,
+    SentenceData,
+)
 from headbook.text.batch import Batch
 
 MAX_PENDING_NUMBERS = 1 << 23  # of states that wait to be measured together
@@ -148,7 +154,9 @@ class _StackStates:
                 near = view.compared(self._spaces[0])
                 self._keep_nearest(self._spaces[0], near.ids, near.cosines, states)
             if metric.id == LENS_ID:
-                self._keep_nearest(LOGITS, view.readings.ids, view.readings.shares, states)
+                self._keep_nearest(
+                    LOGIT_LENS_SPACE, view.readings.ids, view.readings.shares, states
+                )
 
     def _measure(
         self,
@@ -165,7 +173,7 @@ class _StackStates:
         frame = self._kept_tokens.frame([state[:2] for state in states])
         frame["metric"], frame["space"] = metric.id, space or ""
         frame["value"] = values.cpu().numpy()[:, kept_tokens.rows, kept_tokens.positions].ravel()
-        self.kept.append(SentenceData(tokens=frame[[*TOKENS]]))
+        self.kept.append(SentenceData(tokens=frame[[*TOKEN_COLUMNS]]))
 
     def _keep_nearest(
         self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[PendingState]
@@ -185,7 +193,7 @@ class _StackStates:
         frame["rank"] = np.tile(np.arange(1, n_nearest + 1), len(frame) // n_nearest)
         frame["neighbour"] = names[name_index].ravel()
         frame["cosine"] = scores.cpu().numpy()[cells].ravel()
-        self.kept.append(SentenceData(nearest=frame[[*NEAREST]]))
+        self.kept.append(SentenceData(nearest=frame[[*NEAREST_COLUMNS]]))
 
 
 @dataclass(frozen=True)
@@ -235,4 +243,4 @@ class KeptTokens:
             "layer": np.repeat([layer for layer, _ in states], n_tokens),
             "state": np.repeat(np.array([str(state) for _, state in states], object), n_tokens),
         }
-        return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})
+        return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in STATE_COLUMNS})

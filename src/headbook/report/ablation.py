@@ -15,7 +15,7 @@ from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationReason, AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
-from headbook.study.ablation_tests import ATTRIBUTION, COSINES, AblationVerdict
+from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
 
 NAMES = {
@@ -54,19 +54,19 @@ def unit_factor(ablation: AblationResults) -> float:
 
     The unit is per cent of the loss, or thousandths of a cosine.
     """
-    if main_target(ablation) in COSINES:
+    if main_target(ablation) in COSINE_TARGETS:
         return 1000.0
     return 100 / ablation.loss(main_target(ablation))
 
 
 def unit(ablation: AblationResults) -> str:
     """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if main_target(ablation) in COSINES else "% of the loss"
+    return AFTER if main_target(ablation) in COSINE_TARGETS else "% of the loss"
 
 
 def drawn_unit(ablation: AblationResults) -> str:
     """Return the unit of pages without characters that chart fonts lack."""
-    return "thousandths" if main_target(ablation) in COSINES else unit(ablation)
+    return "thousandths" if main_target(ablation) in COSINE_TARGETS else unit(ablation)
 
 
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:

@@ -22,7 +22,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.report.results import StackResults, stack_results
 from headbook.study.sentence_data import HeadName, StoredSentence, StoredText, heads_of
 from headbook.study.study import Study
-from headbook.study.tables import ESTIMATE, HEAD, Table
+from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
 
 GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
 PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
@@ -268,12 +268,12 @@ ALIGNMENTS: Table[Study] = Table(
     "alignments",
     "How each head of cross-attention aligns the target and source tokens of the sentences "
     "that have a page.",
-    HEAD
+    HEAD_COLUMNS
     | {
         "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
         "aer, precision, recall, f1: against gold alignments, where there are any",
     }
-    | ESTIMATE
+    | ESTIMATE_COLUMNS
     | {"uniform": "the same if every source token were chosen equally often; empty without one"},
     lambda study: alignment_table(stack_results(study)),
     optional=True,

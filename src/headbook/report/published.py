@@ -24,7 +24,7 @@ from headbook.report.wording import head_name, is_share, number, percent, with_u
 from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
 from headbook.study import ablation_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
-from headbook.study.ablation_tests import TOP
+from headbook.study.ablation_tests import TOP_TOKENS_LABEL
 from headbook.study.sentence_data import HeadName
 
 
@@ -630,7 +630,7 @@ def _repaired(layer: int, head: int, printed: str) -> PublishedFigure:
         f"L{layer}·H{head}: self-repair over direct effect, its top 2\u00a0% of tokens",
         printed,
         STORED,
-        AtReplaced(REPAIR, layer, head, TOP),
+        AtReplaced(REPAIR, layer, head, TOP_TOKENS_LABEL),
     )
 
 

@@ -54,8 +54,8 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         check_name(name)
 
 
-UNFIT = re.compile(r"[^\w.\-]+")  # characters that names of folders do not have
-MAX_NAMED = 5  # folders that a message lists
+UNSAFE_CHARACTERS = re.compile(r"[^\w.\-]+")  # characters that are replaced in names of folders
+MAX_LISTED_FOLDERS = 5  # folders that a message lists
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ModelCheckpoint:
     @property
     def folder(self) -> str:
         """Name of the folder of the checkpoint's study."""
-        return UNFIT.sub("-", self.name)
+        return UNSAFE_CHARACTERS.sub("-", self.name)
 
 
 def list_checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoint]:
@@ -94,21 +94,22 @@ def list_checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoi
         ConfigError: a hub model has no revisions named, or two names give the same folder.
         ModelError: a named folder is missing.
     """
-    place = Path(model)
-    if not place.is_dir():
+    folder = Path(model)
+    if not folder.is_dir():
         if not revisions:
             raise ConfigError("--revisions: got none; expected revisions of the hub model")
-        found = [ModelCheckpoint(name, model, name) for name in revisions]
+        checkpoints = [ModelCheckpoint(name, model, name) for name in revisions]
     else:
-        there = sorted(file.parent.name for file in place.glob("*/config.json"))
+        folders = sorted(file.parent.name for file in folder.glob("*/config.json"))
         for name in revisions:
-            if name not in there:
-                some = ", ".join(there[:MAX_NAMED]) or "none"
+            if name not in folders:
+                listed = ", ".join(folders[:MAX_LISTED_FOLDERS]) or "none"
+                more = ", …" if len(folders) > MAX_LISTED_FOLDERS else ""
                 raise ModelError(
                     f"model '{model}': it has no checkpoint {name}; expected folders with "
-                    f"config.json inside it ({some}{', …' if len(there) > MAX_NAMED else ''})"
+                    f"config.json inside it ({listed}{more})"
                 )
-        found = [ModelCheckpoint(name, str(place / name)) for name in revisions or there]
-    if len({each.folder for each in found}) < len(found):
+        checkpoints = [ModelCheckpoint(name, str(folder / name)) for name in revisions or folders]
+    if len({checkpoint.folder for checkpoint in checkpoints}) < len(checkpoints):
         raise ConfigError("--revisions: two names differ in signs alone; expected other names")
-    return found
+    return checkpoints

@@ -64,8 +64,8 @@ from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import NotAvailable
 from headbook.study.study import head_tables
 
-OFF = "off"  # value of --importance
-TRIED = 2  # sentences that show whether a pass can begin at a later layer
+NO_IMPORTANCE = "off"  # value of --importance
+TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin at a later layer
 
 
 def collect(
@@ -86,7 +86,7 @@ def collect(
         progress: reporter of the run's progress.
         work: folder for finished parts, from which the same call continues after it was stopped.
             Remove it when the study is saved. Nothing is stored without a folder, nor for at most
-            `SMALL_CORPUS` sentences in one process.
+            `MAX_UNSTORED_SENTENCES` sentences in one process.
         options: options by name.
 
     Raises:
@@ -113,21 +113,23 @@ def measure_study(run: Run, notes: str) -> Study:
         long=run.long,
         not_measured=run.not_measured,
     )
-    items = {item.sentence.index: item for item in run.sentences.reread(chosen.indices)}
-    embeddings = read_embeddings(run, items.values())
+    tokenized = {item.sentence.index: item for item in run.sentences.reread(chosen.indices)}
+    embeddings = read_embeddings(run, tokenized.values())
     lens = make_logit_lens(run.model, run.architecture)
     read_back = run.store.spill(CorpusSums, sums)
     del sums  # products with the vocabulary need the memory
-    found = measure_part(
+    measures = measure_part(
         run,
         "sentences",
         SentenceMeasures,
-        lambda budget, _: measure_sentences(run, chosen, items, embeddings, lens, budget=budget),
+        lambda budget, _: measure_sentences(
+            run, chosen, tokenized, embeddings, lens, budget=budget
+        ),
     ).value
-    sums = read_back() + found.sums
-    batch = run.sentences.check_batch(list(items.values()), run.long.texts)
+    sums = read_back() + measures.sums
+    batch = run.sentences.check_batch(list(tokenized.values()), run.long.texts)
     checks = self_checks(run.model, run.architecture, batch, embeddings, lens)
-    rounded = roundings(run.model, run.architecture, batch, embeddings)
+    rank_changes = roundings(run.model, run.architecture, batch, embeddings)
     baselines, logs = measure_baselines(run)
     gaps = (
         *find_gaps(
@@ -140,7 +142,7 @@ def measure_study(run: Run, notes: str) -> Study:
             rarities=run.sentences.encoder.rarities,
         ),
         *run.long.gaps(chosen_metrics(run.config.metrics).values()),
-        *stacks_without_queries_keys(run.architecture, found.sentence_data, chosen.traced),
+        *stacks_without_queries_keys(run.architecture, measures.sentence_data, chosen.traced),
     )
     manifest = make_manifest(
         run,
@@ -149,22 +151,22 @@ def measure_study(run: Run, notes: str) -> Study:
         checks=checks,
         n_checked=len(batch.items),
         gaps=gaps,
-        rounded=rounded,
+        rounded=rank_changes,
         baselines=logs,
     )
-    return Study(manifest, sums, found.sentence_data, baselines, map_sample=found.map_sample)
+    return Study(manifest, sums, measures.sentence_data, baselines, map_sample=measures.map_sample)
 
 
 def measure_sums(run: Run) -> CorpusSums:
     """Return the sums over the corpus, over random sequences, and over the sample."""
     sums = measure_corpus(run) + measure_random_sequences(run)
-    smallest = run.long.smallest(sums, run.config.sample_sentences)
+    sample_indices = run.long.smallest(sums, run.config.sample_sentences)
     # Read before the store is asked, so that a resumed run parses sentences in the same groups.
-    items = [*run.sentences.reread(smallest)]
+    sentences = [*run.sentences.reread(sample_indices)]
     read_back = run.store.spill(CorpusSums, sums)
     del sums  # tables of all heads need the memory
     sample = measure_part(
-        run, "sample", CorpusSums, lambda budget, _: measure_sample(run, items, budget)
+        run, "sample", CorpusSums, lambda budget, _: measure_sample(run, sentences, budget)
     )
     return read_back() + sample.value
 
@@ -219,7 +221,9 @@ def measure_shard(run: Run, number: int, tries: int) -> Part[CorpusSums]:
             buckets,
         )
         # Exclude sentences after parsing, so that the others are parsed in the same groups.
-        items = (i for i in run.sentences.of_shard(number) if i.sentence.index not in excluded)
+        items = (
+            item for item in run.sentences.of_shard(number) if item.sentence.index not in excluded
+        )
         batches = run.sentences.batches(items, budget)
         return reduce(add, map(corpus_pass.batch_sums, batches)) + bucket_sums(buckets)
 
@@ -254,8 +258,8 @@ def shard_worker(job: WorkerJob, device: str) -> Iterator[Callable[[int], str]]:
         HeadbookError: the input has changed since the run began, or results cannot be stored.
     """
     config = replace(job.config, device=device)
-    with open_run(job.inputs, config, NoProgress()) as opened:
-        run = replace(opened, config=job.config, store=Store(job.folder))
+    with open_run(job.inputs, config, NoProgress()) as opened_run:
+        run = replace(opened_run, config=job.config, store=Store(job.folder))
         check_same_plan(job.folder, job.plan, run_plan(run))
 
         def measure(number: int) -> str:
@@ -295,11 +299,11 @@ def measure_baselines(
     """Measure the baselines of the option ``--control``; return their tables and logs, in order."""
     tables, logs = {}, {}
     for baseline in baseline_runs(run.config.control, run.config.control_seeds):
-        other = baseline_of(run, baseline)
-        run.progress.stage(str(baseline), expected_tokens(other))
-        tables[baseline] = head_tables(measure_sums(other))
-        logs[other.name] = other.log
-        del other  # with its model, before the next one is made
+        baseline_pass = baseline_of(run, baseline)
+        run.progress.stage(str(baseline), expected_tokens(baseline_pass))
+        tables[baseline] = head_tables(measure_sums(baseline_pass))
+        logs[baseline_pass.name] = baseline_pass.log
+        del baseline_pass  # with its model, before the next one is made
     return tables, logs
 
 
@@ -313,7 +317,7 @@ def expected_tokens(run: Run) -> int:
 
 def measure_importance(run: Run, study: Study) -> Study:
     """Ablate heads as the option ``--importance`` says; if impossible, note it in the manifest."""
-    if run.config.importance == OFF:
+    if run.config.importance == NO_IMPORTANCE:
         return study
     ablation, manifest, name = None, study.manifest, f"{run.name}/importance"
     read_back: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
@@ -348,7 +352,9 @@ def ablation_plan(run: Run, study: Study) -> AblationPlan:
     sample = ablation_sample(
         items, run.config.batch_tokens, batch, alike=not run.architecture.padded
     )
-    heads = make_patchable(run.model, run.architecture, batch(sample.small[0].items[:TRIED]))
+    heads = make_patchable(
+        run.model, run.architecture, batch(sample.small[0].items[:TRIAL_SENTENCES])
+    )
     lens = make_logit_lens(run.model, run.architecture)
     functions = target_functions(
         lens if isinstance(lens, LogitLens) else None,

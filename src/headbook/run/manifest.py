@@ -23,12 +23,12 @@ from headbook.study.manifest import (
 )
 from headbook.text.annotate import NO_FREQUENCIES
 
-FOREIGN = (
+FOREIGN_TAGS_REASON = (
     "not among the 17 parts of speech of Universal Dependencies: each is counted under its own "
     "name, but is neither a content nor a function word"
 )
-BEYOND = (
-    f"beyond the {MAX_OWN_NAMES} most frequent outside Universal Dependencies: counted as '{OTHER}'"
+RARE_LABELS_REASON = (
+    f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: counted as '{OTHER}'"
 )
 
 
@@ -60,14 +60,14 @@ def make_manifest(
     if ModelKind.ENCODER_DECODER is run.architecture.kind:
         annotators[Side.TARGET] = encoder.targets.name
     # Store what a path or a short name stands for, never the path itself.
-    named = {"model": run.model.name, "annotator": run.sentences.annotator.name}
+    resolved = {"model": run.model.name, "annotator": run.sentences.annotator.name}
     if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
-        named["tokenizer"] = Path(run.config.tokenizer).resolve().name
-    named["target_annotator"] = encoder.targets.name
-    named["device"] = run.model.device.type
+        resolved["tokenizer"] = Path(run.config.tokenizer).resolve().name
+    resolved["target_annotator"] = encoder.targets.name
+    resolved["device"] = run.model.device.type
     rarities = {side: rarity.name for side, rarity in encoder.rarities.items()}
-    named["language"] = rarities[Side.SOURCE]
-    named["target_language"] = rarities.get(Side.TARGET, NO_FREQUENCIES)
+    resolved["language"] = rarities[Side.SOURCE]
+    resolved["target_language"] = rarities.get(Side.TARGET, NO_FREQUENCIES)
     logs = {run.name: run.log, **baselines}
     return Manifest(
         schema=SCHEMA,
@@ -75,7 +75,7 @@ def make_manifest(
         created=creation_date(),
         title=run.config.title or f"Attention heads of {run.model.name}",
         notes=notes,
-        options=run.config.recorded() | named,
+        options=run.config.recorded() | resolved,
         model=_model_facts(run),
         stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
@@ -92,9 +92,9 @@ def make_manifest(
         not_measured=(
             *_sentences_not_measured(run, run.log, ""),
             *(
-                each
+                group
                 for name, log in baselines.items()
-                for each in _sentences_not_measured(run, log, name)
+                for group in _sentences_not_measured(run, log, name)
             ),
         ),
         fallbacks=tuple(
@@ -115,13 +115,13 @@ def _sentences_not_measured(run: Run, log: RunLog, baseline: str) -> Iterator[Un
         baseline: name of the baseline, or empty.
     """
     for number, error in sorted(log.failed_shards.items()):
-        names = tuple(map(_name, run.shards.shard(number, as_they_came=True)))
+        names = tuple(map(_sentence_name, run.shards.shard(number, as_they_came=True)))
         yield UnmeasuredSentences(names, error, baseline)
     for index, error in sorted(log.failed_sentences.items()):
-        yield UnmeasuredSentences((_name(run.shards.sentences[index]),), error, baseline)
+        yield UnmeasuredSentences((_sentence_name(run.shards.sentences[index]),), error, baseline)
 
 
-def _name(sentence: Sentence) -> str:
+def _sentence_name(sentence: Sentence) -> str:
     return sentence.id or sentence.origin or f"{sentence.index + 1}"
 
 
@@ -132,12 +132,12 @@ def _foreign_annotation(run: Run) -> Iterator[NotAvailable]:
         tags.update(file.foreign_tags)
         relations.update(file.foreign_relations)
     if tags:
-        yield NotAvailable(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
+        yield NotAvailable(f"tags {', '.join(sorted(tags))}", "", FOREIGN_TAGS_REASON)
     scheme = run.sentences.scheme
-    names = (("tags", tags, scheme.tags), ("relations", relations, scheme.relations))
-    for kind, found, kept in names:
-        if beyond := sorted(found.keys() - {*kept}):
-            yield NotAvailable(f"{kind} {', '.join(beyond)}", "", BEYOND)
+    annotations = (("tags", tags, scheme.tags), ("relations", relations, scheme.relations))
+    for kind, counts, known_labels in annotations:
+        if beyond := sorted(counts.keys() - {*known_labels}):
+            yield NotAvailable(f"{kind} {', '.join(beyond)}", "", RARE_LABELS_REASON)
 
 
 def _model_facts(run: Run) -> ModelFacts:

@@ -36,9 +36,9 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.text.annotate import WordFrequencies
 
-LENS = "logit lens"
+LENS_NAME = "logit lens"
 # Needs, the parts that pages leave out, and the counts that show whether texts have them.
-NEEDS = (
+ANNOTATION_NEEDS = (
     (Need.TAGS, MissingPart.TAGS, "tagged"),
     (Need.TREE, MissingPart.TREE, "parsed"),
 )
@@ -57,7 +57,7 @@ def find_gaps(
     """Return the measures that a study cannot have, and why.
 
     Args:
-        model: model.
+        model: the loaded model.
         architecture: attention layers of the model, and the parts that were found in it.
         metrics: metrics that are measured.
         embeddings: embeddings of each side.
@@ -67,20 +67,20 @@ def find_gaps(
     """
     metrics = list(metrics)
     return (
-        *_architecture(model, architecture),
-        *_layers(architecture),
-        *_spaces(embeddings, metrics),
-        *_lens(architecture, metrics, lens),
-        *_annotation(architecture, metrics, counts),
-        *_values(model, architecture, metrics),
-        *_context(model, architecture, metrics, counts),
-        *_rarity(architecture, metrics, rarities),
-        *_two_texts(architecture, metrics),
-        *_flow(architecture, metrics),
+        *_architecture_gaps(model, architecture),
+        *_layer_gaps(architecture),
+        *_space_gaps(embeddings, metrics),
+        *_lens_gaps(architecture, metrics, lens),
+        *_annotation_gaps(architecture, metrics, counts),
+        *_value_gaps(model, architecture, metrics),
+        *_context_gaps(model, architecture, metrics, counts),
+        *_rarity_gaps(architecture, metrics, rarities),
+        *_cross_attention_gaps(architecture, metrics),
+        *_flow_gaps(architecture, metrics),
     )
 
 
-def _architecture(model: Model, architecture: Architecture) -> Iterator[NotAvailable]:
+def _architecture_gaps(model: Model, architecture: Architecture) -> Iterator[NotAvailable]:
     kind = model.config.model_type
     if not architecture.hooked:
         yield NotAvailable(
@@ -98,29 +98,29 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[NotAvail
             "is what heads give, added to the residual"
         )
         what = f"states {STATES[ResidualPoint.MID]}"
-        for name, of in _unfound(architecture, architecture.ends.sites):
-            yield NotAvailable(f"{what}{of}", name, why)
+        for name, in_layers in _stacks_without(architecture, architecture.ends.sites):
+            yield NotAvailable(f"{what}{in_layers}", name, why)
 
 
-def _unfound(
-    architecture: Architecture, found: Collection[tuple[str, int]]
+def _stacks_without(
+    architecture: Architecture, sites: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, str]]:
     """Yield stacks in which a part was not found, with a phrase for the layers if not in all.
 
     A part that was not found in any layer of the model gives one empty name.
     """
     calls = architecture.calls
-    if not any((call.stack, call.layer) in found for call in calls):
+    if not any((call.stack, call.layer) in sites for call in calls):
         yield "", ""
         return
     for name in architecture.stacks:
         layers = [call.layer for call in calls if call.stack == name]
-        without = [str(layer) for layer in sorted(layers) if (name, layer) not in found]
+        without = [str(layer) for layer in sorted(layers) if (name, layer) not in sites]
         if without:
             yield name, "" if len(without) == len(layers) else f" of layers {', '.join(without)}"
 
 
-def _layers(architecture: Architecture) -> Iterator[NotAvailable]:
+def _layer_gaps(architecture: Architecture) -> Iterator[NotAvailable]:
     for name, stack in architecture.stacks.items():
         without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
         if without:
@@ -130,7 +130,7 @@ def _layers(architecture: Architecture) -> Iterator[NotAvailable]:
             )  # fmt: skip
 
 
-def _spaces(
+def _space_gaps(
     embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]
 ) -> Iterator[NotAvailable]:
     if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
@@ -138,34 +138,38 @@ def _spaces(
     for side, embedding in embeddings.items():
         if embedding.missing:
             spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
-            lacking = (f"comparison with {SPACES[x]}" for x in EmbeddingSpace if x not in spaces)
-            what = " and ".join(lacking) if spaces else "vocabulary metrics"
+            comparisons = (
+                f"comparison with {SPACES[space]}"
+                for space in EmbeddingSpace
+                if space not in spaces
+            )
+            what = " and ".join(comparisons) if spaces else "vocabulary metrics"
             yield NotAvailable(f"{what} ({side} side)", "", embedding.missing)
 
 
-def _lens(
+def _lens_gaps(
     architecture: Architecture, metrics: Iterable[Metric], lens: LogitLens | NoLogitLens
 ) -> Iterator[NotAvailable]:
     if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
         return
     if isinstance(lens, NoLogitLens):
-        yield NotAvailable(LENS, "", lens.why)
+        yield NotAvailable(LENS_NAME, "", lens.why)
         return
     for name in architecture.stacks:
         if name != lens.stack:
             yield NotAvailable(
-                LENS, name, "the language-model head reads the decoder's layers only"
+                LENS_NAME, name, "the language-model head reads the decoder's layers only"
             )
 
 
-def _annotation(
+def _annotation_gaps(
     architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[NotAvailable]:
     needed = _needs(metrics)
     for name, stack in architecture.stacks.items():
-        for need, key, number in NEEDS:
+        for need, key, count_name in ANNOTATION_NEEDS:
             applies = need is Need.TAGS or not stack.crosses
-            if need in needed and applies and not counts.get(f"{stack.keys}.{number}"):
+            if need in needed and applies and not counts.get(f"{stack.keys}.{count_name}"):
                 option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
                 yield NotAvailable(
                     need.value, name,
@@ -176,11 +180,11 @@ def _annotation(
 
 def _needs(metrics: Iterable[Metric]) -> set[Need]:
     """Return everything that metrics of heads and of attention flow need."""
-    asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
-    return {need for metric in asking for need in metric.needs}
+    head_metrics = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
+    return {need for metric in head_metrics for need in metric.needs}
 
 
-def _values(
+def _value_gaps(
     model: Model, architecture: Architecture, metrics: Iterable[Metric]
 ) -> Iterator[NotAvailable]:
     if Need.VALUES not in _needs(metrics):
@@ -192,30 +196,32 @@ def _values(
         if architecture.hooked
         else architecture.unhooked
     )
-    for name, of in _unfound(architecture, architecture.ends.projections):
+    for name, in_layers in _stacks_without(architecture, architecture.ends.projections):
         for stack in [name] if name else architecture.stacks:
-            yield NotAvailable(f"{Need.VALUES}{of}", stack, why, "" if of else MissingPart.VALUES)
+            yield NotAvailable(
+                f"{Need.VALUES}{in_layers}", stack, why, "" if in_layers else MissingPart.VALUES
+            )
 
 
-def _context(
+def _context_gaps(
     model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[NotAvailable]:
     """Yield gaps of metrics that need head outputs, or texts of several sentences."""
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
-    known = _needs(heads)
-    of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    needs = _needs(heads)
+    passage_metrics = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
     for name, stack in architecture.stacks.items():
-        if Need.OUTPUTS in known and not architecture.hooked:
+        if Need.OUTPUTS in needs and not architecture.hooked:
             yield NotAvailable(Need.OUTPUTS, name, architecture.unhooked, MissingPart.OUTPUTS)
-        elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
+        elif Need.PASSAGES in needs and not counts.get(f"{stack.queries}.joined"):
             yield NotAvailable(
-                " and ".join(of_passages), name,
+                " and ".join(passage_metrics), name,
                 f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
                 MissingPart.PASSAGES,
             )  # fmt: skip
 
 
-def _rarity(
+def _rarity_gaps(
     architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, WordFrequencies]
 ) -> Iterator[NotAvailable]:
     if Need.FREQUENCIES not in _needs(metrics):
@@ -226,7 +232,9 @@ def _rarity(
             yield NotAvailable(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
 
 
-def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
+def _cross_attention_gaps(
+    architecture: Architecture, metrics: Iterable[Metric]
+) -> Iterator[NotAvailable]:
     for name, stack in architecture.stacks.items():
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
@@ -236,21 +244,21 @@ def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterato
                 yield NotAvailable(metric.title, name, "all keys are of another text", metric.id)
 
 
-def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
+def _flow_gaps(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[NotAvailable]:
     """Yield gaps of flow metrics that are weighted by value vectors.
 
     They need layers whose parts are known, and attention in all layers. A stack without any known
     values has a gap for its values already, and none here.
     """
-    known, values = attention_blocks(architecture), architecture.ends.projections
+    known_blocks, values = attention_blocks(architecture), architecture.ends.projections
     measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
     for name, stack in architecture.stacks.items():
         layers = [call.layer for call in architecture.calls if call.stack == name]
         if stack.crosses or not any((name, layer) in values for layer in layers):
             continue
-        whole = all((name, layer) in known for layer in layers)
+        all_known = all((name, layer) in known_blocks for layer in layers)
         for metric in measured:
-            if not whole:
+            if not all_known:
                 why = "what the state after attention is made of is not known in each layer"
                 yield NotAvailable(metric.title, name, why, metric.id)
             elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
@@ -258,7 +266,8 @@ def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Not
                 yield NotAvailable(metric.title, name, why, metric.id)
 
 
-TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # need tables of all heads
+# Metrics that need tables of all heads, which long texts do not have.
+ALL_HEADS_METRICS = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)
 
 
 @dataclass(frozen=True)
@@ -277,7 +286,15 @@ class LongTexts:
 
     @classmethod
     def of(cls, sentences: Corpus | Passages, encoder: SentenceTokenizer, most: int) -> "LongTexts":
-        """Find long texts; nothing is read if the model takes no text that is too long."""
+        """Find the long texts of a corpus.
+
+        No text is read if the limit of the model is below the limit of long texts.
+
+        Args:
+            sentences: texts of the corpus.
+            encoder: tokenizer of the model.
+            most: tokens of the longest text that is not too long.
+        """
         if encoder.limit <= most:
             return cls(most=most)
         sizes = zip(sentences, encoder.lengths(sentences), strict=True)
@@ -285,8 +302,12 @@ class LongTexts:
         return cls(texts, most, len(texts) == len(sentences))
 
     def measurable(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """Return the metrics that can be measured; if all texts are long, not all."""
-        return (m for m in metrics if not self.every or not isinstance(m, TABLES))
+        """Return the metrics that can be measured: not those of all heads if all texts are long."""
+        return (
+            metric
+            for metric in metrics
+            if not self.every or not isinstance(metric, ALL_HEADS_METRICS)
+        )
 
     def within(self, indices: Iterable[int]) -> list[int]:
         """Return the indices of texts that may be in a sample, in the order given."""
@@ -295,20 +316,20 @@ class LongTexts:
     def smallest(self, corpus_sums: CorpusSums, size: int) -> frozenset[int]:
         """Return the sentences with the smallest hashes; long ones only if all are long."""
         sample = next(iter(corpus_sums.heads.values())).sample
-        known = sample.first(RANKING_SAMPLE if self.texts else size).index.tolist()
-        return frozenset(self.within(known)[:size] or [self.first_short])
+        sampled = sample.first(RANKING_SAMPLE if self.texts else size).index.tolist()
+        return frozenset(self.within(sampled)[:size] or [self.first_short])
 
     @property
     def first_short(self) -> int:
-        """Index of the first text that is not long, which exists."""
+        """Index of the first text that is not long; the caller ensures that there is one."""
         return next(index for index in count() if index not in self.texts)
 
     @property
     def reason(self) -> str:
         """Sentence for the pages: texts too long for the memory that is allowed."""
-        number = len(self.texts)
-        some = "text has" if number == 1 else "texts have"
-        texts = "every text has" if self.every else f"{number:,} {some}"
+        n_texts = len(self.texts)
+        noun = "text has" if n_texts == 1 else "texts have"
+        texts = "every text has" if self.every else f"{n_texts:,} {noun}"
         return (
             f"{texts} more than {self.most:,} tokens, and the memory for maps of all heads is too "
             "small; --memory allows more"
@@ -326,7 +347,9 @@ class LongTexts:
         yield NotAvailable("maps and pages of long texts", "", why)
         if self.every:
             yield from (
-                NotAvailable(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES)
+                NotAvailable(m.title, "", why, m.id)
+                for m in metrics
+                if isinstance(m, ALL_HEADS_METRICS)
             )
         else:
             yield NotAvailable("long texts in the sample", "", why)

@@ -41,22 +41,22 @@ from headbook.text.tokens import TokenizedSentence
 
 
 def study_of_checkpoint(
-    at: ModelCheckpoint,
+    source: ModelCheckpoint,
     inputs: Sequence[str],
     config: Config,
     *,
-    kept: Path | None = None,
+    studies: Path | None = None,
     delete_weights: bool = False,
     progress: Progress,
 ) -> Study:
     """Return the study of a checkpoint: a stored one, else a new one.
 
     Args:
-        at: checkpoint.
+        source: checkpoint whose study is returned.
         inputs: files, folders and ids of datasets.
         config: options.
-        kept: folder with a study for each checkpoint, to which a new study is added; None to store
-            none.
+        studies: folder with a study for each checkpoint, to which a new study is added; None to
+            store none.
         delete_weights: whether to delete from the hub's cache the weights that this call downloads.
         progress: reporter of the run's progress.
 
@@ -64,31 +64,35 @@ def study_of_checkpoint(
         StudyError: the stored study is of other weights.
         HeadbookError: an error of `headbook.collect`.
     """
-    place = None if kept is None else kept / at.folder
+    place = None if studies is None else studies / source.folder
     if place is not None and (place / MANIFEST).is_file():
         study = Study.load(place)
-        _check_weights(at, study, place)
+        _check_weights(source, study, place)
         return study
-    before = checkpoint.cached_commits(at.model) if delete_weights and not at.local else frozenset()
+    deletes = delete_weights and not source.local
+    cached_before = checkpoint.cached_commits(source.model) if deletes else frozenset()
     try:
-        wanted = replace(config, model=at.model, revision=at.revision)
-        study = collect(inputs, wanted, progress=progress)
+        own_config = replace(config, model=source.model, revision=source.revision)
+        study = collect(inputs, own_config, progress=progress)
     finally:
-        if delete_weights and not at.local:
-            checkpoint.delete_cached(at.model, checkpoint.cached_commits(at.model) - before)
+        if deletes:
+            checkpoint.delete_cached(
+                source.model, checkpoint.cached_commits(source.model) - cached_before
+            )
     if place is not None:
         study.save(place)
     return study
 
 
-def _check_weights(at: ModelCheckpoint, study: Study, place: Path) -> None:
+def _check_weights(source: ModelCheckpoint, study: Study, place: Path) -> None:
     """Refuse a stored study of a folder whose weights have changed since."""
     if (
-        at.local
-        and checkpoint.find_model_files(at.model, None).revision != study.manifest.model.revision
+        source.local
+        and checkpoint.find_model_files(source.model, None).revision
+        != study.manifest.model.revision
     ):
         raise StudyError(
-            f"{place}: of other weights than {at.model} holds now; expected another folder for "
+            f"{place}: of other weights than {source.model} holds now; expected another folder for "
             "--keep-studies, or no such study in it"
         )
 
@@ -111,49 +115,52 @@ def output_drift(
     """
     rows: dict[str, list[tuple[Floats, Floats]]] = {}
     for sentence in sentences:
-        one, other = (_outputs(model, architecture, sentence) for model, architecture in models)
+        first, second = (
+            _head_outputs(model, architecture, sentence) for model, architecture in models
+        )
         for name, stack in models[0][1].stacks.items():
             ordinary = ~torch.tensor(sentence.texts[stack.queries].special)
             n = torch.zeros(stack.n_layers, stack.n_heads, dtype=torch.float64)
             d = torch.zeros_like(n)
             for layer in stack.attention_layers:
-                if (name, layer) in one and (name, layer) in other:
-                    apart = _apart(one[name, layer], other[name, layer])[:, ordinary]
-                    n[layer, : len(apart)] = apart.nansum(-1)
-                    d[layer, : len(apart)] = (~apart.isnan()).sum(-1)
+                if (name, layer) in first and (name, layer) in second:
+                    distances = _cosine_distances(first[name, layer], second[name, layer])
+                    distances = distances[:, ordinary]
+                    n[layer, : len(distances)] = distances.nansum(-1)
+                    d[layer, : len(distances)] = (~distances.isnan()).sum(-1)
             rows.setdefault(name, []).append((n.numpy()[..., None], d.numpy()[..., None]))
     return {
-        name: ClusterSums(*(np.stack(parts) for parts in zip(*found, strict=True)))
-        for name, found in rows.items()
+        name: ClusterSums(*(np.stack(arrays) for arrays in zip(*sums, strict=True)))
+        for name, sums in rows.items()
     }
 
 
-def _outputs(model: Model, architecture: Architecture, sentence: MappedSentence) -> Outputs:
+def _head_outputs(model: Model, architecture: Architecture, sentence: MappedSentence) -> Outputs:
     """Return the outputs of all heads of a model for one sentence."""
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     tokens = {side: encoder.of_ids(ids.tolist()) for side, ids in sentence.ids.items()}
     item = TokenizedSentence(Sentence(sentence.index, id="", text=""), tokens)
-    found: dict[tuple[str, int], torch.Tensor] = {}
+    outputs: dict[tuple[str, int], torch.Tensor] = {}
 
     def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
         if attention.output is not None:
-            found[place.stack, place.layer] = attention.output[0].double().movedim(1, 0).cpu()
+            outputs[place.stack, place.layer] = attention.output[0].double().movedim(1, 0).cpu()
 
     run_forward(model, architecture, Batch.of([item], model.device), on_attention)
-    return found
+    return outputs
 
 
-def _apart(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _cosine_distances(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return 1 minus cosines: exactly 0 for equal vectors, NaN for zero vectors."""
-    sizes = one.norm(dim=-1) * other.norm(dim=-1)
-    cosine = (one * other).sum(-1) / torch.where(sizes > 0, sizes, torch.nan)
-    equal = (one == other).all(-1) & (sizes > 0)
+    norms = a.norm(dim=-1) * b.norm(dim=-1)
+    cosine = (a * b).sum(-1) / torch.where(norms > 0, norms, torch.nan)
+    equal = (a == b).all(-1) & (norms > 0)
     return torch.where(equal, 0.0, (1 - cosine).clamp(0, 2))
 
 
-UNTRAINED = "untrained"  # name of a second model: the first one's architecture, random weights
+UNTRAINED = "untrained"  # name of the second model if it is the first with random weights
 MAPS_METRIC = ids.ATTENTION_DISTANCE  # one metric is enough for a study with maps
-ROUNDED, EXACT = "bfloat16", "float32"
+ROUNDED_DTYPE, EXACT_DTYPE = "bfloat16", "float32"  # number formats that rounding floors compare
 FLOOR_SENTENCES = 64  # sentences that rounding floors are measured on
 
 
@@ -201,24 +208,24 @@ def collect_pair(
         floor: whether the first model is run twice more, for rounding floors.
         progress: reporter of the runs' progress.
     """
-    second = models[1]
-    if second == UNTRAINED:
-        second = str(write_untrained(models[0], config, folder))
-    one, other = (
+    second_name = models[1]
+    if second_name == UNTRAINED:
+        second_name = str(write_untrained(models[0], config, folder))
+    study_a, study_b = (
         collect(inputs, _with_model(config, model, dtype), progress=progress)
-        for model, dtype in zip((models[0], second), dtypes, strict=True)
+        for model, dtype in zip((models[0], second_name), dtypes, strict=True)
     )
     rounded = null = None
-    if dtypes[0] != ROUNDED:
-        rounded = collect_maps(inputs, config, models[0], ROUNDED, progress)
+    if dtypes[0] != ROUNDED_DTYPE:
+        rounded = collect_maps(inputs, config, models[0], ROUNDED_DTYPE, progress)
     if models[1] != UNTRAINED:
-        untrained = str(write_untrained(second, config, folder))
-        null = collect_maps(inputs, config, untrained, dtypes[1], progress)
-    drift = model_drift(one, other, (models[0], second), config, trained=trained)
+        untrained_name = str(write_untrained(second_name, config, folder))
+        null = collect_maps(inputs, config, untrained_name, dtypes[1], progress)
+    drift = model_drift(study_a, study_b, (models[0], second_name), config, trained=trained)
     twice = None
-    if floor and pair_studies(one, other).same_heads:
+    if floor and pair_studies(study_a, study_b).same_heads:
         twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
-    return CollectedPair(one, other, rounded, null, drift, twice)
+    return CollectedPair(study_a, study_b, rounded, null, drift, twice)
 
 
 def collect_twice(
@@ -237,41 +244,43 @@ def collect_twice(
         config = replace(config, limit=min(config.limit, FLOOR_SENTENCES))
     else:
         config = replace(config, sample=min(config.sample or FLOOR_SENTENCES, FLOOR_SENTENCES))
-    other = ROUNDED if dtype != ROUNDED else EXACT
-    one, rounded = (
-        collect(inputs, replace(config, dtype=each), progress=progress) for each in (dtype, other)
+    other_dtype = ROUNDED_DTYPE if dtype != ROUNDED_DTYPE else EXACT_DTYPE
+    exact, rounded = (
+        collect(inputs, replace(config, dtype=number_format), progress=progress)
+        for number_format in (dtype, other_dtype)
     )
-    return one, rounded
+    return exact, rounded
 
 
 def model_drift(
-    one: Study, other: Study, models: tuple[str, str], config: Config, *, trained: bool
+    study_a: Study, study_b: Study, models: tuple[str, str], config: Config, *, trained: bool
 ) -> ModelDrift:
     """Measure the drift between two models; it is empty for models of different shapes.
 
     Args:
-        one: study of the first model.
-        other: study of the second model.
+        study_a: study of the first model.
+        study_b: study of the second model.
         models: names of the models.
         config: options that both models are loaded with.
         trained: whether the second model was trained from the first, so that outputs compare.
     """
-    both = pair_studies(one, other)
-    if not both.same_heads:
+    pair = pair_studies(study_a, study_b)
+    if not pair.same_heads:
         return ModelDrift()
-    dtypes = [study.manifest.model.dtype for study in (one, other)]
-    first = _load(models[0], dtypes[0], config)
-    same = [a for a, b in both.mapped() if same_ids(a, b)] if trained else []
-    found = _drift(first, _load(models[1], dtypes[1], config), same)
-    if dtypes[0] == ROUNDED:
-        return found
-    return replace(found, floor=_drift(first, _load(models[0], ROUNDED, config), same))
+    dtypes = [study.manifest.model.dtype for study in (study_a, study_b)]
+    first_model = _load_model(models[0], dtypes[0], config)
+    sentences = [a for a, b in pair.mapped() if same_ids(a, b)] if trained else []
+    drift = _measure_drift(first_model, _load_model(models[1], dtypes[1], config), sentences)
+    if dtypes[0] == ROUNDED_DTYPE:
+        return drift
+    rounded_model = _load_model(models[0], ROUNDED_DTYPE, config)
+    return replace(drift, floor=_measure_drift(first_model, rounded_model, sentences))
 
 
 LoadedModel = tuple[Model, Architecture]
 
 
-def _load(name: str, dtype: str, config: Config) -> LoadedModel:
+def _load_model(name: str, dtype: str, config: Config) -> LoadedModel:
     """Load a model and probe its architecture."""
     model = load_model(
         name,
@@ -284,21 +293,20 @@ def _load(name: str, dtype: str, config: Config) -> LoadedModel:
     return model, verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
 
-def _drift(
-    first: LoadedModel, other: LoadedModel, sentences: Sequence[MappedSentence]
+def _measure_drift(
+    first: LoadedModel, second: LoadedModel, sentences: Sequence[MappedSentence]
 ) -> ModelDrift:
     """Measure the drift of weights and, if there are sentences, of outputs."""
-    weights = weight_drift(first[0], other[0], first[1])
+    weights = weight_drift(first[0], second[0], first[1])
     return ModelDrift(
         {
-            name: {QUERY_KEY: found.query_key, VALUE_OUTPUT: found.value_output}
-            for name, found in weights.stacks.items()
+            name: {QUERY_KEY: stack_drift.query_key, VALUE_OUTPUT: stack_drift.value_output}
+            for name, stack_drift in weights.stacks.items()
         },
-        output_drift((first, other), sentences) if sentences else {},
+        output_drift((first, second), sentences) if sentences else {},
         tuple(
-            f"{each.what} ({STACKS[each.stack]}, layers {', '.join(map(str, each.layers))}): "
-            f"{each.why}"
-            for each in weights.missing
+            f"{gap.what} ({STACKS[gap.stack]}, layers {', '.join(map(str, gap.layers))}): {gap.why}"
+            for gap in weights.missing
         ),
     )
 
@@ -317,20 +325,20 @@ def collect_maps(
     progress: Progress | None = None,
 ) -> Study:
     """Return a study with little more than maps, for the effect of rounding or random weights."""
-    few = replace(
+    few_metrics = replace(
         _with_model(config, model, dtype),
         metrics=MAPS_METRIC,
         importance="off",
         sentence_pages="0",
         control="none",
     )
-    return collect(inputs, few, progress=progress)
+    return collect(inputs, few_metrics, progress=progress)
 
 
 def write_untrained(name: str, config: Config, folder: Path) -> Path:
     """Write a model with the architecture of another and random weights to a new folder."""
     model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
-    out = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    untrained_copy(model, config.seed).network.save_pretrained(out)
-    model.tokenizer.save_pretrained(out)
-    return out
+    model_folder = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
+    untrained_copy(model, config.seed).network.save_pretrained(model_folder)
+    model.tokenizer.save_pretrained(model_folder)
+    return model_folder

@@ -28,15 +28,15 @@ from headbook.passes.model_checks import verify_attention
 from headbook.progress import NestedProgress, Progress
 from headbook.run.missing import LongTexts
 from headbook.run.sentences import RunSentences
-from headbook.run.shards import SHARD, Shards, split_into_shards
+from headbook.run.shards import SHARD_SENTENCES, Shards, split_into_shards
 from headbook.run.store import Part, Store, open_store
 from headbook.schema import Baseline, BaselineRun, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets, find_facets
 from headbook.text.annotate import Annotator, WordFrequencies, shuffle_words
 
-SMALL_CORPUS = 256  # sentences that are measured again sooner than their parts are stored
-USUAL_LENGTH = 32  # tokens of a sentence, if no sentence is read before the run begins
+MAX_UNSTORED_SENTENCES = 256  # sentences; measuring so few again is faster than storing parts
+DEFAULT_SENTENCE_TOKENS = 32  # estimate for progress, if no sentence is read before the run
 MAX_FAILED_SHARDS = 3  # failed shards that end a run in which no shard was measured
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
@@ -164,10 +164,10 @@ def prepare(
     """
     with ExitStack() as stack:
         run = stack.enter_context(open_run(inputs, config, progress))
-        small = len(run.corpus) <= SMALL_CORPUS and config.engine == "local"
-        if work is None and config.shared and not small:
+        is_small = len(run.corpus) <= MAX_UNSTORED_SENTENCES and config.engine == "local"
+        if work is None and config.shared and not is_small:
             work = stack.enter_context(temporary_folder("work")) / "parts"
-        if work is not None and not small:
+        if work is not None and not is_small:
             store = open_store(work, run_plan(run), restart=config.restart)
             run = replace(run, store=stack.enter_context(store))
         yield run
@@ -184,9 +184,9 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
     """
     device = config.devices[0]
     with ExitStack() as stack:
-        opened = open_corpus(inputs, Selection.of(config), InputLayout.of(config))
+        unopened = open_corpus(inputs, Selection.of(config), InputLayout.of(config))
         stack.enter_context(isolated_random_state(config.seed, _gpu(device)))
-        corpus = stack.enter_context(opened)
+        corpus = stack.enter_context(unopened)
         facets = find_facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
@@ -209,11 +209,12 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
             targets=Annotator.load(config.target_annotator),
             rarities=_word_frequencies(config, corpus, model),
         )
-        listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
-        lengths = [sum(length.values()) for length in encoder.lengths(listed)] or [USUAL_LENGTH]
+        first_texts = islice(texts, int(min(config.n_sentence_pages, len(texts))))
+        lengths = [sum(length.values()) for length in encoder.lengths(first_texts)]
+        lengths = lengths or [DEFAULT_SENTENCE_TOKENS]
         architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
-        most = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
-        long = LongTexts.of(texts, encoder, most)
+        max_map_tokens = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
+        long = LongTexts.of(texts, encoder, max_map_tokens)
         paired = bool(model.config.is_encoder_decoder)
         metrics = long.measurable(chosen_metrics(config.metrics).values())
         yield Run(
@@ -241,23 +242,23 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
 
 def _gpu(device: str) -> torch.device | None:
     """Return the GPU that a device option means, or None for other devices."""
-    chosen = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
-    return torch.device("cuda" if device == "auto" else device) if chosen else None
+    use_gpu = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
+    return torch.device("cuda" if device == "auto" else device) if use_gpu else None
 
 
 def _word_frequencies(config: Config, corpus: Corpus, model: Model) -> dict[Side, WordFrequencies]:
     """Load the word frequencies of each side that the model reads."""
-    found = {Side.SOURCE: WordFrequencies.load(config.language, (s.text for s in corpus))}
+    frequencies = {Side.SOURCE: WordFrequencies.load(config.language, (s.text for s in corpus))}
     if model.config.is_encoder_decoder:
         targets = (s.target for s in corpus if s.target is not None)
-        found[Side.TARGET] = WordFrequencies.load(config.target_language, targets)
-    return found
+        frequencies[Side.TARGET] = WordFrequencies.load(config.target_language, targets)
+    return frequencies
 
 
 def baseline_of(run: Run, baseline: BaselineRun) -> Run:
     """Return the run of a baseline: head metrics of an untrained model, or of shuffled words."""
     progress = NestedProgress(run.progress)
-    other = replace(
+    baseline_run = replace(
         run,
         progress=progress,
         metrics=tuple(head_metrics(run.metrics)),
@@ -270,17 +271,21 @@ def baseline_of(run: Run, baseline: BaselineRun) -> Run:
     )
     if baseline.baseline is Baseline.SHUFFLED:
         arrange = partial(shuffle_words, seed=baseline.seed)
-        return replace(other, sentences=replace(other.sentences, arrange=arrange))
+        return replace(baseline_run, sentences=replace(baseline_run.sentences, arrange=arrange))
     model, trained = untrained_copy(run.model, baseline.seed), run.architecture
     architecture = probe_architecture(model, why_not_hook=trained.unhooked)
     architecture = replace(architecture, stacks=trained.stacks, padded=trained.padded)
-    return replace(other, model=model, architecture=architecture)
+    return replace(baseline_run, model=model, architecture=architecture)
 
 
 def run_plan(run: Run) -> dict[str, str]:
     """Return everything that the parts of a run depend on, in words."""
-    options = {f: v for f, v in run.config.recorded().items() if f not in {"title", "device"}}
-    named = {
+    options = {
+        name: value
+        for name, value in run.config.recorded().items()
+        if name not in {"title", "device"}
+    }
+    resolved = {
         "annotator": run.annotator_name,
         "target_annotator": run.sentences.encoder.targets.name,
     }
@@ -290,9 +295,9 @@ def run_plan(run: Run) -> dict[str, str]:
         "device": run.model.device.type,
         "version": f"{__version__} ({_code_hash()})",
         **{name: importlib.metadata.version(name) for name in LIBRARIES},
-        **{flag(name): str(value) for name, value in (options | named).items()},
+        **{flag(name): str(value) for name, value in (options | resolved).items()},
         "longest text with maps": str(run.long.most),
-        "sentences of a shard": str(SHARD),
+        "sentences of a shard": str(SHARD_SENTENCES),
     }
     return {name: " ".join(value.split()) for name, value in plan.items()}
 

@@ -57,24 +57,25 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
     observers = (sample_statistics(run, items), pairs, geometry, thresholds, flow)
     run.progress.stage("sample", count_tokens(items))
     # Distances between heads have a budget of their own, unless memory ran out with it.
-    of_pairs = budget
+    pair_budget = budget
     if pairs:
-        of_pairs = pairs.max_batch_tokens(max(item.length for item in items))
+        pair_budget = pairs.max_batch_tokens(max(item.length for item in items))
         if budget < run.config.batch_tokens:
-            of_pairs = min(of_pairs, budget)
-    batches = run.sentences.batches(items, of_pairs)
-    sums = observe(run, batches, [each for each in observers if each is not None]).corpus_sums
+            pair_budget = min(pair_budget, budget)
+    batches = run.sentences.batches(items, pair_budget)
+    requested = [observer for observer in observers if observer is not None]
+    sums = observe(run, batches, requested).corpus_sums
     sums += geometry.sums() if geometry else CorpusSums()
     nearest_pairs = pairs.second_pass(sums.distances) if pairs else None
-    again: list[PassObserver] = [nearest_pairs] if nearest_pairs else []
+    second_observers: list[PassObserver] = [nearest_pairs] if nearest_pairs else []
     buckets: dict[str, BucketAccumulator] = {}
     if outputs and thresholds:
         buckets = bucket_accumulators(run, outputs.metrics)
-        again.append(HeadOutputSums(outputs, thresholds.thresholds(), buckets))
-    if again:
+        second_observers.append(HeadOutputSums(outputs, thresholds.thresholds(), buckets))
+    if second_observers:
         run.progress.stage("sample again", count_tokens(items))
-        batches = run.sentences.batches(items, of_pairs if nearest_pairs else budget)
-        sums += observe(run, batches, again).corpus_sums
+        batches = run.sentences.batches(items, pair_budget if nearest_pairs else budget)
+        sums += observe(run, batches, second_observers).corpus_sums
     return sums + bucket_sums(buckets)
 
 
@@ -105,15 +106,15 @@ def flow_tracker(run: Run, sampled: Collection[int], listed: Collection[int]) ->
 
 def read_embeddings(run: Run, items: Iterable[TokenizedSentence]) -> dict[Side, Embedding]:
     """Return the original embeddings of each side, with positions for its longest text."""
-    config, some = run.config, [*items]
+    config, sentences = run.config, [*items]
     exact = config.vocabulary_precision == "float32" or config.dtype == "float64"
     coarse = None if exact else getattr(torch, config.vocabulary_precision)
-    found = {}
-    for side in some[0].tokens:
-        longest = max(some, key=lambda item: len(item.tokens[side]))
+    embeddings = {}
+    for side in sentences[0].tokens:
+        longest = max(sentences, key=lambda item: len(item.tokens[side]))
         batch = run.sentences.batch([longest])
-        found[side] = read_embedding(run.model, run.architecture, side, batch, coarse)
-    return found
+        embeddings[side] = read_embedding(run.model, run.architecture, side, batch, coarse)
+    return embeddings
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,16 +165,16 @@ def measure_sentences(
         flow_tracker(run, (), listed),
         maps,
     )
-    sums, parts = CorpusSums(), list[SentenceData]()
+    sums, data_parts = CorpusSums(), list[SentenceData]()
     tracked = {*listed, *chosen.sampled, *maps.indices}
     for stage, indices in (("sentences", tracked), ("exemplars", paged - tracked)):
         if indices:
-            some = [items[index] for index in sorted(indices)]
-            run.progress.stage(stage, count_tokens(some))
-            found = observe(run, run.sentences.batches(some, budget), observers)
-            sums += found.corpus_sums
-            parts += found.sentence_data_parts
-    return SentenceMeasures(sums, SentenceData.join(parts).sorted(), maps.sample())
+            batch_items = [items[index] for index in sorted(indices)]
+            run.progress.stage(stage, count_tokens(batch_items))
+            results = observe(run, run.sentences.batches(batch_items, budget), observers)
+            sums += results.corpus_sums
+            data_parts += results.sentence_data_parts
+    return SentenceMeasures(sums, SentenceData.join(data_parts).sorted(), maps.sample())
 
 
 def observe(run: Run, batches: Iterable[Batch], observers: Sequence[PassObserver]) -> PassResults:

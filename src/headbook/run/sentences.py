@@ -20,13 +20,14 @@ from headbook.run.shards import Shards
 from headbook.schema import AnnotationScheme, Baseline, BaselineRun
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.exemplars import ExemplarChoice, choose_exemplars, most_cited
-from headbook.study.sentence_data import SENTENCES
+from headbook.study.sentence_data import MAX_MAPPED_SENTENCES
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
 
-KEPT = 1024  # sentences of a whole corpus that stay tokenized in memory after the first pass
-CHECKED_TOKENS = 512  # tokens of the batch that the self-checks run on
+# Sentences; a corpus of at most so many stays tokenized in memory after the first pass.
+MAX_CACHED_SENTENCES = 1024
+MAX_CHECK_TOKENS = 512  # tokens of the batch that the self-checks run on
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ def choose_sentences(
     averaged = any(metric.sampled for metric in token_metrics(metrics))
     candidates = frozenset[int]()
     if sums.texts is not None and not long.every:
-        candidates = frozenset(long.within(sums.texts.smallest.index.tolist())[:SENTENCES])
+        candidates = frozenset(
+            long.within(sums.texts.smallest.index.tolist())[:MAX_MAPPED_SENTENCES]
+        )
     return ChosenSentences(
         first_measured=next(index for index in count() if index not in not_measured),
         exemplars=exemplars,
@@ -143,15 +146,15 @@ class RunSentences:
                 self._kept[item.sentence.index] = item
             yield item
 
-    def reread(self, wanted: Collection[int]) -> Iterator[TokenizedSentence]:
+    def reread(self, indices: Collection[int]) -> Iterator[TokenizedSentence]:
         """Return some sentences by index, in ascending order; kept ones are not parsed again."""
-        missing = set(wanted) - self._kept.keys()
+        missing = set(indices) - self._kept.keys()
         if missing and self._keeps_all:
             self._keep_shards_with(missing)
         elif missing:
-            unknown = map(self.shards.sentences.__getitem__, sorted(missing))
-            self._kept.update((item.sentence.index, item) for item in self._tokenize(unknown))
-        return (self._kept[index] for index in sorted(wanted))
+            not_kept = map(self.shards.sentences.__getitem__, sorted(missing))
+            self._kept.update((item.sentence.index, item) for item in self._tokenize(not_kept))
+        return (self._kept[index] for index in sorted(indices))
 
     def _keep_shards_with(self, indices: Collection[int]) -> None:
         """Read and keep all sentences of the shards that hold some sentences."""
@@ -164,7 +167,7 @@ class RunSentences:
     @property
     def _keeps_all(self) -> bool:
         """Whether all sentences of the corpus are kept."""
-        return len(self.shards.order) <= KEPT
+        return len(self.shards.order) <= MAX_CACHED_SENTENCES
 
     def _tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
         return self.encoder.tokenize(map(self.arrange, self.annotator.annotate(sentences)))
@@ -195,18 +198,18 @@ class RunSentences:
             long: indices of texts that are too long. If all candidates are too long, the batch is
                 the beginning of the first one.
         """
-        items = [item for item in candidates if item.sentence.index not in long]
-        if not items:
-            truncating = replace(self.encoder, limit=CHECKED_TOKENS)
-            items = [*truncating.tokenize([candidates[0].sentence])]
-        group = [items[0]]
-        for item in items[1:]:
-            longest = max(item.length, *(other.length for other in group))
-            if longest * (len(group) + 1) > CHECKED_TOKENS:
+        short_items = [item for item in candidates if item.sentence.index not in long]
+        if not short_items:
+            truncating = replace(self.encoder, limit=MAX_CHECK_TOKENS)
+            short_items = [*truncating.tokenize([candidates[0].sentence])]
+        batch_items = [short_items[0]]
+        for item in short_items[1:]:
+            longest = max(item.length, *(other.length for other in batch_items))
+            if longest * (len(batch_items) + 1) > MAX_CHECK_TOKENS:
                 break
-            if self.padded or item.lengths == group[0].lengths:
-                group.append(item)
-        return self.batch(group)
+            if self.padded or item.lengths == batch_items[0].lengths:
+                batch_items.append(item)
+        return self.batch(batch_items)
 
 
 def count_tokens(items: Iterable[TokenizedSentence]) -> int:

@@ -7,7 +7,7 @@ shard keeps the order of the input.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -19,14 +19,14 @@ from headbook.analysis.arrays import Ints
 from headbook.inputs import Sentence
 from headbook.inputs.sources import disk_full_error
 from headbook.output_folder import temporary_folder
-from headbook.study.buckets import MOST, bucket_of
+from headbook.study.buckets import MAX_BUCKETS, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.storage import PackedArrays, from_layout, to_layout
 from headbook.text.batch import SORT_WINDOW, text_hash
 
-SHARD = SORT_WINDOW  # sentences of a shard; with fewer, batches have more padding
+SHARD_SENTENCES = SORT_WINDOW  # sentences of a shard; with fewer, batches have more padding
 MAX_TRIES = 3  # attempts per shard, after which the run continues without it
-TOGETHER = 64  # shards that are added up before their sum is added to the total
+SHARDS_PER_GROUP = 64  # shards that are added up before their sum is added to the total
 
 
 class Readable(Protocol):
@@ -51,17 +51,17 @@ class Shards:
     digest: str
 
     def __len__(self) -> int:
-        return (len(self.order) + SHARD - 1) // SHARD
+        return (len(self.order) + SHARD_SENTENCES - 1) // SHARD_SENTENCES
 
     def places(self, number: int) -> Ints:
         """Return the places of the sentences of a shard in the input."""
-        return self.order[number * SHARD : (number + 1) * SHARD]
+        return self.order[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES]
 
     def shard(self, number: int, *, as_they_came: bool = False) -> list[Sentence]:
         """Return the sentences of a shard, in its order or in the order of the input."""
         places = self.places(number)
-        wanted = np.sort(places) if as_they_came else places
-        return [self.sentences[int(place)] for place in wanted]
+        ordered = np.sort(places) if as_they_came else places
+        return [self.sentences[int(place)] for place in ordered]
 
 
 def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
@@ -70,9 +70,9 @@ def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
     Args:
         hashes: hashes of the sentences' texts. *Shape:* ``(sentence,)``.
     """
-    if len(hashes) <= SHARD:
+    if len(hashes) <= SHARD_SENTENCES:
         return np.arange(len(hashes))
-    return np.lexsort((hashes, bucket_of(hashes, MOST)))
+    return np.lexsort((hashes, bucket_of(hashes, MAX_BUCKETS)))
 
 
 @contextmanager
@@ -91,42 +91,46 @@ def split_into_shards(
     """
     digest, hashes = hashlib.blake2b(digest_size=16), np.zeros(size, np.uint64)
     with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
-        places = np.zeros(size + 1, np.int64)
+        offsets = np.zeros(size + 1, np.int64)
         for index, sentence in enumerate(sentences):
             line = json.dumps(to_layout(sentence, "", PackedArrays())).encode() + b"\n"
             digest.update(line)
             texts = (sentence.text, sentence.target if paired else None)
             hashes[index] = text_hash(text for text in texts if text is not None)
-            places[index + 1] = places[index] + len(line)
+            offsets[index + 1] = offsets[index] + len(line)
             _write(file, line)
         _write(file, b"")
-        yield Shards(_Spool(file, places), canonical_order(hashes), digest.hexdigest())
+        yield Shards(_SentenceFile(file, offsets), canonical_order(hashes), digest.hexdigest())
 
 
 def _write(file: IO[bytes], line: bytes) -> None:
     """Write a line; without a line, flush the file."""
     try:
-        file.write(line) if line else file.flush()
+        if line:
+            file.write(line)
+        else:
+            file.flush()
     except OSError as error:
         raise disk_full_error("the sentences", error) from error
 
 
 @dataclass(frozen=True, eq=False)
-class _Spool:
+class _SentenceFile:
     """Sentences as lines of JSON in a file.
 
     Attributes:
         file: the file.
-        places: byte at which each line begins, and the end of the last line.
+        offsets: byte at which each line begins, and the end of the last line.
             *Shape:* ``(sentence + 1,)``.
     """
 
     file: IO[bytes]
-    places: Ints
+    offsets: Ints
 
     def __getitem__(self, place: int) -> Sentence:
-        self.file.seek(int(self.places[place]))
-        line = self.file.read(int(self.places[place + 1] - self.places[place]))
+        start, end = int(self.offsets[place]), int(self.offsets[place + 1])
+        self.file.seek(start)
+        line = self.file.read(end - start)
         sentence: Sentence = from_layout(Sentence, json.loads(line), PackedArrays())
         return sentence
 
@@ -134,14 +138,16 @@ class _Spool:
 def sum_shards(parts: Iterable[CorpusSums]) -> CorpusSums:
     """Add the sums of shards in their order, with three sums in memory at a time.
 
-    Every addition copies the total. Groups of `TOGETHER` shards are therefore added up first: their
-    sums are small, and the total is copied once for each group.
+    Every addition copies the total. Groups of `SHARDS_PER_GROUP` shards are therefore added up
+    first: their sums are small, and the total is copied once for each group.
     """
-    whole: CorpusSums | None = None
+    total: CorpusSums | None = None
     group: CorpusSums | None = None
     for number, part in enumerate(parts, 1):
         group = part if group is None else group + part
-        if number % TOGETHER == 0:
-            whole, group = (group if whole is None else whole + group), None
-    found: Sequence[CorpusSums] = [each for each in (whole, group) if each is not None]
-    return found[0] + found[1] if len(found) > 1 else found[0] if found else CorpusSums()
+        if number % SHARDS_PER_GROUP == 0:
+            total = group if total is None else total + group
+            group = None
+    if total is None or group is None:
+        return total or group or CorpusSums()
+    return total + group

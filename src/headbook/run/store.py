@@ -31,7 +31,7 @@ from headbook.safe_files import (
     write_checked,
 )
 from headbook.study.storage import (
-    UNREADABLE,
+    READ_ERRORS,
     PackedArrays,
     arrays,
     from_bytes,
@@ -42,11 +42,13 @@ from headbook.study.storage import (
 )
 
 T = TypeVar("T")
-LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
-BEGUN = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")  # files that a run writes before its parts
-SPILLED = "spilled.safetensors"
+LOCK_FILE, PLAN_FILE, PART_SUFFIX = "lock", "plan.json", ".part"
+# Names of files that a run writes before its parts.
+START_FILES = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")
+SPILL_FILE = "spilled.safetensors"
 MAX_DIFFERENCES = 3  # differences between two plans that a message lists
-MISPLACED = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}  # a folder instead of a file, or reversed
+# Errors of a folder in the place of a file, or of a file in the place of a folder.
+WRONG_TYPE_ERRORS = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class Store:
         body = self._read(name)
         if body is not None:
             # A complete file without a value of this type is no reason to stop: measure again.
-            with suppress(*UNREADABLE, MemoryError):
+            with suppress(*READ_ERRORS, MemoryError):
                 value: T = from_bytes(kind, body)
                 return value
         return None
@@ -123,7 +125,7 @@ class Store:
         """
         if self.folder is None:
             return lambda: value
-        file, packed = self.folder / SPILLED, PackedArrays()
+        file, packed = self.folder / SPILL_FILE, PackedArrays()
         layout = to_layout(value, "", packed)
         with self._disk_errors():
             write_arrays(file, packed.arrays, "")
@@ -131,9 +133,9 @@ class Store:
 
         def read_back() -> T:
             trim_memory()
-            found = arrays(file)
+            arrays_by_name = arrays(file)
             file.unlink()
-            stored: T = from_layout(kind, layout, PackedArrays(found, tables))
+            stored: T = from_layout(kind, layout, PackedArrays(arrays_by_name, tables))
             return stored
 
         return read_back
@@ -144,16 +146,18 @@ class Store:
 
     def count(self, folder: str) -> int:
         """Count the files of a folder inside the store."""
-        return 0 if self.folder is None else len([*(self.folder / folder).glob(f"*{SUFFIX}")])
+        return 0 if self.folder is None else len([*(self.folder / folder).glob(f"*{PART_SUFFIX}")])
 
     def _read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None if it is missing or incomplete."""
-        return None if self.folder is None else read_checked(self.folder / (name + SUFFIX), name)
+        if self.folder is None:
+            return None
+        return read_checked(self.folder / (name + PART_SUFFIX), name)
 
     def _write(self, name: str, body: bytes) -> None:
         assert self.folder is not None
         with self._disk_errors():
-            write_checked(self.folder / (name + SUFFIX), body, name)
+            write_checked(self.folder / (name + PART_SUFFIX), body, name)
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
@@ -161,7 +165,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            if error.errno in MISPLACED:
+            if error.errno in WRONG_TYPE_ERRORS:
                 place = error.filename2 or error.filename or str(self.folder)
                 raise OutputError(
                     f"{os.fsdecode(place)}: {error.strerror}; expected files and folders as a run "
@@ -191,24 +195,24 @@ def open_store(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Itera
     with _lock(folder):
         if restart:
             _clear(folder)
-        known = read_object(folder / PLAN)
-        if next(folder.rglob(f"*{SUFFIX}"), None) is None:
+        stored_plan = read_object(folder / PLAN_FILE)
+        if next(folder.rglob(f"*{PART_SUFFIX}"), None) is None:
             _clear(folder)
             _write_plan(folder, plan)
         else:
-            check_same_plan(folder, known, plan)
+            check_same_plan(folder, stored_plan, plan)
         yield Store(folder)
 
 
-def check_same_plan(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:
+def check_same_plan(folder: Path, stored_plan: Mapping[str, str], plan: Mapping[str, str]) -> None:
     """Refuse to continue a run with another plan than it was begun with.
 
     Raises:
         OutputError: the plans differ.
     """
-    if known != plan:
+    if stored_plan != plan:
         raise OutputError(
-            f"{folder}: begun with {_differences(known, plan)}; expected the same; "
+            f"{folder}: begun with {_differences(stored_plan, plan)}; expected the same; "
             "--restart begins anew"
         )
 
@@ -216,12 +220,12 @@ def check_same_plan(folder: Path, known: Mapping[str, str], plan: Mapping[str, s
 def remove_store(folder: Path) -> None:
     """Remove the folder of a store, if it exists and a run of this user made it."""
     with suppress(OutputError, OSError):
-        if is_file(folder / PLAN):
+        if is_file(folder / PLAN_FILE):
             lock = _lock(folder)
             # Lock and plan go last: after a kill they still mark the folder as ours.
-            clear_folder(folder, LOCK, PLAN)
-            (folder / PLAN).unlink()
-            remove_lock(lock, folder / LOCK)
+            clear_folder(folder, LOCK_FILE, PLAN_FILE)
+            (folder / PLAN_FILE).unlink()
+            remove_lock(lock, folder / LOCK_FILE)
             folder.rmdir()
 
 
@@ -237,57 +241,60 @@ def _lock(folder: Path) -> BinaryIO:
     try:
         if not folder.is_symlink():
             folder.mkdir(parents=True, exist_ok=True)
-        why = _foreign(folder)
-        lock = None if why else lock_file(folder / LOCK)
+        reason = _reason_against(folder)
+        lock = None if reason else lock_file(folder / LOCK_FILE)
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
-    if why:
+    if reason:
         raise OutputError(
-            f"{folder}: {why}, so it is neither used nor cleared; expected a folder that a run has "
-            "left, or none; move it elsewhere, or choose another --out"
+            f"{folder}: {reason}, so it is neither used nor cleared; expected a folder that a run "
+            "has left, or none; move it elsewhere, or choose another --out"
         )
     if lock is None:
         raise OutputError(f"{folder}: another run works here; wait for it, or choose another --out")
     return lock
 
 
-def _foreign(folder: Path) -> str:
+def _reason_against(folder: Path) -> str:
     """Return why a folder must not be used or cleared; empty if it is ours, or empty."""
     if not is_own_folder(folder):
         return "a link, or no folder of this user"
-    marked = is_file(folder / LOCK) and (folder / LOCK).read_bytes() == NOTE
-    ours = marked and is_file(folder / PLAN) and bool(read_object(folder / PLAN))
+    has_lock = is_file(folder / LOCK_FILE) and (folder / LOCK_FILE).read_bytes() == NOTE
+    is_ours = has_lock and is_file(folder / PLAN_FILE) and bool(read_object(folder / PLAN_FILE))
     for name, kind in walk_entries(folder):
         if kind == "others":
             return f"holds {name}, a link or no plain file"
-        if not ours and not BEGUN.fullmatch(name):
+        if not is_ours and not START_FILES.fullmatch(name):
             return f"holds {name} without the lock and the plan of a run"
     return ""
 
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
     try:
-        write_atomic(folder / PLAN, json.dumps(plan, indent=1).encode())
+        write_atomic(folder / PLAN_FILE, json.dumps(plan, indent=1).encode())
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
 
 
-def _differences(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
+def _differences(stored_plan: Mapping[str, str], plan: Mapping[str, str]) -> str:
     """List the entries in which two plans differ, with both values."""
-    names = dict.fromkeys([*plan, *known])
-    found = [
-        f"{name} {known.get(name, 'nothing')}, not {plan.get(name, 'nothing')}"
+    names = dict.fromkeys([*plan, *stored_plan])
+    differences = [
+        f"{name} {stored_plan.get(name, 'nothing')}, not {plan.get(name, 'nothing')}"
         for name in names
-        if known.get(name) != plan.get(name)
+        if stored_plan.get(name) != plan.get(name)
     ]
-    more = len(found) - MAX_DIFFERENCES
-    return "; ".join(found[:MAX_DIFFERENCES] + [f"{more} more"] * (more > 0))
+    n_more = len(differences) - MAX_DIFFERENCES
+    listed = differences[:MAX_DIFFERENCES]
+    if n_more > 0:
+        listed.append(f"{n_more} more")
+    return "; ".join(listed)
 
 
 def _clear(folder: Path) -> None:
     """Remove all parts, but not the plan: after a kill it still marks the folder as ours."""
     for entry in folder.iterdir():
-        if entry.name in {LOCK, PLAN}:
+        if entry.name in {LOCK_FILE, PLAN_FILE}:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

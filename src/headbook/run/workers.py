@@ -34,9 +34,9 @@ from headbook.errors import ConfigError, HeadbookError, ResourceError
 from headbook.model.devices import pick_device
 from headbook.run.shards import MAX_TRIES
 
-COLLECT = "headbook.run.collect"  # module that imports all that a worker needs
-READY = -1  # message of a worker that has loaded its model
-STOP = -2  # message of a worker that met an error of all shards
+COLLECT_MODULE = "headbook.run.collect"  # module that imports all that a worker needs
+READY_MESSAGE = -1  # message of a worker that has loaded its model
+STOP_MESSAGE = -2  # message of a worker that met an error of all shards
 
 
 @dataclass(frozen=True)
@@ -107,37 +107,38 @@ class _WorkerPool:
     def __init__(self, job: WorkerJob, waiting: deque[int], on_done: OnDone) -> None:
         self.waiting = waiting
         self._job, self._on_done = job, on_done
-        self._size, self._places = job.config.n_workers, job.config.devices
-        self._context = _context(self._places)
+        self._size, self._device_names = job.config.n_workers, job.config.devices
+        self._context = _process_context(self._device_names)
         self._processes: dict[Connection, BaseProcess] = {}
-        self._doing: dict[Connection, int] = {}  # shard, or `READY` while the model is loaded
+        # Number of the shard, or `READY_MESSAGE` while the model is loaded.
+        self._measuring: dict[Connection, int] = {}
         self._devices: dict[Connection, str] = {}
         self._failures: Counter[int] = Counter()
 
     @property
     def busy(self) -> bool:
         """Whether a process is measuring a shard."""
-        return any(number != READY for number in self._doing.values())
+        return any(number != READY_MESSAGE for number in self._measuring.values())
 
     def start_workers(self) -> None:
         """Start processes, at most as many as shards are waiting."""
-        free = sum(number == READY for number in self._doing.values())
-        while len(self._processes) < self._size and free < len(self.waiting):
-            mine, theirs = self._context.Pipe()
+        n_loading = sum(number == READY_MESSAGE for number in self._measuring.values())
+        while len(self._processes) < self._size and n_loading < len(self.waiting):
+            pool_end, worker_end = self._context.Pipe()
             device = self._free_device()
             process = self._context.Process(
-                target=_serve, args=(theirs, self._job, device, dict(os.environ)), daemon=True
+                target=_serve, args=(worker_end, self._job, device, dict(os.environ)), daemon=True
             )
             process.start()
-            theirs.close()  # else `recv` would not notice the end of the process
-            self._processes[mine], self._doing[mine] = process, READY
-            self._devices[mine] = device
-            free += 1
+            worker_end.close()  # else `recv` would not notice the end of the process
+            self._processes[pool_end], self._measuring[pool_end] = process, READY_MESSAGE
+            self._devices[pool_end] = device
+            n_loading += 1
 
     def _free_device(self) -> str:
         """Return the device that the fewest processes use."""
-        used = Counter(self._devices[each] for each in self._processes)
-        return min(self._places, key=lambda device: used[device])
+        used = Counter(self._devices[connection] for connection in self._processes)
+        return min(self._device_names, key=lambda device: used[device])
 
     def receive(self) -> None:
         """Wait until processes send a message or end, and give each its next shard.
@@ -153,10 +154,10 @@ class _WorkerPool:
             except (EOFError, OSError):
                 self._replace(connection)
                 continue
-            if number == STOP:
+            if number == STOP_MESSAGE:
                 raise HeadbookError(error)
-            if number == READY:
-                self._failures[READY] = 0
+            if number == READY_MESSAGE:
+                self._failures[READY_MESSAGE] = 0
             elif error:
                 self._fail(number, error)
             else:
@@ -165,14 +166,14 @@ class _WorkerPool:
 
     def _assign(self, connection: Connection) -> None:
         """Send a process its next shard; without a shard, let the process end."""
-        self._doing.pop(connection)
+        self._measuring.pop(connection)
         if not self.waiting:
             self._processes.pop(connection)
             connection.close()
             return
-        self._doing[connection] = self.waiting.popleft()
+        self._measuring[connection] = self.waiting.popleft()
         with suppress(OSError):  # the process has ended, which `receive` notices next
-            connection.send(self._doing[connection])
+            connection.send(self._measuring[connection])
 
     def _fail(self, number: int, error: str) -> None:
         """Put a failed shard at the end of the queue, unless it has failed `MAX_TRIES` times."""
@@ -188,15 +189,15 @@ class _WorkerPool:
         Raises:
             ResourceError: `MAX_TRIES` processes in a row ended before their models were loaded.
         """
-        number = self._doing.pop(connection)
+        number = self._measuring.pop(connection)
         process = self._processes.pop(connection)
         connection.close()
         process.join()
-        if number != READY:
+        if number != READY_MESSAGE:
             self._fail(number, f"the process that measured it ended with code {process.exitcode}")
             return
-        self._failures[READY] += 1
-        if self._failures[READY] == MAX_TRIES:
+        self._failures[READY_MESSAGE] += 1
+        if self._failures[READY_MESSAGE] == MAX_TRIES:
             raise ResourceError(
                 f"{MAX_TRIES} workers died before their models were loaded, the last with code "
                 f"{process.exitcode}; expected memory for each: fewer --workers or --batch-tokens "
@@ -211,10 +212,10 @@ class _WorkerPool:
             process.join()
 
 
-def _context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
+def _process_context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
     """Return how processes are started: forked if all devices are CPUs, under Linux."""
-    if sys.platform == "linux" and all(pick_device(each).type == "cpu" for each in devices):
-        multiprocessing.set_forkserver_preload([COLLECT])
+    if sys.platform == "linux" and all(pick_device(device).type == "cpu" for device in devices):
+        multiprocessing.set_forkserver_preload([COLLECT_MODULE])
         return multiprocessing.get_context("forkserver")
     return multiprocessing.get_context("spawn")
 
@@ -238,12 +239,12 @@ def _serve(
     with suppress(EOFError, BrokenPipeError, ConnectionError):  # the pool has ended
         try:
             with job.begin(job, device) as measure:
-                connection.send((READY, ""))
+                connection.send((READY_MESSAGE, ""))
                 while True:
                     number = connection.recv()
                     connection.send((number, measure(number)))
         except HeadbookError as error:
-            connection.send((STOP, str(error)))
+            connection.send((STOP_MESSAGE, str(error)))
 
 
 def limit_threads(workers: int) -> None:
@@ -251,7 +252,7 @@ def limit_threads(workers: int) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
-MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
+RAY_MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
 
 
 def measure_on_ray(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
@@ -267,16 +268,16 @@ def measure_on_ray(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> No
         return
     with _cluster(job, size) as ray:
         new_actor = _actor_factory(ray, job)
-        free = deque(new_actor() for _ in range(size))
-        doing: dict[Any, tuple[Any, int]] = {}
-        while waiting or doing:
-            while waiting and free:
-                actor, number = free.popleft(), waiting.popleft()
-                doing[actor.measure.remote(number)] = actor, number
-            (result,), _ = ray.wait([*doing])
-            actor, number = doing.pop(result)
-            error, alive = _outcome(ray, result)
-            free.append(actor if alive else new_actor())
+        idle_actors = deque(new_actor() for _ in range(size))
+        measuring: dict[Any, tuple[Any, int]] = {}
+        while waiting or measuring:
+            while waiting and idle_actors:
+                actor, number = idle_actors.popleft(), waiting.popleft()
+                measuring[actor.measure.remote(number)] = actor, number
+            (result,), _ = ray.wait([*measuring])
+            actor, number = measuring.pop(result)
+            error, alive = _result_of_actor(ray, result)
+            idle_actors.append(actor if alive else new_actor())
             failures[number] += bool(error)
             if error and failures[number] < MAX_TRIES:
                 waiting.append(number)
@@ -284,7 +285,7 @@ def measure_on_ray(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> No
                 on_done(number, error)
 
 
-def _outcome(ray: Any, result: Any) -> tuple[str, bool]:
+def _result_of_actor(ray: Any, result: Any) -> tuple[str, bool]:
     """Return the error of a shard, empty if it was measured, and whether its actor is alive.
 
     Raises:
@@ -311,9 +312,9 @@ def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
     try:
         import ray  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigError(MISSING) from error
-    own = not ray.is_initialized()
-    if own:
+        raise ConfigError(RAY_MISSING) from error
+    started_here = not ray.is_initialized()
+    if started_here:
         # Without an address, Ray would connect to any cluster that runs on this machine.
         address = job.config.address or "local"
         local = address == "local"  # a cluster of this run alone: as many CPUs as actors, no page
@@ -332,7 +333,7 @@ def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        if own:
+        if started_here:
             ray.shutdown()
 
 

@@ -21,7 +21,7 @@ from headbook.report.wording import visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from headbook.study.study import Study
-from headbook.study.tables import TEXTS, Table
+from headbook.study.tables import TEXT_COLUMNS, Table
 
 MAX_CSV_BYTES = 10_000_000  # of a CSV file; larger tables are written as Parquet alone
 MAX_PLAIN_CSV_BYTES = 100_000  # of a CSV file that is not compressed, for most tables
@@ -183,7 +183,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before cells that a spreadsheet would take for a formula."""
-    texts = [name for name in TEXTS if name in frame]
+    texts = [name for name in TEXT_COLUMNS if name in frame]
     return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
 
 

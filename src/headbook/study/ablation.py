@@ -22,7 +22,7 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.study.sentence_data import HeadName
 
 Flags = NDArray[np.bool_]
-HEAD = HeadName._fields  # columns of tables of heads: stack, layer, head
+HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head
 
 
 class HeadSetKind(StrEnum):
@@ -183,8 +183,8 @@ class AblationResults:
         return np.array(
             [
                 index
-                for index, each in enumerate(self.sets)
-                if each.kind == kind and replacement in {"", each.replacement}
+                for index, head_set in enumerate(self.sets)
+                if head_set.kind == kind and replacement in {"", head_set.replacement}
             ],
             dtype=np.intp,
         )
@@ -205,7 +205,9 @@ class AblationResults:
             target: target whose changes are returned.
             sets: indices of the sets.
         """
-        heads = pd.DataFrame([self.heads[k] for k in self.first_heads(sets)], columns=[*HEAD])
+        heads = pd.DataFrame(
+            [self.heads[k] for k in self.first_heads(sets)], columns=[*HEAD_FIELDS]
+        )
         changes = self.changes[target][:, sets].T
         row, sentence = np.nonzero(~np.isnan(changes))
         return (
@@ -248,13 +250,13 @@ class AblationResults:
         """
         if target not in self.unablated:
             return float("nan")
-        kept = self.half == HELD_OUT if reported else np.ones(len(self.content_hash), bool)
-        total = self.counts[target][kept].sum()
-        return float(self.unablated[target][kept].sum() / total) if total else float("nan")
+        counted = self.half == HELD_OUT if reported else np.ones(len(self.content_hash), bool)
+        total = self.counts[target][counted].sum()
+        return float(self.unablated[target][counted].sum() / total) if total else float("nan")
 
     def shifted(self, by: int) -> "AblationResults":
         """Return a copy whose sentence indices are increased by ``by``."""
-        missed = tuple(each._replace(sentence=each.sentence + by) for each in self.missed)
+        missed = tuple(token._replace(sentence=token.sentence + by) for token in self.missed)
         return replace(self, missed=missed)
 
     def __add__(self, other: "AblationResults") -> "AblationResults":
@@ -308,12 +310,14 @@ class AblationResults:
 
     def _common_sets(self, other: "AblationResults") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the indices, in both results, of the sets that were ablated on both samples."""
-        indices = {each: index for index, each in enumerate(other.sets)}
-        common = [
-            (own, indices[each])
-            for own, each in enumerate(self.sets)
-            if each in indices and (self.members[own] == other.members[indices[each]]).all()
-        ]
+        other_indices = {head_set: index for index, head_set in enumerate(other.sets)}
+        common = []
+        for index, head_set in enumerate(self.sets):
+            other_index = other_indices.get(head_set)
+            if other_index is None:
+                continue
+            if np.array_equal(self.members[index], other.members[other_index]):
+                common.append((index, other_index))
         own_sets, other_sets = np.array(common, dtype=np.intp).reshape(-1, 2).T
         return own_sets, other_sets
 

@@ -14,12 +14,12 @@ from headbook.study.tables import Table
 if TYPE_CHECKING:
     from headbook.study.study import Study
 
-STACK = "self; or encoder, decoder, cross"
-REPLACED = (
+STACK_TEXT = "self; or encoder, decoder, cross"
+REPLACEMENT_TEXT = (
     "what stands in place of the heads' outputs: mean (over query tokens of the same class in the "
     "other half of the sentences), zero, uniform (mean of all visible values) or without_sink"
 )
-TARGET = (
+TARGET_TEXT = (
     "what of the answer changes: loss or masked_loss (nats per scored token), kl (divergence from "
     "the whole model, nats), logit (of the true token above the mean of all; less is worse), state "
     "or embedding (1 minus the cosine)"
@@ -44,8 +44,8 @@ EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
     "ablation_effect", "gradient_importance", "group_effect", "interaction", "direct_effect",
     "self_repair",
 )  # fmt: skip
-SHARES = ("margin", "share_changed", "share_low", "share_high")
-NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
+SHARE_COLUMNS = ("margin", "share_changed", "share_low", "share_high")
+NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARE_COLUMNS, np.nan) | {"verdict": ""}
 
 
 HEAD_IMPORTANCE: "Table[Study]" = Table(
@@ -53,14 +53,14 @@ HEAD_IMPORTANCE: "Table[Study]" = Table(
     "What the model loses without each head, on a sample: exact where the head was taken away, "
     "else estimated from slopes.",
     {
-        "stack": STACK,
+        "stack": STACK_TEXT,
         "layer": "counted from 0",
         "head": "counted from 0",
         "metric": "ablation_effect, attribution_estimate (the same from slopes), "
         "gradient_importance (output times slope of the loss), direct_effect (by the residual "
         "path alone) or self_repair (the part of the direct effect that the rest makes up for)",
-        "replacement": f"{REPLACED}; empty for gradients",
-        "target": TARGET,
+        "replacement": f"{REPLACEMENT_TEXT}; empty for gradients",
+        "target": TARGET_TEXT,
         "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
         "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
         "the head says most (threshold from the other half); empty for all tokens",
@@ -80,8 +80,8 @@ HEAD_IMPORTANCE: "Table[Study]" = Table(
 
 def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each number of a head; empty without ablation."""
-    made = (_exact, _estimates, _direct, _repaired)
-    rows = [row for make in made for row in make(ablation)] if ablation else []
+    builders = (_exact, _estimates, _direct, _repaired)
+    rows = [row for build in builders for row in build(ablation)] if ablation else []
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
     return pd.DataFrame(rows, columns=[*HEAD_IMPORTANCE.columns]).sort_values(
         order, ignore_index=True
@@ -93,11 +93,11 @@ def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for replacement in Replacement:
         for target in ablation.targets:
             effects = ablation_tests.head_effects(ablation, target, replacement)
-            about = _about(EFFECT, replacement, target)
-            yield from effects.assign(**about).to_dict("records")  # type: ignore[misc]
+            description = _describe_exact(EFFECT, replacement, target)
+            yield from effects.assign(**description).to_dict("records")  # type: ignore[misc]
 
 
-def _about(metric: str, replacement: Replacement, target: str) -> dict[str, str]:
+def _describe_exact(metric: str, replacement: Replacement, target: str) -> dict[str, str]:
     """Return the columns of the table that describe an exact number."""
     return {
         "metric": metric, "replacement": str(replacement), "target": str(target), "label": "",
@@ -109,15 +109,15 @@ def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the direct effects of heads on logits, if measured."""
     if AblationTarget.LOGIT not in ablation.counts or np.isnan(ablation.direct).all():
         return
-    ratios = ablation.ratios_of(AblationTarget.LOGIT, ablation.direct)
-    low, high = ratios.interval()
+    changes = ablation.ratios_of(AblationTarget.LOGIT, ablation.direct)
+    low, high = changes.interval()
     effects = pd.DataFrame(ablation.heads).assign(
-        value=ratios.value,
+        value=changes.value,
         low=low,
         high=high,
-        n_sentences=ratios.n_sentences,
-        n_observations=ratios.n_observations,
-        **_about(DIRECT, Replacement.MEAN, AblationTarget.LOGIT),
+        n_sentences=changes.n_sentences,
+        n_observations=changes.n_observations,
+        **_describe_exact(DIRECT, Replacement.MEAN, AblationTarget.LOGIT),
         **NO_VERDICT,
     )
     yield from effects[np.abs(ablation.direct).sum(0) > 0].to_dict("records")
@@ -125,9 +125,9 @@ def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 
 def _repaired(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the self-repair of each head, on all tokens and on those of largest direct effect."""
-    about = _about(REPAIR, Replacement.MEAN, AblationTarget.LOGIT) | NO_VERDICT
+    description = _describe_exact(REPAIR, Replacement.MEAN, AblationTarget.LOGIT) | NO_VERDICT
     for row in ablation_tests.self_repair(ablation).to_dict("records"):
-        yield about | {str(name): value for name, value in row.items()}
+        yield description | {str(name): value for name, value in row.items()}
 
 
 def _estimates(ablation: AblationResults) -> Iterator[dict[str, Any]]:
@@ -158,12 +158,12 @@ HEAD_GROUPS: "Table[Study]" = Table(
     "head_groups",
     "What the model loses without several heads at once.",
     {
-        "stack": STACK,
+        "stack": STACK_TEXT,
         "group": "a type of heads, a layer, heads that share keys; or a pair, for interaction",
         "heads": "how many",
         "metric": "group_effect; or interaction: of two heads, the loss beyond that of each",
-        "replacement": REPLACED,
-        "target": TARGET,
+        "replacement": REPLACEMENT_TEXT,
+        "target": TARGET_TEXT,
         "value": "change of the target per scored token; pairs on the second half of the "
         "sentences, for they were chosen on the first",
         "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
@@ -194,30 +194,30 @@ def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for target in ablation.targets:
         sets = ablation.select(HeadSetKind.RANDOM)
         random: dict[tuple[str, str, str], list[float]] = {}
-        for place, value in zip(sets, ablation.ratios(target, sets).value, strict=True):
-            _, stack, name, _, replaced = ablation.sets[place]
-            random.setdefault((stack, name, replaced), []).append(value)
+        for index, value in zip(sets, ablation.ratios(target, sets).value, strict=True):
+            _, stack, name, _, replacement_of_set = ablation.sets[index]
+            random.setdefault((stack, name, replacement_of_set), []).append(value)
         for replacement in Replacement:
-            single = ablation_tests.head_effects(ablation, target, replacement)["value"]
-            alone = single.reindex(range(len(ablation.heads))).to_numpy()
+            effects_of_heads = ablation_tests.head_effects(ablation, target, replacement)["value"]
+            single_effects = effects_of_heads.reindex(range(len(ablation.heads))).to_numpy()
             groups = ablation.select(HeadSetKind.GROUP, replacement)
             effects = ablation_tests.set_effects(ablation, target, groups)
             for effect in effects.to_dict("records"):
-                each, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
-                band = random.get((each.stack, each.name, each.replacement), [])
-                larger = sum(value > effect["value"] for value in band)
+                group, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
+                random_values = random.get((group.stack, group.name, group.replacement), [])
+                larger = sum(value > effect["value"] for value in random_values)
                 yield {str(name): value for name, value in effect.items()} | {
-                    "stack": each.stack,
-                    "group": each.name,
+                    "stack": group.stack,
+                    "group": group.name,
                     "heads": int(members.sum()),
                     "metric": GROUP,
-                    "replacement": each.replacement,
+                    "replacement": group.replacement,
                     "target": target,
-                    "sum_of_single_effects": alone[members].sum(),
-                    "random_low": min(band, default=np.nan),
-                    "random_high": max(band, default=np.nan),
-                    "random_sets": len(band),
-                    "rank": larger + 1 if band else np.nan,
+                    "sum_of_single_effects": single_effects[members].sum(),
+                    "random_low": min(random_values, default=np.nan),
+                    "random_high": max(random_values, default=np.nan),
+                    "random_sets": len(random_values),
+                    "rank": larger + 1 if random_values else np.nan,
                 }
 
 
@@ -225,23 +225,23 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the interaction of each pair of heads."""
     for target in ablation.targets:
         for index in ablation.select(HeadSetKind.PAIR):
-            each = ablation.sets[index]
+            pair = ablation.sets[index]
             ratios = ablation_tests.interaction(ablation, target, int(index))
             if ratios is not None:
                 low, high = ratios.interval()
-                whole = ablation.ratios(target, np.array([index])).value[0]
+                joint_effect = ablation.ratios(target, np.array([index])).value[0]
                 yield {
-                    "stack": each.stack,
-                    "group": each.name,
+                    "stack": pair.stack,
+                    "group": pair.name,
                     "heads": 2,
                     "metric": INTERACTION,
-                    "replacement": each.replacement,
+                    "replacement": pair.replacement,
                     "target": target,
                     "value": float(ratios.value),
                     "low": float(low),
                     "high": float(high),
                     "n_sentences": int(ratios.n_sentences),
-                    "sum_of_single_effects": whole - float(ratios.value),
+                    "sum_of_single_effects": joint_effect - float(ratios.value),
                     "random_low": np.nan,
                     "random_high": np.nan,
                     "random_sets": 0,
@@ -255,11 +255,11 @@ PRUNING: "Table[Study]" = Table(
     "What the model loses as ever more heads are taken away, in several orders; the order is "
     "from one half of the sentences, the loss from the other.",
     {
-        "stack": f"{STACK}; all where heads of all are taken together",
+        "stack": f"{STACK_TEXT}; all where heads of all are taken together",
         "order": "ablation_effect (least first), reversed, gradient_importance or "
         "attribution_estimate, type (type by type), random-00 to random-19",
-        "replacement": REPLACED,
-        "target": TARGET,
+        "replacement": REPLACEMENT_TEXT,
+        "target": TARGET_TEXT,
         "share": "of all heads, 0 to 1",
         "value": "change of the target per scored token",
         "low": "lower end of the 95 % confidence interval, clustered by sentence",
@@ -282,20 +282,20 @@ def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for target in ablation.targets:
         ratios = ablation.ratios(target, sets)
         low, high = ratios.interval(ablation_tests.limits_of(target))
-        before = ""
-        for index, place in enumerate(sets):
-            each = ablation.sets[place]
+        previous_name = ""
+        for index, set_index in enumerate(sets):
+            order = ablation.sets[set_index]
             row = {
-                "stack": each.stack,
-                "order": each.name,
-                "replacement": each.replacement,
+                "stack": order.stack,
+                "order": order.name,
+                "replacement": order.replacement,
                 "target": target,
             }
-            if each.name != before:
+            if order.name != previous_name:
                 yield row | {"share": 0.0, "value": 0.0, "low": 0.0, "high": 0.0}
-            before = each.name
+            previous_name = order.name
             yield row | {
-                "share": each.number / len(ablation.heads),
+                "share": order.number / len(ablation.heads),
                 "value": ratios.value[index],
                 "low": low[index],
                 "high": high[index],
@@ -307,11 +307,11 @@ EFFECT_TOKENS: "Table[Study]" = Table(
     "The ten tokens at which each head that was taken away is missed most, and the one in the "
     "middle of all, strictly by rank.",
     {
-        "stack": STACK,
+        "stack": STACK_TEXT,
         "layer": "counted from 0",
         "head": "counted from 0",
         "replacement": "what stands in place of the head's outputs",
-        "target": TARGET,
+        "target": TARGET_TEXT,
         "rank": "from 1: largest change first",
         "tokens": "how many were ranked",
         "sentence": "counted from 1",

@@ -22,7 +22,7 @@ from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import (
-    HEAD,
+    HEAD_FIELDS,
     AblationReason,
     AblationResults,
     AttributionKey,
@@ -32,15 +32,17 @@ from headbook.study.sentence_data import HeadName
 
 ATTRIBUTION = "attribution_estimate"
 LOSS_MARGIN = 0.005  # margin of losses, as a share of the unablated model's loss
-APART = 0.01  # margin of cosines, as a share of the mean distance between sentences
-ROUNDED = 10.0  # smallest margin, in mean changes by rounding weights to bfloat16
-FIFTH = 0.2  # share of changed sentences that verdicts compare with
-RESAMPLED = 500  # most sentences with bootstrap-t intervals
-GROUP_MARGIN = 2.0  # margin of many heads together, in margins of one head
-TOP = "top_2_percent"  # label of self-repair at the tokens of largest direct effect
-RANDOM_ORDER = "random"  # beginning of the names of random pruning orders
-COSINES = {AblationTarget.STATE, AblationTarget.EMBEDDING}  # targets that are 1 minus a cosine
-NOT_NEGATIVE: dict[str, tuple[float, float]] = {
+DISTANCE_MARGIN = 0.01  # margin of cosines, as a share of the mean distance between sentences
+ROUNDING_FACTOR = 10.0  # smallest margin, in mean changes by rounding weights to bfloat16
+VERDICT_SHARE = 0.2  # share of changed sentences that verdicts compare with
+MAX_BOOTSTRAP_SENTENCES = 500  # sentences; larger samples have linearised intervals, for speed
+GROUP_MARGIN_FACTOR = 2.0  # margin of many heads together, in margins of one head
+TOP_TOKENS_LABEL = "top_2_percent"  # label of self-repair at the tokens of largest direct effect
+RANDOM_ORDER_PREFIX = "random"  # beginning of the names of random pruning orders
+# Targets that are 1 minus a cosine.
+COSINE_TARGETS = {AblationTarget.STATE, AblationTarget.EMBEDDING}
+# Least and largest possible change of targets that cannot be negative.
+CHANGE_LIMITS: dict[str, tuple[float, float]] = {
     AblationTarget.KL: (0, np.inf),
     AblationTarget.STATE: (0, 2),
     AblationTarget.EMBEDDING: (0, 2),
@@ -80,7 +82,7 @@ class EstimateAudit(NamedTuple):
 
 def limits_of(target: str) -> tuple[float, float]:
     """Return the least and largest possible change of a target."""
-    return NOT_NEGATIVE.get(target, (-np.inf, np.inf))
+    return CHANGE_LIMITS.get(target, (-np.inf, np.inf))
 
 
 def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool = False) -> float:
@@ -98,21 +100,24 @@ def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool
     """
     if target == AblationTarget.LOGIT:
         return float("nan")
-    found = ablation.asked_margin
-    if np.isnan(found):
-        if target in COSINES:
-            found = APART * ablation.sentence_distance.get(target, float("nan"))
+    margin = ablation.asked_margin
+    if np.isnan(margin):
+        if target in COSINE_TARGETS:
+            margin = DISTANCE_MARGIN * ablation.sentence_distance.get(target, float("nan"))
         else:
-            found = LOSS_MARGIN * ablation.loss(ablation.targets[0], reported=reported)
-    return found if np.isnan(found) else max(found, ROUNDED * rounding_change(ablation, target))
+            margin = LOSS_MARGIN * ablation.loss(ablation.targets[0], reported=reported)
+    if np.isnan(margin):
+        return margin
+    return max(margin, ROUNDING_FACTOR * rounding_change(ablation, target))
 
 
 def rounding_change(ablation: AblationResults, target: str) -> float:
     """Return the mean absolute change of a sentence by rounding weights; 0 if not measured."""
     if target not in ablation.rounding:
         return 0.0
-    each = divide(ablation.rounding[target], ablation.counts[target])
-    return float(np.abs(each[ablation.counts[target] > 0]).mean())
+    counts = ablation.counts[target]
+    changes = divide(ablation.rounding[target], counts)
+    return float(np.abs(changes[counts > 0]).mean())
 
 
 def ranked_target(ablation: AblationResults) -> str:
@@ -133,18 +138,18 @@ def head_effects(ablation: AblationResults, target: str, replacement: str) -> pd
     is the index of the head in `AblationResults.heads`.
     """
     sets = ablation.select(HeadSetKind.HEAD, replacement)
-    place = ablation.first_heads(sets)
-    heads = pd.DataFrame([ablation.heads[k] for k in place], columns=[*HEAD])
+    head_index = ablation.first_heads(sets)
+    heads = pd.DataFrame([ablation.heads[k] for k in head_index], columns=[*HEAD_FIELDS])
     effects = pd.concat([heads, set_effects(ablation, target, sets)], axis=1)
     return effects.assign(
-        reason=ablation.chosen[place],
-        estimate=estimated_effects(ablation, target, replacement)[place],
-    ).set_index(place)
+        reason=ablation.chosen[head_index],
+        estimate=estimated_effects(ablation, target, replacement)[head_index],
+    ).set_index(head_index)
 
 
 def head_names(effects: pd.DataFrame) -> list[HeadName]:
     """Return the head of each row of `head_effects`."""
-    return [HeadName(*head) for head in effects[[*HEAD]].itertuples(index=False)]
+    return [HeadName(*head) for head in effects[[*HEAD_FIELDS]].itertuples(index=False)]
 
 
 def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) -> pd.DataFrame:
@@ -172,13 +177,13 @@ def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) 
     changes, counts = ablation.changes[target][:, sets], ablation.counts[target]
     low, high = effect_interval(changes, counts, target)
     p = np.full(len(sets), np.nan)
-    if target not in NOT_NEGATIVE and len(sets):
+    if target not in CHANGE_LIMITS and len(sets):
         p = bootstrap_p_above(-changes)
-    most = equivalence_margin(ablation, target)
-    own = np.abs(divide(changes, np.broadcast_to(counts[:, None], changes.shape)))
-    changed = (own > most).sum(0)
+    margin = equivalence_margin(ablation, target)
+    sentence_changes = np.abs(divide(changes, np.broadcast_to(counts[:, None], changes.shape)))
+    changed = (sentence_changes > margin).sum(0)
     bounds = np.full((2, len(sets)), np.nan)
-    if not np.isnan(most) and len(sets):
+    if not np.isnan(margin) and len(sets):
         bounds[:] = share_bounds(changed, ratios.n_sentences, 1 - ALPHA / len(sets))
     harmful = (ratios.value < 0) & (p < ALPHA)
     share = divide(changed.astype(np.float64), ratios.n_sentences.astype(np.float64))
@@ -191,12 +196,14 @@ def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) 
             "n_sentences": ratios.n_sentences,
             "n_observations": ratios.n_observations,
             "p": p,
-            "margin": np.full(len(sets), most),
+            "margin": np.full(len(sets), margin),
             "changed": changed,
             "share_changed": np.where(np.isnan(bounds[0]), np.nan, share),
             "share_low": bounds[0],
             "share_high": bounds[1],
-            "verdict": [_verdict(*each) for each in zip(*bounds, harmful, strict=True)],
+            "verdict": [
+                _verdict(*bounds_of_set) for bounds_of_set in zip(*bounds, harmful, strict=True)
+            ],
         }
     )
 
@@ -204,34 +211,34 @@ def set_effects(ablation: AblationResults, target: str, sets: NDArray[np.intp]) 
 def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Floats, Floats]:
     """Return 95 % intervals of changes per scored token, clustered by sentence.
 
-    Up to `RESAMPLED` sentences have bootstrap-t intervals, since linearised intervals of rare large
-    effects are too narrow. If no sentence changes beyond rounding, the ends are the smallest and
-    largest change of any sentence. Intervals of fewer than `intervals.MIN_EFFECTIVE` effective
-    sentences are NaN.
+    Up to `MAX_BOOTSTRAP_SENTENCES` sentences have bootstrap-t intervals, since linearised intervals
+    of rare large effects are too narrow. If no sentence changes beyond rounding, the ends are the
+    smallest and largest change of any sentence. Intervals of fewer than `intervals.MIN_EFFECTIVE`
+    effective sentences are NaN.
 
     Args:
         changes: sums over scored tokens; NaN if not measured. *Shape:* ``(sentence, set)``.
         counts: scored tokens. *Shape:* ``(sentence,)``.
         target: target of the changes, which limits the intervals.
     """
-    tokens = np.where(np.isnan(changes), 0.0, counts[:, None])
+    scored_tokens = np.where(np.isnan(changes), 0.0, counts[:, None])
     sums = np.nan_to_num(changes)
-    ratios = RatioSums.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
+    ratios = RatioSums.of(sums, scored_tokens, scored_tokens, np.zeros(len(counts), np.int64))
     low, high = ratios.interval(limits_of(target))
-    if len(counts) <= RESAMPLED:
-        there = intervals.has_interval(ratios.n_effective, ratios.n_sentences)
-        ends = bootstrap_t(sums, tokens, limits_of(target))
-        low, high = (np.where(there, end, np.nan) for end in ends)
-    still = (np.abs(sums) <= MIN_NUMERATOR).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
-    each = np.where(tokens > 0, divide(sums, tokens), np.nan)
-    least, most = (
-        function(np.nan_to_num(each, nan=fill), axis=0, initial=fill)
-        for function, fill in ((np.min, np.inf), (np.max, -np.inf))
+    if len(counts) <= MAX_BOOTSTRAP_SENTENCES:
+        known = intervals.has_interval(ratios.n_effective, ratios.n_sentences)
+        ends = bootstrap_t(sums, scored_tokens, limits_of(target))
+        low, high = (np.where(known, end, np.nan) for end in ends)
+    unchanged = (np.abs(sums) <= NOTHING).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
+    sentence_changes = np.where(scored_tokens > 0, divide(sums, scored_tokens), np.nan)
+    smallest, largest = (
+        reduction(np.nan_to_num(sentence_changes, nan=fill), axis=0, initial=fill)
+        for reduction, fill in ((np.min, np.inf), (np.max, -np.inf))
     )
-    return np.where(still, least, low), np.where(still, most, high)
+    return np.where(unchanged, smallest, low), np.where(unchanged, largest, high)
 
 
-def held_out(ablation: AblationResults, target: str, place: int) -> tuple[float, float, float]:
+def held_out(ablation: AblationResults, target: str, index: int) -> tuple[float, float, float]:
     """Return the effect of one set on the held-out half of the sentences, with its interval.
 
     Effect and ends are NaN if the held-out half is empty, as it may be with one or two sentences.
@@ -239,10 +246,10 @@ def held_out(ablation: AblationResults, target: str, place: int) -> tuple[float,
     Args:
         ablation: results that hold the set.
         target: target whose change is returned.
-        place: index of the set in `AblationResults.sets`.
+        index: index of the set in `AblationResults.sets`.
     """
     rows = ablation.half == HELD_OUT
-    changes, counts = ablation.changes[target][rows][:, [place]], ablation.counts[target][rows]
+    changes, counts = ablation.changes[target][rows][:, [index]], ablation.counts[target][rows]
     if not counts.sum():
         return math.nan, math.nan, math.nan
     low, high = effect_interval(changes, counts, target)
@@ -271,9 +278,9 @@ def _verdict(low: float, high: float, harmful: bool) -> str:
     """Return the verdict for bounds of the share of changed sentences."""
     if np.isnan(low):
         return ""
-    if low > FIFTH:
+    if low > VERDICT_SHARE:
         return AblationVerdict.HARMFUL if harmful else AblationVerdict.CHANGES
-    return AblationVerdict.NO_CHANGE if high < FIFTH else AblationVerdict.UNDECIDED
+    return AblationVerdict.NO_CHANGE if high < VERDICT_SHARE else AblationVerdict.UNDECIDED
 
 
 def estimated_effects(ablation: AblationResults, target: str, replacement: str) -> Floats:
@@ -289,48 +296,51 @@ def audit(ablation: AblationResults, target: str) -> EstimateAudit:
     """Compare estimates with exact effects on audited heads, replaced by their mean."""
     effects = head_effects(ablation, target, Replacement.MEAN)
     audited = effects[effects["reason"] == AblationReason.AUDIT]
-    exact, guess = audited["value"].to_numpy(), audited["estimate"].to_numpy()
-    above, n = exact > equivalence_margin(ablation, target), len(exact)
-    missed = int((above & (guess <= equivalence_margin(ablation, target))).sum())
+    exact, estimated = audited["value"].to_numpy(), audited["estimate"].to_numpy()
+    margin, n_audited = equivalence_margin(ablation, target), len(exact)
+    above = exact > margin
+    missed = int((above & (estimated <= margin)).sum())
     return EstimateAudit(
-        heads=n,
+        heads=n_audited,
         rest=int((ablation.chosen == AblationReason.NOT_ABLATED).sum()),
-        pearson=_correlation(exact, guess),
-        spearman=_correlation(*map(_ranks, (exact, guess))),
+        pearson=_correlation(exact, estimated),
+        spearman=_correlation(_ranks(exact), _ranks(estimated)),
         above=int(above.sum()),
         missed=missed,
-        share=share_upper_bound(missed, n) if n else 1.0,
+        share=share_upper_bound(missed, n_audited) if n_audited else 1.0,
     )
 
 
-def _correlation(one: Floats, other: Floats) -> float:
-    if len(one) < 3 or not one.std() or not other.std():
+def _correlation(exact: Floats, estimated: Floats) -> float:
+    if len(exact) < 3 or not exact.std() or not estimated.std():
         return float("nan")
-    return float(np.corrcoef(one, other)[0, 1])
+    return float(np.corrcoef(exact, estimated)[0, 1])
 
 
 def _ranks(values: Floats) -> Floats:
     """Return ranks from 0; equal values have their mean rank."""
-    _, place, number = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(number)
-    ranks: Floats = (last - (number + 1) / 2)[place]
+    _, value_index, count = np.unique(values, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(count)
+    ranks: Floats = (last_rank - (count + 1) / 2)[value_index]
     return ranks
 
 
-def removable_share(shares: Sequence[float], high: Sequence[float], most: float) -> float:
-    """Return the largest share of heads that can be removed at a change of at most ``most``.
+def removable_share(
+    shares: Sequence[float], upper_bounds: Sequence[float], max_change: float
+) -> float:
+    """Return the largest share of heads that can be removed at a change of at most ``max_change``.
 
-    The upper bound of each step up to this share is at most ``most``. The first step with a higher
-    bound ends the search, so all steps together err with the probability of one of them.
+    The upper bound of each step up to this share is at most ``max_change``. The first step with a
+    higher bound ends the search, so all steps together err with the probability of one of them.
 
     Args:
         shares: shares of removed heads, ascending.
-        high: upper bounds of the change at each share.
-        most: largest change that is accepted.
+        upper_bounds: upper bounds of the change at each share.
+        max_change: largest change that is accepted.
     """
     value = 0.0
-    for share, bound in zip(shares, high, strict=True):
-        if not bound <= most:  # a bound of NaN ends the search, too
+    for share, bound in zip(shares, upper_bounds, strict=True):
+        if not bound <= max_change:  # a bound of NaN ends the search, too
             break
         value = share
     return value
@@ -341,7 +351,7 @@ def group_margin(ablation: AblationResults) -> float:
 
     The margin is 1 % of the loss, or 2 % of the mean distance between sentences.
     """
-    return GROUP_MARGIN * equivalence_margin(ablation, ablation.targets[0], reported=True)
+    return GROUP_MARGIN_FACTOR * equivalence_margin(ablation, ablation.targets[0], reported=True)
 
 
 def removable_shares(
@@ -357,13 +367,15 @@ def removable_shares(
         The share for each order that is not random, and the median of random orders; NaN without
         random orders.
     """
-    most, steps = group_margin(ablation), pruning[pruning["target"] == ablation.targets[0]]
+    max_change, steps = group_margin(ablation), pruning[pruning["target"] == ablation.targets[0]]
     shares = {
-        str(order): removable_share([*rows["share"]], [*rows["high"]], most)
+        str(order): removable_share([*rows["share"]], [*rows["high"]], max_change)
         for order, rows in steps.groupby("order", sort=False)
     }
-    random = [share for order, share in shares.items() if order.startswith(RANDOM_ORDER)]
-    named = {o: share for o, share in shares.items() if not o.startswith(RANDOM_ORDER)}
+    random = [share for order, share in shares.items() if order.startswith(RANDOM_ORDER_PREFIX)]
+    named = {
+        order: share for order, share in shares.items() if not order.startswith(RANDOM_ORDER_PREFIX)
+    }
     return named, float(np.median(random)) if random else math.nan
 
 
@@ -375,32 +387,38 @@ def self_repair(ablation: AblationResults) -> pd.DataFrame:
     direct effect of the head, and below 0 if more is lost, since later layers needed the head.
 
     Columns ``stack, layer, head, label, value, low, high, n_sentences, n_observations``. The label
-    is empty for all scored tokens, and `TOP` for the tokens of largest direct effect of each head,
-    whose threshold is taken from the other half of the sentences.
+    is empty for all scored tokens, and `TOP_TOKENS_LABEL` for the tokens of largest direct effect
+    of each head, whose threshold is taken from the other half of the sentences.
     """
     sets = ablation.select(HeadSetKind.HEAD, Replacement.MEAN)
     if AblationTarget.LOGIT not in ablation.changes or not len(sets):
         return pd.DataFrame()
-    place = ablation.first_heads(sets)
-    total, direct = ablation.changes[AblationTarget.LOGIT][:, sets], ablation.direct[:, place]
-    known = np.abs(direct).sum(0) > 0
-    behind = len(total), ablation.counts[AblationTarget.LOGIT].sum()
-    changes = np.stack([total, direct])[:, :, known]
-    parts = [_repaired(ablation, place[known], changes, behind).assign(label="")]
+    head_index = ablation.first_heads(sets)
+    total, direct = ablation.changes[AblationTarget.LOGIT][:, sets], ablation.direct[:, head_index]
+    measured = np.abs(direct).sum(0) > 0
+    n_sentences_tokens = len(total), ablation.counts[AblationTarget.LOGIT].sum()
+    changes = np.stack([total, direct])[:, :, measured]
+    tables = [
+        _repaired(ablation, head_index[measured], changes, n_sentences_tokens).assign(label="")
+    ]
     if ablation.top.size:
-        total, direct, tokens = ablation.top[:, :, place[known]]
-        there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
-        behind = (tokens > 0).sum(0)[there], tokens.sum(0)[there]
-        changes = np.stack([total, direct])[:, :, there]
-        parts.append(_repaired(ablation, place[known][there], changes, behind).assign(label=TOP))
-    return pd.concat(parts, ignore_index=True)
+        total, direct, tokens = ablation.top[:, :, head_index[measured]]
+        in_both = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
+        n_sentences_tokens = (tokens > 0).sum(0)[in_both], tokens.sum(0)[in_both]
+        changes = np.stack([total, direct])[:, :, in_both]
+        tables.append(
+            _repaired(ablation, head_index[measured][in_both], changes, n_sentences_tokens).assign(
+                label=TOP_TOKENS_LABEL
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
 
 
 def _repaired(
     ablation: AblationResults,
     heads: NDArray[np.intp],
     changes: Floats,
-    behind: tuple[Any, Any],
+    n_sentences_tokens: tuple[Any, Any],
 ) -> pd.DataFrame:
     """Return rows of `self_repair`, one for each head.
 
@@ -408,32 +426,33 @@ def _repaired(
         ablation: results that hold the heads.
         heads: indices into `AblationResults.heads`.
         changes: total and direct changes of the logit. *Shape:* ``(2, sentence, head)``.
-        behind: numbers of sentences and of tokens, of all heads together or of each head.
+        n_sentences_tokens: numbers of sentences and of tokens, of all heads together or of each
+            head.
     """
     total, direct = changes
     value, low, high = intervals.signed_ratio_interval(total - direct, -direct)
-    names = pd.DataFrame([ablation.heads[k] for k in heads], columns=[*HEAD])
-    sentences, tokens = behind
+    names = pd.DataFrame([ablation.heads[k] for k in heads], columns=[*HEAD_FIELDS])
+    sentences, tokens = n_sentences_tokens
     return names.assign(
         value=value, low=low, high=high, n_sentences=sentences, n_observations=tokens
     )
 
 
-def interaction(ablation: AblationResults, target: str, place: int) -> RatioSums | None:
+def interaction(ablation: AblationResults, target: str, index: int) -> RatioSums | None:
     """Return the effect of two heads together minus the sum of their effects alone.
 
     Args:
         ablation: results that hold the pair.
         target: target whose changes are compared.
-        place: index of the pair in `AblationResults.sets`.
+        index: index of the pair in `AblationResults.sets`.
 
     Returns:
         Sums over the held-out half; None if a head was not ablated alone.
     """
-    singles = ablation.select(HeadSetKind.HEAD, ablation.sets[place].replacement)
-    heads = np.flatnonzero(ablation.members[place])
-    alone = singles[np.isin(ablation.first_heads(singles), heads)]
-    if len(alone) < len(heads):
+    singles = ablation.select(HeadSetKind.HEAD, ablation.sets[index].replacement)
+    heads = np.flatnonzero(ablation.members[index])
+    single_sets = singles[np.isin(ablation.first_heads(singles), heads)]
+    if len(single_sets) < len(heads):
         return None
     changes = ablation.changes[target]
-    return ablation.ratios_of(target, changes[:, place] - changes[:, alone].sum(1))
+    return ablation.ratios_of(target, changes[:, index] - changes[:, single_sets].sum(1))

@@ -20,11 +20,17 @@ from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
 from headbook.schema import BaselineRun, Side
 from headbook.study.ablation import AblationResults, MissedToken
-from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, field_agreements, sizes_of
+from headbook.study.array_rules import RULES, STACK_SIZES, Rule, Sizes, field_agreements, sizes_of
 from headbook.study.manifest import Manifest
-from headbook.study.sentence_data import NEAREST, TOKENS, Exemplar, MappedSentence, StoredSentence
+from headbook.study.sentence_data import (
+    NEAREST_COLUMNS,
+    TOKEN_COLUMNS,
+    Exemplar,
+    MappedSentence,
+    StoredSentence,
+)
 
-TABLES = (TOKENS, NEAREST)  # columns of each
+TABLE_COLUMNS = (TOKEN_COLUMNS, NEAREST_COLUMNS)  # columns of each
 
 
 def check_arrays(
@@ -33,22 +39,27 @@ def check_arrays(
     """Compare all arrays, indices and tables of a study with its manifest and with `RULES`.
 
     Args:
+        manifest: manifest of the study.
         sentences: stored sentences, by index.
         value: everything that is stored beside the manifest.
         place: the file, for messages.
 
     Raises:
-        StudyError: one of them is not as it must be; the message names it.
+        StudyError: a value breaks its rule; the message has the path of the value.
     """
-    walk = _StudyChecker(manifest, sentences)
+    checker = _StudyChecker(manifest, sentences)
     try:
-        walk.check(value, "", walk.bounds, None, None)
+        checker.check(value, "", checker.bounds, None, None)
     except StudyError as error:
         raise StudyError(f"{place}{error}") from error
 
 
 class _StudyChecker:
-    """A walk over a study that knows the sizes which the manifest and the sentences fix."""
+    """Checker of all values of a study, against sizes from its manifest and its sentences.
+
+    Attributes:
+        bounds: sizes and upper bounds that hold for the whole study, by name.
+    """
 
     def __init__(self, manifest: Manifest, sentences: Mapping[int, StoredSentence]) -> None:
         self._stacks = {stack.name: stack for stack in manifest.stacks}
@@ -70,11 +81,12 @@ class _StudyChecker:
         """Check a value and all values in it.
 
         Args:
-            path: where the value stands in the study.
-            sizes: sizes and upper bounds that owners of the value fix, by name; ``lengths`` are
-                numbers of tokens by side.
-            rule: what the owner says of the value.
-            hint: the type that the owner declares.
+            value: a record, a mapping, a tuple, an array, a table or a number.
+            path: path of the value in the study, for messages.
+            sizes: sizes and upper bounds from the records that hold the value, by name; ``lengths``
+                are numbers of tokens by side.
+            rule: rule of the field that holds the value; None without one.
+            hint: declared type of the field that holds the value; None without one.
         """
         if isinstance(value, np.ndarray):
             self._check_array(value, path, sizes, rule or Rule(), hint)
@@ -94,7 +106,7 @@ class _StudyChecker:
             self._check_bounds(value, value, path, sizes, rule)
 
     def _check_record(self, value: Any, path: str, sizes: Sizes, rule: Rule | None) -> None:
-        """Check all fields; sizes found in one hold for the next ones."""
+        """Check all fields of a record; a size that one field fixes holds for the next fields."""
         if isinstance(value, StoredSentence):
             _check_sentence(value, path)
             return
@@ -111,69 +123,74 @@ class _StudyChecker:
         rules = RULES.get(kind, {})
         for name, hint in _hints(kind).items():
             self.check(getattr(value, name), f"{path}/{name}", sizes, rules.get(name), hint)
-        for fine, expected in field_agreements(value, sizes):
-            if not fine:
-                raise _wrong(path, "got something else", expected)
+        for agrees, expected in field_agreements(value, sizes):
+            if not agrees:
+                raise _error(path, "got something else", expected)
 
     def _check_array(
         self, array: NDArray[Any], path: str, sizes: Sizes, rule: Rule, hint: Any
     ) -> None:
+        """Check the type, the shape, the bounds and the order of an array by its rule."""
         if rule.may_be_empty and not array.size:
             return
-        kinds = _kinds(hint)
+        kinds = _dtype_kinds(hint)
         if kinds and array.dtype.kind not in kinds:
-            raise _wrong(path, f"got type {array.dtype}", f"type {' or '.join(kinds)}")
-        if "*" in rule.shape:  # cells of the owner, which says what they hold
+            raise _error(path, f"got type {array.dtype}", f"type {' or '.join(kinds)}")
+        if "*" in rule.shape:  # the cells have the shape and bounds of the rule of the owner
             owner: Rule = sizes["owner"]
             shape = rule.shape.replace("*", owner.shape)
             high = owner.high if rule.high == math.inf else rule.high
             rule = Rule(shape, max(rule.low, owner.low), high, rule.gaps or owner.gaps)
         gaps, words = rule.gaps, rule.shape.split()
         if len(words) != array.ndim or not all(
-            _fits(word, size, sizes) for word, size in zip(words, array.shape, strict=True)
+            _has_size(word, size, sizes) for word, size in zip(words, array.shape, strict=True)
         ):
             known = (f"{word} {sizes[word]}" if word in sizes else word for word in words)
-            raise _wrong(path, f"got shape {array.shape}", f"({', '.join(known)})")
+            raise _error(path, f"got shape {array.shape}", f"({', '.join(known)})")
         unbounded = rule.low == -math.inf and rule.high == math.inf
         if not array.size or (unbounded and (gaps or array.dtype.kind not in "fc")):
             return
         smallest, largest = (np.fmin, np.fmax) if gaps else (np.minimum, np.maximum)
         low, high = smallest.reduce(array, axis=None), largest.reduce(array, axis=None)
         if not gaps and not (math.isfinite(low) and math.isfinite(high)):
-            raise _wrong(path, "got NaN or an infinite number", "finite numbers")
+            raise _error(path, "got NaN or an infinite number", "finite numbers")
         self._check_bounds(low, high, path, sizes, rule)
         if rule.ascending and not (np.diff(array) > 0).all():
-            raise _wrong(path, "got numbers out of order", "ascending ones")
+            raise _error(path, "got numbers out of order", "ascending ones")
 
     def _check_bounds(self, low: Any, high: Any, path: str, sizes: Sizes, rule: Rule) -> None:
-        most = rule.high if isinstance(rule.high, float | int) else sizes[rule.high]
-        if low < rule.low or high > most:
-            found = f"{high:g}" if high > most else f"{low:g}"
-            raise _wrong(path, f"got {found}", f"{rule.low:g} to {most:g}")
+        highest = rule.high if isinstance(rule.high, float | int) else sizes[rule.high]
+        if low < rule.low or high > highest:
+            outlier = f"{high:g}" if high > highest else f"{low:g}"
+            raise _error(path, f"got {outlier}", f"{rule.low:g} to {highest:g}")
 
     def _check_head(self, name: tuple[str, int, int], path: str) -> None:
         stack, layer, head = name
-        known = self._stacks.get(stack)
-        if known is None or layer not in known.attention_layers or not 0 <= head < known.n_heads:
-            raise _wrong(path, f"got head {stack} {layer} {head}", "a head of the model")
+        known_stack = self._stacks.get(stack)
+        if (
+            known_stack is None
+            or layer not in known_stack.attention_layers
+            or not 0 <= head < known_stack.n_heads
+        ):
+            raise _error(path, f"got head {stack} {layer} {head}", "a head of the model")
 
     def _check_table(self, table: pd.DataFrame, path: str) -> None:
         columns = tuple(table.columns)
-        if columns not in TABLES:
-            raise _wrong(path, f"got columns {', '.join(map(str, columns))}", "those of a study")
+        if columns not in TABLE_COLUMNS:
+            raise _error(path, f"got columns {', '.join(map(str, columns))}", "those of a study")
         bounds = {"sentence": (1, "sentences"), "position": (0, "limit"), "layer": (0, "layers")}
         layers = max((stack.n_layers for stack in self._stacks.values()), default=0)
-        for name, (low, most) in bounds.items():
+        for name, (low, highest) in bounds.items():
             values = table[name].dropna()
             if not len(values):
                 continue
             if values.dtype.kind not in "iuf":
-                raise _wrong(f"{path}/{name}", f"got {values.dtype}", "numbers")
-            rule = Rule("", low, most)
-            known = self.bounds | {"layers": layers - 1}
-            self._check_bounds(values.min(), values.max(), f"{path}/{name}", known, rule)
+                raise _error(f"{path}/{name}", f"got {values.dtype}", "numbers")
+            rule = Rule("", low, highest)
+            sizes = self.bounds | {"layers": layers - 1}
+            self._check_bounds(values.min(), values.max(), f"{path}/{name}", sizes, rule)
         if not {*table["stack"].unique()} <= {*self._stacks}:
-            raise _wrong(f"{path}/stack", "got another stack", " or ".join(self._stacks))
+            raise _error(f"{path}/stack", "got another stack", " or ".join(self._stacks))
 
     def _sizes_of_key(self, key: Any, path: str, sizes: Sizes) -> Sizes:
         """Return the sizes that the key of a mapping fixes: a stack, a side, a place."""
@@ -190,12 +207,12 @@ class _StudyChecker:
 
     def _sizes_of_place(self, stack: str, index: int, path: str) -> Sizes:
         if index not in self._lengths:
-            raise _wrong(path, f"got sentence {index + 1}", "one of the stored sentences")
+            raise _error(path, f"got sentence {index + 1}", "one of the stored sentences")
         return self._sizes_of_stack(stack, path, self._lengths[index])
 
     def _sizes_of_stack(self, name: str, path: str, lengths: Mapping[Side, int]) -> Sizes:
         if name not in self._stacks:
-            raise _wrong(path, f"got stack {name}", " or ".join(self._stacks))
+            raise _error(path, f"got stack {name}", " or ".join(self._stacks))
         stack = self._stacks[name]
         query, key = lengths.get(stack.queries, -1), lengths.get(stack.keys, -1)
         return {
@@ -212,33 +229,33 @@ class _StudyChecker:
 
 
 def _check_sentence(sentence: StoredSentence, path: str) -> None:
-    """Check what is stored of a sentence: a value for each token, and places inside its text.
+    """Check that a stored sentence has a value for each token, and offsets inside its text.
 
     Raises:
-        StudyError: one is missing, or lies outside.
+        StudyError: a value is missing, or an offset lies outside the text.
     """
     if int(path.rpartition("/")[2]) != sentence.index:
-        raise _wrong(path, f"got index {sentence.index}", "that of its place")
+        raise _error(path, f"got index {sentence.index}", "that of its place")
     for side, text in sentence.texts.items():
         n_words = max(len(text.heads), 1 + max(text.words, default=-1))
-        by_token = {len(each) for each in (text.spans, text.special, text.words, text.tags)}
-        fine = by_token <= {len(text.pieces)}
-        fine &= len(text.heads) == len(text.relations)
-        fine &= min(text.words, default=0) >= -1
-        fine &= all(head == NO_HEAD or 0 <= head < n_words for head in text.heads)
+        by_token = {len(text.spans), len(text.special), len(text.words), len(text.tags)}
+        consistent = by_token <= {len(text.pieces)}
+        consistent &= len(text.heads) == len(text.relations)
+        consistent &= min(text.words, default=0) >= -1
+        consistent &= all(head == NO_HEAD or 0 <= head < n_words for head in text.heads)
         ends = chain(text.spans, text.parts)
-        fine &= all(0 <= start <= end <= len(text.text) for start, end in ends)
-        if not fine:
-            raise _wrong(f"{path}/texts/{side}", "got other lists", "a value for each token")
+        consistent &= all(0 <= start <= end <= len(text.text) for start, end in ends)
+        if not consistent:
+            raise _error(f"{path}/texts/{side}", "got other lists", "a value for each token")
 
 
-def _fits(word: str, size: int, sizes: Sizes) -> bool:
-    """Whether a dimension has its size; a size that nothing has fixed is fixed here."""
-    for name in word.split("|"):
-        known = int(name) if name.isdigit() else sizes.get(name)
-        if known is None and name not in OF_A_STACK:
-            known = sizes[name] = size
-        if size == known:
+def _has_size(alternatives: str, size: int, sizes: Sizes) -> bool:
+    """Whether a dimension has its size; a name without a known size is entered in ``sizes``."""
+    for name in alternatives.split("|"):
+        expected = int(name) if name.isdigit() else sizes.get(name)
+        if expected is None and name not in STACK_SIZES:
+            expected = sizes[name] = size
+        if size == expected:
             return True
     return False
 
@@ -249,12 +266,12 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 @cache
-def _kinds(hint: Any) -> str:
+def _dtype_kinds(hint: Any) -> str:
     """Return the letters of the numpy kinds that a type hint allows; empty for all."""
     if isinstance(hint, type) and issubclass(hint, np.generic):
         return "iu" if hint is np.integer else np.dtype(hint).kind
-    return "".join({letter: 0 for part in get_args(hint) for letter in _kinds(part)})
+    return "".join({letter: 0 for part in get_args(hint) for letter in _dtype_kinds(part)})
 
 
-def _wrong(path: str, found: str, expected: str) -> StudyError:
+def _error(path: str, found: str, expected: str) -> StudyError:
     return StudyError(f"{path.lstrip('/')}: {found}, expected {expected}")

@@ -17,7 +17,7 @@ from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
 from headbook.study.ablation import AblationResults, MissedToken
-from headbook.study.buckets import MOST, HeadBuckets, SentenceSet, TokenBuckets
+from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
 from headbook.study.corpus_sums import (
     HeadDistances,
     HeadSums,
@@ -30,14 +30,21 @@ from headbook.study.corpus_sums import (
 from headbook.study.groups import GroupSums, PairMembers
 from headbook.study.sentence_data import Exemplar, MappedSentence, QueriesAndKeys, SentenceData
 from headbook.study.state_geometry import GeometrySums
-from headbook.study.token_sums import ANY, DISTINCT, STATES, Affinities, Anchors, TokenTypeSums
-from headbook.study.word_samples import LONGEST, PairCells, StrongestWords
+from headbook.study.token_sums import (
+    ANY_TOKEN,
+    MIN_SENTENCES,
+    PATH_STATES,
+    Affinities,
+    Anchors,
+    TokenTypeSums,
+)
+from headbook.study.word_samples import MAX_SENTENCE_WORDS, PairCells, StrongestWords
 
-MOST_ENTRIES = 1 << 24  # vocabulary entries; no tokenizer has as many
-MOST_CHARACTERS = 10**8  # of the tokens of one sentence
-OF_A_STACK = {"layer", "head", "row", "state", "every_head"}  # sizes that the manifest fixes
-COUNTS = [FIELDS.index(name) for name in ("d", "sentences", "events", "present")]
-SQUARES = [FIELDS.index(name) for name in ("nn", "dd")]
+MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has as many
+MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
+STACK_SIZES = {"layer", "head", "row", "state", "every_head"}  # sizes that the manifest fixes
+COUNT_FIELDS = [FIELDS.index(name) for name in ("d", "sentences", "events", "present")]
+SQUARE_FIELDS = [FIELDS.index(name) for name in ("nn", "dd")]
 Sizes = dict[str, Any]
 
 
@@ -100,8 +107,8 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "size": Rule("", 1),
         "content_hash": Rule("kept"),
         "index": Rule("kept", 0, "place"),
-        "lengths": Rule("kept", 0, LONGEST),
-        "strongest": Rule("word layer head", NO_WORD, LONGEST),
+        "lengths": Rule("kept", 0, MAX_SENTENCE_WORDS),
+        "strongest": Rule("word layer head", NO_WORD, MAX_SENTENCE_WORDS),
         "tag": Rule("word", high="last_tag"),
         "relation": Rule("word", high="last_relation"),
         "head": Rule("word"),
@@ -138,25 +145,25 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     Anchors: {
         "cell": Rule("entry", 0, "last_cell"),
-        "token": Rule("entry", 0, MOST_ENTRIES),
+        "token": Rule("entry", 0, MAX_VOCABULARY),
         "count": Rule("entry", 1, "pairs"),
     },
     Affinities: {
-        "entries": Rule("entry", 0, MOST_ENTRIES, ascending=True),
-        "query": Rule("item", ANY, MOST_ENTRIES),
-        "key": Rule("item", ANY, MOST_ENTRIES),
+        "entries": Rule("entry", 0, MAX_VOCABULARY, ascending=True),
+        "query": Rule("item", ANY_TOKEN, MAX_VOCABULARY),
+        "key": Rule("item", ANY_TOKEN, MAX_VOCABULARY),
         "looked": Rule("", 0, "sentences"),
         "counts": Rule("3 layer item", 0),
         "chance": Rule("layer item", 0),
         "sums": Rule("3 layer head item", 0),
-        "texts": Rule(f"{DISTINCT} layer item"),
+        "texts": Rule(f"{MIN_SENTENCES} layer item"),
     },
     TokenTypeSums: {
-        "ids": Rule("type", 0, MOST_ENTRIES, ascending=True),
+        "ids": Rule("type", 0, MAX_VOCABULARY, ascending=True),
         "count": Rule("type", 1, "tokens"),
         "sentences": Rule("type", 1, "sentences"),
-        "total": Rule(f"type layer {len(STATES)}", gaps=True),
-        "squares": Rule(f"type layer {len(STATES)}", gaps=True),
+        "total": Rule(f"type layer {len(PATH_STATES)}", gaps=True),
+        "squares": Rule(f"type layer {len(PATH_STATES)}", gaps=True),
     },
     AblationResults: {
         "chosen": Rule("listed", 0, 2),
@@ -169,7 +176,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "estimates": Rule("listed column"),
         "top": Rule("3 sentence listed", gaps=True, may_be_empty=True),
         "text_hash": Rule("sentence", may_be_empty=True),
-        "characters": Rule("sentence", 0, MOST_CHARACTERS, may_be_empty=True),
+        "characters": Rule("sentence", 0, MAX_CHARACTERS, may_be_empty=True),
         "rounding": Rule("sentence"),
     },
     MissedToken: {
@@ -179,25 +186,25 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "position": Rule("", 0, "limit"),
     },
     SentenceSet: {
-        "sentences": Rule(str(MOST), 0, "sentences"),
-        "prints": Rule(str(MOST)),
+        "sentences": Rule(str(MAX_BUCKETS), 0, "sentences"),
+        "prints": Rule(str(MAX_BUCKETS)),
         "smallest": Rule("0"),
     },
     HeadBuckets: {
-        "size": Rule("", 1, MOST),
+        "size": Rule("", 1, MAX_BUCKETS),
         "keys": Rule("bucket", 0, "last_bucket", ascending=True),
         "n": Rule("bucket layer head column"),
         "d": Rule("bucket layer head|1 column"),
     },
     TokenBuckets: {
-        "size": Rule("", 1, MOST),
+        "size": Rule("", 1, MAX_BUCKETS),
         "keys": Rule("bucket", 0, "last_bucket", ascending=True),
         "n": Rule("bucket layer column"),
         "d": Rule("bucket layer|1 column"),
     },
     MappedSentence: {
         "index": Rule("", 0, "place"),
-        "ids": Rule("own", 0, MOST_ENTRIES),
+        "ids": Rule("own", 0, MAX_VOCABULARY),
         "maps": Rule("layer head query key", 0, 1.01),
     },
     Exemplar: {
@@ -228,7 +235,7 @@ def sizes_of(value: Any) -> Sizes:
     """Return the sizes and upper bounds that a record fixes by its other fields."""
     sizes: Sizes = {"column": len(value.columns)} if hasattr(value, "columns") else {}
     match value:
-        case HeadSums():  # of the groups in it
+        case HeadSums():  # the groups in the sums have the columns of the table
             sizes["column"] = len(value.table.columns)
         case SampleSums():
             sizes["statistic"] = sum(column.width for column in value.columns)
@@ -256,12 +263,15 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
 ) -> Iterator[tuple[bool, str]]:
     """Yield whether fields of a record agree, each with the expectation in words."""
     if isinstance(value, RatioSums):
-        yield not (value.sums[SQUARES] < 0).any(), "squares from 0"
-        yield bool((value.sums[COUNTS] >= 0).all()), "counts from 0"
+        yield not (value.sums[SQUARE_FIELDS] < 0).any(), "squares from 0"
+        yield bool((value.sums[COUNT_FIELDS] >= 0).all()), "counts from 0"
     elif isinstance(value, HeadSums | TokenSums):
         ratios = value.table.heads if isinstance(value, HeadSums) else value.layers
-        most = sizes["sentences"]
-        yield ratios.n_sentences.max(initial=0) <= most, f"sums of at most {most} sentences"
+        max_sentences = sizes["sentences"]
+        yield (
+            ratios.n_sentences.max(initial=0) <= max_sentences,
+            f"sums of at most {max_sentences} sentences",
+        )
     elif isinstance(value, TopK):
         yield not np.isnan(value.score).any(), "scores, or minus infinity without one"
     elif isinstance(value, HashSample):
@@ -269,8 +279,8 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
     elif isinstance(value, StrongestWords):
         words = len(value.strongest)
         yield int(value.lengths.sum()) == words, f"lengths that sum to {words} words"
-        most = np.repeat(value.lengths, value.lengths)[:, None, None]
-        yield bool((value.strongest < most).all()), "words of the same sentence"
+        n_words = np.repeat(value.lengths, value.lengths)[:, None, None]
+        yield bool((value.strongest < n_words).all()), "words of the same sentence"
     elif isinstance(value, PairCells):
         heads, cells = value.mass.shape[1:]
         yield heads == sizes["head"] + 1, "a row for each head and one for uniform attention"
@@ -283,11 +293,11 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
         yield {*map(len, value.labels.values())} <= {len(value.index)}, "a label for each sentence"
     elif isinstance(value, Affinities):
         items = np.union1d(value.query, value.key)
-        yield bool(np.isin(items, [ANY, *value.entries]).all()), "items of known entries"
+        yield bool(np.isin(items, [ANY_TOKEN, *value.entries]).all()), "items of known entries"
     elif isinstance(value, Anchors):
         shape = (len(value.columns), 2, sizes["layer"], sizes["head"])
         yield value.shape == shape, f"shape {shape}"
         yield not (np.diff(value.cell) < 0).any(), "cells in order"
         yield {*map(str, np.unique(value.token))} <= {*value.names}, "names of all tokens"
     elif isinstance(value, HeadBuckets | TokenBuckets):
-        yield MOST % value.size == 0, f"a divisor of {MOST} as number of buckets"
+        yield MAX_BUCKETS % value.size == 0, f"a divisor of {MAX_BUCKETS} as number of buckets"

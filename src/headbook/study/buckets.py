@@ -16,9 +16,9 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import HeadKey, TokenKey
 
 # Numbers of buckets. One divides the other, so that buckets of two studies can be made to agree.
-MOST, FEWER = 256, 64
-MANY_HEADS = 300  # heads of a stack above which there are `FEWER` buckets
-NAMED = 2000  # sentences whose hashes are stored one by one, to name those that differ
+MAX_BUCKETS, MIN_BUCKETS = 256, 64
+MAX_HEADS_FINE_BUCKETS = 300  # heads; stacks with more have `MIN_BUCKETS` buckets, to save memory
+MAX_STORED_HASHES = 2000  # sentences whose hashes are stored one by one, to name differing ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class SentenceSet:
     """Identity of the sentences of a study, to compare with those of another study.
 
     Attributes:
-        sentences: number of sentences in each of `MOST` buckets. *Shape:* ``(bucket,)``.
+        sentences: number of sentences in each of `MAX_BUCKETS` buckets. *Shape:* ``(bucket,)``.
         prints: sum of the hashes of each bucket's sentences, modulo 2^64. *Shape:* ``(bucket,)``.
         smallest: sentences with the smallest hashes, without a payload.
     """
@@ -43,13 +43,13 @@ class SentenceSet:
             hashes: hash of each text. *Shape:* ``(sentence,)``.
             index: place of each sentence in the input. *Shape:* ``(sentence,)``.
         """
-        bucket = bucket_of(hashes, MOST)
-        prints = np.zeros(MOST, np.uint64)
+        bucket = bucket_of(hashes, MAX_BUCKETS)
+        prints = np.zeros(MAX_BUCKETS, np.uint64)
         np.add.at(prints, bucket, hashes)
         return cls(
-            np.bincount(bucket, minlength=MOST),
+            np.bincount(bucket, minlength=MAX_BUCKETS),
             prints,
-            HashSample.of(NAMED, hashes, index, np.zeros((len(index), 0), np.float32)),
+            HashSample.of(MAX_STORED_HASHES, hashes, index, np.zeros((len(index), 0), np.float32)),
         )
 
     __add__ = add_fields
@@ -76,8 +76,8 @@ class BucketSums:
 
     def __add__(self, other: Self) -> Self:
         keys = np.union1d(self.keys, other.keys)
-        n = _sum(keys, (self.keys, self.n), (other.keys, other.n))
-        d = _sum(keys, (self.keys, self.d), (other.keys, other.d))
+        n = _sum_by_key(keys, (self.keys, self.n), (other.keys, other.n))
+        d = _sum_by_key(keys, (self.keys, self.d), (other.keys, other.d))
         if self.once:
             n, d = n * 0.5, d * 0.5
         return replace(self, keys=keys, n=n, d=d)
@@ -88,11 +88,11 @@ class BucketSums:
         Args:
             keys: numbers of buckets, ascending; all of ``self.keys`` are among them.
         """
-        return _sum(keys, (self.keys, self.n)), _sum(keys, (self.keys, self.d))
+        return _sum_by_key(keys, (self.keys, self.n)), _sum_by_key(keys, (self.keys, self.d))
 
     def of_size(self, size: int) -> Self:
         """Return these sums in ``size`` buckets, a divisor of the present number."""
-        keys, n, d = _added(self.keys % size, self.n, self.d)
+        keys, n, d = _add_by_bucket(self.keys % size, self.n, self.d)
         return replace(self, size=size, keys=keys, n=n, d=d)
 
 
@@ -134,14 +134,14 @@ class TokenBuckets(BucketSums):
             n, d: *Shape:* ``(sentence, layer, column)``. Sentences whose denominators are all 0 are
                 left out.
         """
-        there = d.any((1, 2))
-        n, d = n[there], d[there]
-        d = d[:, :1] if (d == d[:, :1]).all() else d
-        keys, n, d = _added(bucket_of(hashes[there], MOST), n, d)
-        return cls(MOST, keys, n, d, columns=columns)
+        counted = d.any((1, 2))
+        n, d = n[counted], d[counted]
+        d = d[:, :1] if (d == d[:, :1]).all() else d  # one layer is enough if all layers are equal
+        keys, n, d = _add_by_bucket(bucket_of(hashes[counted], MAX_BUCKETS), n, d)
+        return cls(MAX_BUCKETS, keys, n, d, columns=columns)
 
 
-def _sum(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
+def _sum_by_key(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
     """Return the sums of several parts by key; rows are added in place, for they are large.
 
     Args:
@@ -149,21 +149,20 @@ def _sum(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
         parts: ascending keys, and a row for each key. Shapes of rows broadcast.
     """
     shape = np.broadcast_shapes(*(rows.shape[1:] for _, rows in parts))
-    found = np.zeros((len(keys), *shape))
-    for own, rows in parts:
-        found[np.searchsorted(keys, own)] += rows
-    return found
+    sums = np.zeros((len(keys), *shape))
+    for part_keys, rows in parts:
+        sums[np.searchsorted(keys, part_keys)] += rows
+    return sums
 
 
-def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
+def _add_by_bucket(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
     """Return the different buckets, ascending, and the sums of both arrays by bucket."""
-    keys, place = np.unique(buckets, return_inverse=True)
-    parts = []
-    for part in (n, d):
-        array = np.zeros((len(keys), *part.shape[1:]))
-        np.add.at(array, place, part)
-        parts.append(array)
-    return keys, parts[0], parts[1]
+    keys, key_index = np.unique(buckets, return_inverse=True)
+    n_sums = np.zeros((len(keys), *n.shape[1:]))
+    d_sums = np.zeros((len(keys), *d.shape[1:]))
+    np.add.at(n_sums, key_index, n)
+    np.add.at(d_sums, key_index, d)
+    return keys, n_sums, d_sums
 
 
 Kind = TypeVar("Kind", HeadBuckets, TokenBuckets)
@@ -174,9 +173,10 @@ def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
     return (hashes % np.uint64(size)).astype(np.int64)
 
 
-def merge_buckets(mine: tuple[Kind, ...], theirs: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """Merge the buckets of two parts of a corpus: those with equal columns are added."""
-    known = {each.columns: each for each in mine}
-    for each in theirs:
-        known[each.columns] = known[each.columns] + each if each.columns in known else each
-    return tuple(known.values())
+def merge_buckets(first: tuple[Kind, ...], second: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    """Merge the buckets of two parts of a corpus; buckets with equal columns are added."""
+    merged = {buckets.columns: buckets for buckets in first}
+    for buckets in second:
+        known = merged.get(buckets.columns)
+        merged[buckets.columns] = buckets if known is None else known + buckets
+    return tuple(merged.values())

@@ -17,7 +17,7 @@ from headbook.study.manifest import Manifest
 if TYPE_CHECKING:
     from headbook.study.study import Study
 
-FREE = {  # options that may differ between two studies, with the reason
+FREE_OPTIONS = {  # options that may differ between two studies, with the reason
     "title": "it is text for people",
     "model": "hash, sizes and tokenizer are compared instead",
     "revision": "the resolved commit is compared instead",
@@ -35,14 +35,14 @@ FREE = {  # options that may differ between two studies, with the reason
     "split": "each part may be a part of another dataset",
     "query_key_sentences": "each part keeps the queries and keys of its own sentences",
 }
-# A new option counts as one that changes numbers until it is entered in `FREE`.
-DECISIVE = tuple(name for name in Config().recorded() if name not in FREE)
-LISTS = ("metrics", "facet", "control")  # options whose order does not change numbers
-SUMS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
+# A new option counts as one that changes numbers until it is entered in `FREE_OPTIONS`.
+DECISIVE_OPTIONS = tuple(name for name in Config().recorded() if name not in FREE_OPTIONS)
+LIST_OPTIONS = ("metrics", "facet", "control")  # options whose order does not change numbers
+SUM_FIELDS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
         "head_outputs",
         "anchors")  # fmt: skip
-MOST = 4  # differences that a message names
-NEAR = 1e-3  # relative and absolute difference of equal sequences between two machines
+MAX_DIFFERENCES = 4  # differences that a message names
+SUM_TOLERANCE = 1e-3  # relative and absolute difference of equal sums between two machines
 
 
 def check_compatible(mine: "Study", theirs: "Study") -> None:
@@ -52,22 +52,26 @@ def check_compatible(mine: "Study", theirs: "Study") -> None:
         StudyError: the studies differ in something that changes numbers; the message names each
             difference with both values.
     """
-    made = mine.manifest, theirs.manifest
-    found = [*chain(_descriptions(*made), _options(*made))]
-    found = found or [
+    manifests = mine.manifest, theirs.manifest
+    differences = [*chain(_descriptions(*manifests), _options(*manifests))]
+    differences = differences or [
         *chain(_measured(mine.corpus_sums, theirs.corpus_sums), _grouped(mine, theirs))
     ]
-    if found:
-        differing = found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST)
+    if differences:
+        listed = differences[:MAX_DIFFERENCES]
+        if len(differences) > MAX_DIFFERENCES:
+            listed.append(f"{len(differences) - MAX_DIFFERENCES} more")
         raise StudyError(
-            f"two studies that differ in {', '.join(differing)}; expected the same model, "
+            f"two studies that differ in {', '.join(listed)}; expected the same model, "
             "run with the same options: collect one of them again"
         )
 
 
 def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
     """Yield differences of model, stacks and annotators between two manifests."""
-    yield from _different("model's ", *(dataclasses.asdict(m.model) for m in (mine, theirs)))
+    yield from _different(
+        "model's ", *(dataclasses.asdict(manifest.model) for manifest in (mine, theirs))
+    )
     stacks = [
         {f"{s.name}'s {name}": value for s in m.stacks for name, value in vars(s).items()}
         for m in (mine, theirs)
@@ -79,24 +83,30 @@ def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
 def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
     """Yield differences of options that change numbers, of those that both manifests record."""
     known = [
-        {flag(name): _comparable(name, m.options[name]) for name in DECISIVE if name in m.options}
-        for m in (mine, theirs)
+        {
+            flag(name): _comparable(name, manifest.options[name])
+            for name in DECISIVE_OPTIONS
+            if name in manifest.options
+        }
+        for manifest in (mine, theirs)
     ]
     both = known[0].keys() & known[1].keys()
-    yield from _different("", *({k: v for k, v in each.items() if k in both} for each in known))
+    shared = [{name: options[name] for name in options if name in both} for options in known]
+    yield from _different("", *shared)
 
 
 def _comparable(name: str, value: Any) -> Any:
     """Return the value of an option, with lists of names in alphabetical order."""
-    asked = name in LISTS and isinstance(value, str)
-    return ",".join(sorted({part.strip() for part in value.split(",")})) if asked else value
+    is_list = name in LIST_OPTIONS and isinstance(value, str)
+    return ",".join(sorted({part.strip() for part in value.split(",")})) if is_list else value
 
 
 def _different(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names with different values in two mappings, each with both values."""
     for name in dict.fromkeys([*mine, *theirs]):
-        one, other = (each.get(name, "nothing") for each in (mine, theirs))
-        if one != other:
-            yield f"{what}{name} ({_short(one)} and {_short(other)})"
+        my_value, their_value = mine.get(name, "nothing"), theirs.get(name, "nothing")
+        if my_value != their_value:
+            yield f"{what}{name} ({_short(my_value)} and {_short(their_value)})"
 
 
 def _short(value: Any) -> str:
@@ -106,16 +116,21 @@ def _short(value: Any) -> str:
 
 def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
     """Yield differences of columns between sums that both studies have."""
-    heads = [{name: sums.table for name, sums in m.heads.items()} for m in (mine, theirs)]
-    every: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        ("heads", heads[0], heads[1]),
-        *((name, getattr(mine, name), getattr(theirs, name)) for name in SUMS),
+    my_heads, their_heads = (
+        {name: sums.table for name, sums in corpus_sums.heads.items()}
+        for corpus_sums in (mine, theirs)
+    )
+    compared: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+        ("heads", my_heads, their_heads),
+        *((name, getattr(mine, name), getattr(theirs, name)) for name in SUM_FIELDS),
     ]
-    for name, one, other in every:
-        for stack in (name for name in one if name in other):
-            if name == "heads" and _named(one[stack]) != _named(other[stack]):
-                yield from _different(f"stack {stack}'s ", *map(_named, (one[stack], other[stack])))
-            elif one[stack].columns != other[stack].columns:
+    for name, my_sums, their_sums in compared:
+        for stack in (name for name in my_sums if name in their_sums):
+            if name == "heads" and _named(my_sums[stack]) != _named(their_sums[stack]):
+                yield from _different(
+                    f"stack {stack}'s ", *map(_named, (my_sums[stack], their_sums[stack]))
+                )
+            elif my_sums[stack].columns != their_sums[stack].columns:
                 yield f"what was measured ({name} of stack {stack}; made by different versions)"
     for stack in (name for name in mine.random if name in theirs.random):
         if not _same_sums(mine.random[stack], theirs.random[stack]):
@@ -124,23 +139,26 @@ def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
 
 def _named(table: HeadTable) -> dict[str, str]:
     """Return the labels outside Universal Dependencies, which are fixed for a whole corpus."""
-    known = {name: metric.labels for name, metric in all_metrics().items() if metric.named}
-    names = [
-        c.label.removesuffix(f":{DIRECTIONS[0]}")
-        for c in table.columns
-        if c.label not in known.get(c.metric, (c.label,)) and not c.label.endswith(DIRECTIONS[1])
+    standard_labels = {
+        name: metric.labels for name, metric in all_metrics().items() if metric.named
+    }
+    own_labels = [
+        column.label.removesuffix(f":{DIRECTIONS[0]}")
+        for column in table.columns
+        if column.label not in standard_labels.get(column.metric, (column.label,))
+        and not column.label.endswith(DIRECTIONS[1])
     ]
-    return {"own tags and relations": ", ".join(dict.fromkeys(names)) or "none"}
+    return {"own tags and relations": ", ".join(dict.fromkeys(own_labels)) or "none"}
 
 
 def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
     """Yield metadata columns that both studies have and that group sentences in one alone."""
-    for one, other in ((mine, theirs), (theirs, mine)):
-        sentences = one.sentence_data.sentences.values()
-        filled = {
+    for study, other_study in ((mine, theirs), (theirs, mine)):
+        sentences = study.sentence_data.sentences.values()
+        filled_columns = {
             name for sentence in sentences for name, value in sentence.metadata.items() if value
         }
-        for name in sorted((_columns(other) - _columns(one)) & filled):
+        for name in sorted((_columns(other_study) - _columns(study)) & filled_columns):
             yield f"groups by '{name}' (in one only; see --facet)"
 
 
@@ -150,7 +168,8 @@ def _columns(study: "Study") -> set[str]:
 
 def _same_sums(one: HeadTable, other: HeadTable) -> bool:
     """Whether two tables have the same columns and nearly the same sums."""
-    pairs = zip((one.heads, one.layers), (other.heads, other.layers), strict=True)
+    ratio_pairs = zip((one.heads, one.layers), (other.heads, other.layers), strict=True)
     return one.columns != other.columns or all(
-        np.allclose(a.sums, b.sums, rtol=NEAR, atol=NEAR) for a, b in pairs
+        np.allclose(sums.sums, other_sums.sums, rtol=SUM_TOLERANCE, atol=SUM_TOLERANCE)
+        for sums, other_sums in ratio_pairs
     )

@@ -1,4 +1,4 @@
-"""Differences: of heads between groups of sentences, and within pairs of sentences. No torch.
+"""Differences of heads between groups of sentences, and within pairs of sentences. No torch.
 
 *Groups* are independent samples: variances, clustered by sentence, add up, with the degrees of
 freedom of Welch and Satterthwaite. *Pairs* are their own clusters: the difference of the two
@@ -46,19 +46,24 @@ def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Co
     """Return the difference of two independent samples; NaN if the variance is 0.
 
     Args:
+        one, other: sums of the two samples; the difference is ``one`` minus ``other``.
         limits: least and largest possible value of each sample.
     """
-    parts = [
-        (r.variance(limits), np.where(r.n_effective >= MIN_EFFECTIVE, r.n_effective, np.nan))
-        for r in (one, other)
+    variances = [ratios.variance(limits) for ratios in (one, other)]
+    sizes = [
+        np.where(ratios.n_effective >= MIN_EFFECTIVE, ratios.n_effective, np.nan)
+        for ratios in (one, other)
     ]
-    variance = sum(spread for spread, _ in parts)
-    freedom = divide(variance**2, sum(divide(v**2, n - 1) for v, n in parts))
-    value = np.where(np.isnan(freedom), np.nan, one.value - other.value)
-    error = np.sqrt(variance)
-    reach = stdtrit(freedom, 0.975) * error
-    p = 2 * stdtr(freedom, -np.abs(divide(value, error)))
-    return Contrast(value, *clipped(value - reach, value + reach, of_difference(limits)), p)
+    variance = sum(variances)
+    squares = (divide(v**2, n - 1) for v, n in zip(variances, sizes, strict=True))
+    degrees_of_freedom = divide(variance**2, sum(squares))
+    value = np.where(np.isnan(degrees_of_freedom), np.nan, one.value - other.value)
+    standard_error = np.sqrt(variance)
+    half_width = stdtrit(degrees_of_freedom, 0.975) * standard_error
+    p = 2 * stdtr(degrees_of_freedom, -np.abs(divide(value, standard_error)))
+    return Contrast(
+        value, *clipped(value - half_width, value + half_width, of_difference(limits)), p
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,50 +109,55 @@ def pair_differences(
     """Compare the members of all stored pairs; None without pairs.
 
     Args:
+        sums: sums of one stack, with the stored members of pairs.
         present: mask of the heads that the model has. *Shape:* ``(layer, head)``.
         member_column: the column that tells members apart; None to find one.
     """
-    kept = sums.members
-    if kept is None or not len(kept.pair):
+    members = sums.members
+    if members is None or not len(members.pair):
         return None
-    column, names, rows = _matched(kept, member_column)
+    column, member_values, rows = _match_members(members, member_column)
     if not len(rows):
         return None
-    values = kept.values.astype(np.float64)[rows.T]  # (member, pair, layer, head, column)
+    values = members.values.astype(np.float64)[rows.T]  # (member, pair, layer, head, column)
     differences = values[0] - values[1]
-    both = ~np.isnan(differences)
-    counted = both.astype(np.float64)
-    ahead = np.where(both, differences, 0.0)
-    first, second = (divide(np.where(both, v, 0.0).sum(0), counted.sum(0)) for v in values)
-    p = sign_flip_p(ahead, present, kept.pair[rows[:, 0]], two_sided=True)
-    takes_part = present[..., None] & both.any(0)
+    in_both = ~np.isnan(differences)
+    counted = in_both.astype(np.float64)
+    known_differences = np.where(in_both, differences, 0.0)
+    first, second = (
+        divide(np.where(in_both, of_member, 0.0).sum(0), counted.sum(0)) for of_member in values
+    )
+    p = sign_flip_p(known_differences, present, members.pair[rows[:, 0]], two_sided=True)
+    tested = present[..., None] & in_both.any(0)
     return PairDifferences(
-        tuple(sums.table.columns[position] for position in kept.places),
+        tuple(sums.table.columns[position] for position in members.places),
         column,
-        names,
+        member_values,
         len(rows),
-        len(np.unique(kept.pair)) - len(rows),
+        len(np.unique(members.pair)) - len(rows),
         first,
         second,
-        RatioSums.of(ahead, counted, counted, np.zeros(len(rows), np.int64)),
-        np.where(takes_part & (counted.sum(0) >= 2), p, np.nan),
-        int(takes_part.sum()),
+        RatioSums.of(known_differences, counted, counted, np.zeros(len(rows), np.int64)),
+        np.where(tested & (counted.sum(0) >= 2), p, np.nan),
+        int(tested.sum()),
     )
 
 
-def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
+def _match_members(
+    stored: PairMembers, member_column: str | None
+) -> tuple[str, tuple[str, str], Ints]:
     """Return the column that tells members apart, its two values, and the rows of each pair.
 
     *Shape* of the rows: ``(pair, 2)``, the member of the first value first.
     """
-    order = np.lexsort((kept.index, kept.pair))
-    _, starts, sizes = np.unique(kept.pair[order], return_index=True, return_counts=True)
+    order = np.lexsort((stored.index, stored.pair))
+    _, starts, sizes = np.unique(stored.pair[order], return_index=True, return_counts=True)
     rows = order[starts[sizes == 2][:, None] + np.arange(2)]
-    by_name = sorted(kept.labels, key=lambda name: (name != "label", name))
-    for column in by_name if member_column is None else [member_column]:
-        members = _set_apart(kept, column, rows)
-        if members is not None and (member_column or len(members[1]) == len(rows)):
-            return column, *members
+    candidates = sorted(stored.labels, key=lambda name: (name != "label", name))
+    for column in candidates if member_column is None else [member_column]:
+        distinguished = _split_by_column(stored, column, rows)
+        if distinguished is not None and (member_column or len(distinguished[1]) == len(rows)):
+            return column, *distinguished
     return (
         ("", (FIRST, SECOND), rows)
         if member_column is None
@@ -155,18 +165,20 @@ def _matched(kept: PairMembers, member_column: str | None) -> tuple[str, tuple[s
     )
 
 
-def _set_apart(kept: PairMembers, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
+def _split_by_column(
+    stored: PairMembers, column: str, rows: Ints
+) -> tuple[tuple[str, str], Ints] | None:
     """Return the two values of a column and the pairs that have both.
 
     The first value is that of the first sentence. None if the column has not exactly two values.
     """
-    texts = np.array(kept.texts(column))
-    ordered = rows.ravel()[np.argsort(kept.index[rows.ravel()])]
+    texts = np.array(stored.texts(column))
+    ordered = rows.ravel()[np.argsort(stored.index[rows.ravel()])]
     values = [*dict.fromkeys(text for text in texts[ordered].tolist() if text)]
     if len(values) != 2:
         return None
     first, second = values
-    straight = (texts[rows] == (first, second)).all(1)
-    turned = (texts[rows] == (second, first)).all(1)
-    found = np.where(turned[:, None], rows[:, ::-1], rows)[straight | turned]
-    return (first, second), found
+    in_order = (texts[rows] == (first, second)).all(1)
+    reversed_order = (texts[rows] == (second, first)).all(1)
+    pair_rows = np.where(reversed_order[:, None], rows[:, ::-1], rows)[in_order | reversed_order]
+    return (first, second), pair_rows

@@ -23,21 +23,20 @@ from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
 from headbook.study.ablation import AblationResults
-from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets
-from headbook.study.buckets import merge_buckets as buckets_together
+from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.state_geometry import GeometrySums
 from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
 from headbook.study.word_samples import PairCells, StrongestWords
 
-FIRST = 12  # positions of queries and of keys in `PositionSums`
-FIRST_OF_MANY = 8  # positions for stacks with `MANY` heads or more in a layer
-MANY = 24
+MAX_POSITIONS = 12  # first positions of queries and of keys in `PositionSums`
+MAX_POSITIONS_MANY_HEADS = 8  # positions in stacks of `MANY_HEADS` heads or more, to save memory
+MANY_HEADS = 24  # heads of a layer
 
 
 def kept_positions(stack: AttentionStack) -> int:
     """Return the number of positions of a stack in `PositionSums`."""
-    return FIRST_OF_MANY if stack.n_heads >= MANY else FIRST
+    return MAX_POSITIONS_MANY_HEADS if stack.n_heads >= MANY_HEADS else MAX_POSITIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +59,15 @@ class PositionSums:
     @property
     def mean(self) -> Floats:
         """Mean weight, NaN if no sentence is long enough, in an array of the shape of ``total``."""
-        found: Floats = divide(self.total, self.count.astype(np.float64))
-        return found
+        mean: Floats = divide(self.total, self.count.astype(np.float64))
+        return mean
 
     @classmethod
     def zero(cls, stack: AttentionStack) -> "PositionSums":
         """Return the sums of zero sentences."""
-        side = kept_positions(stack)
-        cells = (stack.n_layers, stack.n_heads, side, side)
-        return cls(np.zeros(cells), np.zeros((side, side), np.int64))
+        n_positions = kept_positions(stack)
+        cells = (stack.n_layers, stack.n_heads, n_positions, n_positions)
+        return cls(np.zeros(cells), np.zeros((n_positions, n_positions), np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,11 +186,11 @@ class HellingerSums:
     @property
     def apart(self) -> NDArray[np.float64]:
         """Squared Hellinger distances; NaN without rows, 0 between a head and itself."""
-        found: NDArray[np.float64] = np.full(self.total.shape, np.nan)
-        np.divide(self.total, self.rows, out=found, where=self.rows > 0)
-        found = np.clip(1 - found, 0, 1)
-        found[:, np.eye(found.shape[1], dtype=bool)] = 0
-        return found
+        distances: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        np.divide(self.total, self.rows, out=distances, where=self.rows > 0)
+        distances = np.clip(1 - distances, 0, 1)
+        distances[:, np.eye(distances.shape[1], dtype=bool)] = 0
+        return distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,22 +279,26 @@ class CorpusSums:
         return add_fields(
             self,
             other,
-            random=_once(self.random, other.random),
-            buckets=_together(self.buckets, other.buckets),
-            token_buckets=_together(self.token_buckets, other.token_buckets),
+            random=_mean_by_stack(self.random, other.random),
+            buckets=_merge_by_stack(self.buckets, other.buckets),
+            token_buckets=_merge_by_stack(self.token_buckets, other.token_buckets),
         )
 
     shifted = shift_fields
 
 
-def _together(
+def _merge_by_stack(
     one: Mapping[str, tuple[Kind, ...]], other: Mapping[str, tuple[Kind, ...]]
 ) -> dict[str, tuple[Kind, ...]]:
     """Merge the buckets of two parts of a corpus, stack by stack."""
-    return {n: buckets_together(one.get(n, ()), other.get(n, ())) for n in {**one, **other}}
+    return {
+        stack: merge_buckets(one.get(stack, ()), other.get(stack, ())) for stack in {**one, **other}
+    }
 
 
-def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[str, HeadTable]:
+def _mean_by_stack(
+    one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]
+) -> dict[str, HeadTable]:
     """Merge sums of equal random sequences by their mean, for their sum would count them twice.
 
     The mean is symmetric, and two machines may differ in the last digits.
@@ -305,7 +308,7 @@ def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[
 
 
 VARIABILITY = ids.VARIABILITY
-UNIFORM, ABOUT = -2, -1  # rows of a sample's payload behind those of heads
+UNIFORM_ROW, SENTENCE_ROW = -2, -1  # rows of a sample's payload after the rows of heads
 
 
 def finish_sampled(sums: SampleSums) -> HeadTable:
@@ -314,38 +317,41 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
     tables = []
     start = 0
     for name, view, width in sums.columns:
-        place = slice(start, start + width)
+        metric_slice = slice(start, start + width)
         start += width
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         columns = tuple(HeadKey(name, view, label) for label in metric.labels)
         layers = [  # one by one, for all layers in double precision take much memory
-            _layer(metric, statistics(sums, metric, place, layer), sums.stats.half)
+            _finish_layer(metric, statistics(sums, metric, metric_slice, layer), sums.stats.half)
             for layer in range(payload.shape[1])
         ]
-        heads, together, even = (
+        heads, layer_sums, uniform = (
             RatioSums(np.stack([getattr(layer, part).sums for layer in layers], 2))
             for part in ("heads", "layers", "uniform")
         )
-        tables.append(HeadTable(columns, heads, together, even))
+        tables.append(HeadTable(columns, heads, layer_sums, uniform))
     return join_columns(tables)
 
 
 def statistics(
-    sums: SampleSums, metric: SampledMetric, place: slice, layer: int
+    sums: SampleSums, metric: SampledMetric, metric_slice: slice, layer: int
 ) -> NDArray[np.float64]:
     """Return the statistics of a metric in one layer, with expectations by surface filled in.
 
     Args:
-        place: slice of the metric's statistics in the payload.
+        sums: statistics of the sampled sentences of one stack.
+        metric: the metric.
+        metric_slice: slice of the metric's statistics in the payload.
+        layer: layer, from 0.
 
     Returns:
         *Shape:* ``(kept, head + 2, statistic)``.
     """
-    found = sums.stats.payload[:, layer, :, place].astype(np.float64)
+    stats = sums.stats.payload[:, layer, :, metric_slice].astype(np.float64)
     if metric.expected_at is not None and sums.cells is not None:
-        found[:, :ABOUT, metric.expected_at] = sums.cells.expected(layer)
-    return found
+        stats[:, :SENTENCE_ROW, metric.expected_at] = sums.cells.expected(layer)
+    return stats
 
 
 def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
@@ -361,27 +367,31 @@ def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
             assert isinstance(metric, SampledMetric)
             shares = []
             for layer in range(stats.shape[1]):
-                of_layer = stats[:, layer].astype(np.float64)
-                finished = metric.finish(of_layer[:, :ABOUT], of_layer[:, ABOUT])
-                above = finished.numerator[:, :-1, 0]
-                shares.append(divide(above, above.sum(0)))
+                layer_stats = stats[:, layer].astype(np.float64)
+                finished = metric.finish(
+                    layer_stats[:, :SENTENCE_ROW], layer_stats[:, SENTENCE_ROW]
+                )
+                deviations = finished.numerator[:, :-1, 0]
+                shares.append(divide(deviations, deviations.sum(0)))
             return np.stack(shares, 1)
         start += width
     return None
 
 
-def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]) -> HeadTable:
+def _finish_layer(
+    metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]
+) -> HeadTable:
     """Return the sums of one layer.
 
     Args:
         stats: *Shape:* ``(sentence, head + 2, statistic)``.
     """
-    parts = metric.finish(stats[:, :ABOUT], stats[:, ABOUT])
+    finished = metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW])
     # The number of a layer is that of all its heads together.
-    together = FinishedRatios(*(part[:, :-1].sum(1) for part in parts))
-    even = FinishedRatios(*(part[:, -1] for part in parts))
-    heads = FinishedRatios(*(part[:, :-1] for part in parts))
-    return HeadTable((), *(RatioSums.of(*each, half) for each in (heads, together, even)))
+    layer = FinishedRatios(*(part[:, :-1].sum(1) for part in finished))
+    uniform = FinishedRatios(*(part[:, -1] for part in finished))
+    heads = FinishedRatios(*(part[:, :-1] for part in finished))
+    return HeadTable((), *(RatioSums.of(*ratios, half) for ratios in (heads, layer, uniform)))
 
 
 def join_columns(tables: Iterable[HeadTable]) -> HeadTable:

@@ -13,7 +13,7 @@ from headbook.study.sentence_data import HeadName, Ranking
 
 # Quantiles of the ranking by largest weight: share of weaker sentences, and number of exemplars.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}
-MOST_OTHERS = 2  # exemplars of every other ranking
+EXEMPLARS_PER_RANKING = 2  # exemplars of each ranking that is not in `QUANTILES`
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class SentenceRanking:
         finite score are left out.
         """
         rounded = scores.astype(np.float64).round(6)
-        first = np.argsort(sample.index, kind="stable")
-        first = first[np.unique(sample.content_hash[first], return_index=True)[1]]
-        first = first[np.isfinite(rounded[first])]
-        order = first[np.lexsort((sample.index[first], -rounded[first]))]
+        distinct = np.argsort(sample.index, kind="stable")
+        distinct = distinct[np.unique(sample.content_hash[distinct], return_index=True)[1]]
+        distinct = distinct[np.isfinite(rounded[distinct])]
+        order = distinct[np.lexsort((sample.index[distinct], -rounded[distinct]))]
         return cls(sample.index[order], rounded[order])
 
     def ranks(self, allowed: Collection[int] | None) -> Ints:
         """Return the ranks, from 0, of the allowed sentences; of all sentences for None."""
-        every = np.arange(len(self.index))
-        return every if allowed is None else every[np.isin(self.index, list(allowed))]
+        ranks = np.arange(len(self.index))
+        return ranks if allowed is None else ranks[np.isin(self.index, list(allowed))]
 
 
 def choose_exemplars(
@@ -66,22 +66,23 @@ def choose_exemplars(
     """Yield the exemplars of every head, ranking by ranking.
 
     Args:
+        corpus_sums: sums over all sentences, with the samples that sentences are ranked in.
         among: sentences to choose from, by head; by default all.
     """
     for stack, sums in corpus_sums.heads.items():
         sampled = corpus_sums.sampled.get(stack)
-        moved = None if sampled is None else variability_contributions(sampled)
+        contributions = None if sampled is None else variability_contributions(sampled)
         for layer, head in np.ndindex(sums.strongest.score.shape[:2]):
             name = HeadName(stack, layer, head)
             allowed = None if among is None else among.get(name, ())
-            yield from _best(name, Ranking.STRONGEST, sums.strongest)
-            yield from _quantiles(name, rank_by_weight(sums.sample, name), allowed)
-            yield from _best(name, Ranking.MASS, sums.mass_off_sink)
-            if moved is not None and sampled is not None:
-                ranked = SentenceRanking.of(sampled.stats, moved[:, layer, head])
-                ranks = ranked.ranks(allowed)[:MOST_OTHERS]
+            yield from _choose_top(name, Ranking.STRONGEST, sums.strongest)
+            yield from _choose_quantiles(name, rank_by_weight(sums.sample, name), allowed)
+            yield from _choose_top(name, Ranking.MASS, sums.mass_off_sink)
+            if contributions is not None and sampled is not None:
+                ranked = SentenceRanking.of(sampled.stats, contributions[:, layer, head])
+                ranks = ranked.ranks(allowed)[:EXEMPLARS_PER_RANKING]
                 ranks = ranks[ranked.score[ranks] > 0]
-                yield from _at(name, Ranking.VARIABILITY, ranked, ranks)
+                yield from _choices_at(name, Ranking.VARIABILITY, ranked, ranks)
 
 
 def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: float) -> list[int]:
@@ -91,16 +92,18 @@ def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: 
     most heads, followed by the next sentences of the input.
 
     Args:
-        first: least number of first sentences of the input.
+        choices: exemplars of all heads.
+        first: smallest number of first sentences of the input.
         total: number of sentences of the input.
-        most: number of sentences to return.
+        most: largest number of sentences to return.
     """
-    size = int(min(total, most))
+    n_chosen = int(min(total, most))
     cited = Counter(index for index, _ in {(c.index, c.head) for c in choices})
-    start = range(min(max(first, size // 2), size))
-    others = {*range(size), *cited} - {*start}  # not all, so as not to sort a million sentences
-    ranked = sorted(others, key=lambda index: (-cited[index], index))
-    return sorted([*start, *ranked[: size - len(start)]])
+    first_sentences = range(min(max(first, n_chosen // 2), n_chosen))
+    # Only these candidates are sorted, since the input may have a million sentences.
+    candidates = {*range(n_chosen), *cited} - {*first_sentences}
+    ranked = sorted(candidates, key=lambda index: (-cited[index], index))
+    return sorted([*first_sentences, *ranked[: n_chosen - len(first_sentences)]])
 
 
 def rank_by_weight(sample: HashSample, head: HeadName) -> SentenceRanking:
@@ -108,26 +111,26 @@ def rank_by_weight(sample: HashSample, head: HeadName) -> SentenceRanking:
     return SentenceRanking.of(sample, sample.payload[:, head.layer, head.head])
 
 
-def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoice]:
+def _choose_top(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoice]:
     """Yield the sentences of a list of the highest scores of a head."""
     index = best.index[name.layer, name.head]
-    for rank, place in enumerate(index[index >= 0], start=1):
+    for rank, sentence in enumerate(index[index >= 0], start=1):
         score = float(best.score[name.layer, name.head, rank - 1])
-        yield ExemplarChoice(name, ranking, rank, int(place), score)
+        yield ExemplarChoice(name, ranking, rank, int(sentence), score)
 
 
-def _quantiles(
+def _choose_quantiles(
     name: HeadName, ranked: SentenceRanking, allowed: Collection[int] | None
 ) -> Iterator[ExemplarChoice]:
     """Yield the sentences nearest to the quantiles `QUANTILES` of a ranking."""
     ranks = ranked.ranks(allowed)
-    for ranking, (part, number) in QUANTILES.items():
-        away = abs(ranks - (1 - part) * (len(ranked.index) - 1))
-        near = np.argsort(away.round(6), kind="stable")[:number]
-        yield from _at(name, ranking, ranked, np.sort(ranks[near]))
+    for ranking, (weaker_share, n_exemplars) in QUANTILES.items():
+        rank_distance = abs(ranks - (1 - weaker_share) * (len(ranked.index) - 1))
+        nearest = np.argsort(rank_distance.round(6), kind="stable")[:n_exemplars]
+        yield from _choices_at(name, ranking, ranked, np.sort(ranks[nearest]))
 
 
-def _at(
+def _choices_at(
     name: HeadName, ranking: Ranking, ranked: SentenceRanking, ranks: Ints
 ) -> Iterator[ExemplarChoice]:
     for rank in ranks:

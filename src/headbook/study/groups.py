@@ -16,10 +16,11 @@ from headbook.metrics.base import HeadMetric
 from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
 from headbook.study.manifest import MissingPart, NotAvailable
 
-AUTO, NO_GROUPS = "auto", "none"
-PAIR = "pair_id"
-FEWEST, MOST = 2, 12  # least and largest number of values of a column that groups sentences
-LONGEST = 80  # characters of a value that tells members of a pair apart
+AUTO_COLUMNS, NO_COLUMNS = "auto", "none"
+PAIR_COLUMN = "pair_id"
+# Numbers of different values of a metadata column that groups sentences.
+MIN_VALUES, MAX_VALUES = 2, 12
+MAX_LABEL_CHARACTERS = 80  # characters of a value that distinguishes members of a pair
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Facets:
     Attributes:
         columns: columns whose values group sentences.
         members: columns that may tell the two members of a pair apart.
-        paired: whether any sentence has a value in the column `PAIR`.
+        paired: whether any sentence has a value in the column `PAIR_COLUMN`.
         gaps: columns that were left out, with the reason.
     """
 
@@ -46,7 +47,7 @@ class _ColumnValues:
     Attributes:
         sentences: number of sentences that have a value.
         values: all values, if the column may group sentences; else empty.
-        of_pairs: the first `FEWEST` + 1 values among sentences of pairs.
+        of_pairs: the first `MIN_VALUES` + 1 values among sentences of pairs.
     """
 
     sentences: int = 0
@@ -55,37 +56,42 @@ class _ColumnValues:
 
 
 def find_facets(
-    sentences: Iterable[Sentence], asked: str = AUTO, member: str | None = None
+    sentences: Iterable[Sentence], asked: str = AUTO_COLUMNS, member: str | None = None
 ) -> Facets:
     """Find the columns that group sentences and that tell members of pairs apart.
 
     Args:
-        asked: columns separated by commas, `AUTO` or `NO_GROUPS`.
+        sentences: all sentences of the input.
+        asked: columns separated by commas, `AUTO_COLUMNS` or `NO_COLUMNS`.
         member: the column that tells the members of a pair apart; None for any that does.
 
     Raises:
         ConfigError: a column is missing, or its values do not group sentences or tell members
             apart.
     """
-    wanted = () if asked == NO_GROUPS else FACETS if asked == AUTO else tuple(asked.split(","))
-    seen, paired = _read(sentences, wanted)
-    if asked not in {AUTO, NO_GROUPS}:
-        for name in wanted:
-            _check_groups(name, seen)
+    candidates: tuple[str, ...] = () if asked == NO_COLUMNS else tuple(asked.split(","))
+    if asked == AUTO_COLUMNS:
+        candidates = FACETS
+    column_values, paired = _read_columns(sentences, candidates)
+    if asked not in {AUTO_COLUMNS, NO_COLUMNS}:
+        for name in candidates:
+            _check_groups(name, column_values)
     if member is not None:
-        _check_members(member, seen)
-    there = {name: len(seen[name].values) for name in wanted if name in seen}
-    # A column that was asked for may have one value: another part of the corpus may have others.
-    there = {
+        _check_members(member, column_values)
+    n_values = {
+        name: len(column_values[name].values) for name in candidates if name in column_values
+    }
+    # A requested column may have one value: another part of the corpus may have other values.
+    n_values = {
         name: size
-        for name, size in there.items()
-        if asked != AUTO or FEWEST <= size < seen[name].sentences
+        for name, size in n_values.items()
+        if asked != AUTO_COLUMNS or MIN_VALUES <= size < column_values[name].sentences
     }
     return Facets(
-        columns=tuple(name for name, size in there.items() if size <= MOST),
-        members=(member,) if member else tuple(_members(seen)),
+        columns=tuple(name for name, size in n_values.items() if size <= MAX_VALUES),
+        members=(member,) if member else tuple(_member_columns(column_values)),
         paired=paired,
-        gaps=tuple(_gaps(there)),
+        gaps=tuple(_gaps(n_values)),
     )
 
 
@@ -94,36 +100,42 @@ def value_of(sentence: Sentence, column: str) -> str:
     return sentence.metadata.get(column, "").strip()
 
 
-def _read(
-    sentences: Iterable[Sentence], wanted: Collection[str]
+def _read_columns(
+    sentences: Iterable[Sentence], candidates: Collection[str]
 ) -> tuple[dict[str, _ColumnValues], bool]:
-    seen: dict[str, _ColumnValues] = {}
+    """Return the values of all metadata columns, and whether any sentence belongs to a pair."""
+    column_values: dict[str, _ColumnValues] = {}
     paired = False
     for sentence in sentences:
-        own = bool(value_of(sentence, PAIR))
-        paired |= own
+        in_pair = bool(value_of(sentence, PAIR_COLUMN))
+        paired |= in_pair
         for name in sentence.metadata:
-            column, value = seen.setdefault(name, _ColumnValues()), value_of(sentence, name)
+            column = column_values.setdefault(name, _ColumnValues())
+            value = value_of(sentence, name)
             if value:
                 column.sentences += 1
-                if name in wanted:
+                if name in candidates:
                     column.values.add(value)
-                if own and len(column.of_pairs) <= FEWEST:
+                if in_pair and len(column.of_pairs) <= MIN_VALUES:
                     column.of_pairs.add(value)
-    return seen, paired
+    return column_values, paired
 
 
-def _members(seen: dict[str, _ColumnValues]) -> Iterator[str]:
+def _member_columns(column_values: dict[str, _ColumnValues]) -> Iterator[str]:
     """Yield columns with at most two values; a part of the input may have one value alone."""
-    for name in sorted(seen):
-        texts = seen[name].of_pairs
-        if name != PAIR and 0 < len(texts) <= FEWEST and max(map(len, texts)) <= LONGEST:
+    for name in sorted(column_values):
+        pair_values = column_values[name].of_pairs
+        if (
+            name != PAIR_COLUMN
+            and 0 < len(pair_values) <= MIN_VALUES
+            and max(map(len, pair_values)) <= MAX_LABEL_CHARACTERS
+        ):
             yield name
 
 
-def _check_groups(name: str, seen: dict[str, _ColumnValues]) -> None:
-    _check_there("--facet", name, seen)
-    column = seen[name]
+def _check_groups(name: str, column_values: dict[str, _ColumnValues]) -> None:
+    _check_column_exists("--facet", name, column_values)
+    column = column_values[name]
     if len(column.values) == column.sentences > 1:
         raise ConfigError(
             f"--facet: column '{name}' has another value in each sentence; expected values that "
@@ -131,40 +143,44 @@ def _check_groups(name: str, seen: dict[str, _ColumnValues]) -> None:
         )
 
 
-def _check_members(name: str, seen: dict[str, _ColumnValues]) -> None:
-    _check_there("--pair-member", name, seen)
-    if len(seen[name].of_pairs) > FEWEST:
+def _check_members(name: str, column_values: dict[str, _ColumnValues]) -> None:
+    _check_column_exists("--pair-member", name, column_values)
+    if len(column_values[name].of_pairs) > MIN_VALUES:
         raise ConfigError(
-            f"--pair-member: column '{name}' has more than {FEWEST} values among sentences with a "
-            f"{PAIR}; expected one for each member"
+            f"--pair-member: column '{name}' has more than {MIN_VALUES} values among sentences "
+            f"with a {PAIR_COLUMN}; expected one for each member"
         )
 
 
-def _check_there(option: str, name: str, seen: dict[str, _ColumnValues]) -> None:
-    if name not in seen:
-        there = f"one of {', '.join(sorted(seen))}" if seen else "an input with other columns"
-        raise ConfigError(f"{option}: no column '{name}' in the input; expected {there}")
+def _check_column_exists(option: str, name: str, column_values: dict[str, _ColumnValues]) -> None:
+    if name not in column_values:
+        expected = (
+            f"one of {', '.join(sorted(column_values))}"
+            if column_values
+            else "an input with other columns"
+        )
+        raise ConfigError(f"{option}: no column '{name}' in the input; expected {expected}")
 
 
 def _gaps(sizes: dict[str, int]) -> Iterator[NotAvailable]:
     """Yield columns that are left out because they have too many values."""
     for name, size in sizes.items():
-        if size > MOST:
+        if size > MAX_VALUES:
             yield NotAvailable(
                 f"groups by {name}",
                 "",
-                f"it has {size:,} values; at most {MOST} compare",
+                f"it has {size:,} values; at most {MAX_VALUES} compare",
                 MissingPart.GROUPS,
             )
 
 
 def rows_by_value(values: Sequence[str]) -> dict[str, list[int]]:
     """Return the positions of each value that is not empty."""
-    found: dict[str, list[int]] = {}
-    for index, value in enumerate(values):
+    rows: dict[str, list[int]] = {}
+    for row, value in enumerate(values):
         if value:
-            found.setdefault(value, []).append(index)
-    return found
+            rows.setdefault(value, []).append(row)
+    return rows
 
 
 def pair_key(pair: str) -> int:
@@ -179,16 +195,19 @@ def compared_keys(
 
     The columns are those of `MAIN_METRICS`, or of the first metric if none of these was measured.
     """
-    there = {column.metric for column in columns}
-    measured = [metric for metric in metrics if metric.id in there]
+    measured_ids = {column.metric for column in columns}
+    measured = [metric for metric in metrics if metric.id in measured_ids]
+    main = [metric for metric in measured if metric.id in MAIN_METRICS]
     view = stack.default_view
     return tuple(
-        columns.index(HeadKey(m.id, view if view in m.views else m.views[0], m.headline))
-        for m in [metric for metric in measured if metric.id in MAIN_METRICS] or measured[:1]
+        columns.index(
+            HeadKey(metric.id, view if view in metric.views else metric.views[0], metric.headline)
+        )
+        for metric in main or measured[:1]
     )
 
 
-ENOUGH = 3  # sentences stored of a pair: a third sentence shows that there is no pair
+MAX_PAIR_SENTENCES = 3  # stored sentences of a pair; a third one shows that it is no pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,18 +237,18 @@ class GroupSums:
 
 def merge_groups(groups: Iterable[GroupSums]) -> tuple[GroupSums, ...]:
     """Merge groups with equal column and value; return them in the order of their names."""
-    found: dict[tuple[str, str], GroupSums] = {}
+    merged: dict[tuple[str, str], GroupSums] = {}
     for group in groups:
         name = group.column, group.value
-        found[name] = found[name] + group if name in found else group
-    return tuple(found[name] for name in sorted(found))
+        merged[name] = merged[name] + group if name in merged else group
+    return tuple(merged[name] for name in sorted(merged))
 
 
 @dataclass(frozen=True, eq=False)
 class PairMembers:
     """Sentences of minimal pairs one by one, of the pairs with the smallest hashes.
 
-    The first `ENOUGH` sentences of each pair are stored.
+    The first `MAX_PAIR_SENTENCES` sentences of each pair are stored.
 
     Attributes:
         size: largest number of pairs.
@@ -269,13 +288,13 @@ class PairMembers:
     def smallest(self) -> "PairMembers":
         """Return the pairs with the smallest hashes, in the order of their hashes."""
         order = np.lexsort((self.index, self.pair))
-        _, starts, rank = np.unique(self.pair[order], return_index=True, return_inverse=True)
-        within = np.arange(len(order)) - starts[rank]
-        kept = order[(rank < self.size) & (within < ENOUGH)]
+        _, starts, pair_rank = np.unique(self.pair[order], return_index=True, return_inverse=True)
+        place_in_pair = np.arange(len(order)) - starts[pair_rank]
+        chosen = order[(pair_rank < self.size) & (place_in_pair < MAX_PAIR_SENTENCES)]
         return replace(
             self,
-            pair=self.pair[kept],
-            index=self.index[kept],
-            labels={name: tuple(texts[i] for i in kept) for name, texts in self.labels.items()},
-            values=self.values[kept],
+            pair=self.pair[chosen],
+            index=self.index[chosen],
+            labels={name: tuple(texts[i] for i in chosen) for name, texts in self.labels.items()},
+            values=self.values[chosen],
         )

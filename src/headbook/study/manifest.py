@@ -1,6 +1,6 @@
 """The manifest of a study: how it was made, what was checked, what is missing and why.
 
-Manifests are read from JSON, and the type of every value is checked.
+Manifests are stored as JSON, and the type of every value is checked (`headbook.json_values`).
 """
 
 import dataclasses
@@ -8,16 +8,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from enum import Enum, StrEnum
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from headbook import __version__
 from headbook.config import Config
 from headbook.errors import StudyError
+from headbook.json_values import read_value
 from headbook.output_folder import MANIFEST
 from headbook.schema import MILLION, AttentionStack, ModelKind, Side
 
@@ -53,82 +53,8 @@ class NotAvailable:
     key: str = ""
 
 
-MOST = 1 << 63  # bound of whole numbers
-NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def read_value(kind: Any, value: Any, place: str = "") -> Any:
-    """Convert a JSON value to a type, without any leniency.
-
-    Args:
-        kind: a dataclass, an enumeration, a tuple or a mapping of such types, a scalar, or a union
-            of a type and None.
-        place: path of the value, for messages.
-
-    Raises:
-        ValueError: the value does not fit; the message has its path and the expected type.
-    """
-    origin, inside = get_origin(kind) or kind, get_args(kind)
-    if origin is Any:
-        return value
-    if origin in {Union, UnionType}:
-        (wanted,) = (each for each in inside if each is not type(None))
-        return None if value is None else read_value(wanted, value, place)
-    if is_dataclass(origin):
-        return _record(origin, value, place)
-    if origin in {tuple, Mapping}:
-        return _several(origin, inside, value, place)
-    return _scalar(origin, value, place)
-
-
-def _several(origin: Any, inside: tuple[Any, ...], value: Any, place: str) -> Any:
-    """Return a tuple of any length, or a mapping with texts as keys."""
-    if origin is tuple:
-        _expect(isinstance(value, list), value, place, "a list")
-        return tuple(read_value(inside[0], part, f"{place}/{i}") for i, part in enumerate(value))
-    _expect(isinstance(value, dict), value, place, "an object")
-    return {name: read_value(inside[1], value[name], f"{place}/{name}") for name in value}
-
-
-def _scalar(kind: Any, value: Any, place: str) -> Any:
-    """Return a number, a text, a path or a member of an enumeration."""
-    if issubclass(kind, Enum):
-        _expect(value in [*kind], value, place, f"one of {', '.join(map(str, kind))}")
-        return kind(value)
-    kind = str if kind is Path else kind
-    fits = isinstance(value, int | float if kind is float else kind)
-    fits &= isinstance(value, bool) == (kind is bool)
-    _expect(fits, value, place, NAMES[kind])
-    _expect(kind is not int or abs(value) < MOST, value, place, f"less than {MOST}")
-    if kind is str:
-        _expect(value == value.encode(errors="replace").decode(), value, place, "text in UTF-8")
-    return kind(value)
-
-
-def _record(kind: Any, value: Any, place: str) -> Any:
-    """Return a dataclass whose fields a JSON object fills; fields with defaults may be absent."""
-    _expect(isinstance(value, dict), value, place, "an object")
-    hints = get_type_hints(kind)
-    _expect(value.keys() <= hints.keys(), [*value], place, f"keys among {', '.join(hints)}")
-    lacking = [
-        each.name
-        for each in fields(kind)
-        if each.name not in value and each.default is each.default_factory is MISSING
-    ]
-    _expect(not lacking, [*value], place, f"{', '.join(lacking)} as well")
-    parts = {name: read_value(hints[name], part, f"{place}/{name}") for name, part in value.items()}
-    return kind(**parts)
-
-
-def _expect(fits: bool, value: Any, place: str, expected: str) -> None:
-    if not fits:
-        found = ascii(value)
-        found = found if len(found) <= 100 else f"{found[:100]}…"
-        raise ValueError(f"{place.lstrip('/') or 'all of it'}: got {found}, expected {expected}")
-
-
 SCHEMA = 7  # version of the layout of stored studies
-SUMS = "sha256"  # key of the sums of a study's files in its manifest
+SUMS_KEY = "sha256"  # key of the sums of a study's files in its manifest
 
 
 @dataclass(frozen=True)
@@ -316,20 +242,22 @@ class Manifest:
     @property
     def places(self) -> int:
         """Number of sentences of the input, measured or not; all indices are below this number."""
-        own = [each for each in self.not_measured if not each.baseline]
-        return self.counts["sentences"] + sum(len(each.sentences) for each in own)
+        of_model = [group for group in self.not_measured if not group.baseline]
+        return self.counts["sentences"] + sum(len(group.sentences) for group in of_model)
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """Messages on sentences that could not be measured, with the most frequent error."""
-        found: dict[str, Counter[str]] = {}
-        for each in self.not_measured:
-            found.setdefault(each.baseline, Counter())[each.why] += len(each.sentences)
+        errors_by_baseline: dict[str, Counter[str]] = {}
+        for group in self.not_measured:
+            errors_by_baseline.setdefault(group.baseline, Counter())[group.why] += len(
+                group.sentences
+            )
         return tuple(
             f"{errors.total():,} of {self.places:,} sentences could not be measured"
             f"{f' with {baseline_run}' if baseline_run else ''}: {errors.most_common(1)[0][0]}"
             f"{f' (other errors: {len(errors) - 1:,})' if len(errors) > 1 else ''}"
-            for baseline_run, errors in found.items()
+            for baseline_run, errors in errors_by_baseline.items()
         )
 
     def learned_share(self, stack: AttentionStack) -> float:
@@ -343,7 +271,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the manifest as JSON; equal manifests give equal bytes."""
-        return _written(dataclasses.asdict(self))
+        return _to_json(dataclasses.asdict(self))
 
     def sealed(self, sums: Mapping[str, str]) -> str:
         """Return the manifest of a stored study, with SHA-256 sums.
@@ -351,8 +279,8 @@ class Manifest:
         Args:
             sums: sum of each other file of the study, by name.
         """
-        own = {MANIFEST: hashlib.sha256(self.to_json().encode()).hexdigest()}
-        return _written(dataclasses.asdict(self) | {SUMS: {**sums, **own}})
+        own_sum = {MANIFEST: hashlib.sha256(self.to_json().encode()).hexdigest()}
+        return _to_json(dataclasses.asdict(self) | {SUMS_KEY: {**sums, **own_sum}})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -373,7 +301,7 @@ class Manifest:
         Raises:
             StudyError: the text was written by another version, or is not a manifest.
         """
-        return _manifest(_parsed(text, place), place)
+        return _check_manifest(_parse_json(text, place), place)
 
 
 def read_sealed(folder: Path) -> tuple[Manifest, dict[str, str]]:
@@ -389,15 +317,15 @@ def read_sealed(folder: Path) -> tuple[Manifest, dict[str, str]]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{file}: {error}; expected a manifest") from error
-    table = _parsed(text, str(file))
-    sums = table.get(SUMS)
+    table = _parse_json(text, str(file))
+    sums = table.get(SUMS_KEY)
     if not isinstance(sums, dict):
-        raise StudyError(f"{file}: no {SUMS} of the study's files; collect the study again")
-    unsealed = {name: part for name, part in table.items() if name != SUMS}
-    own = hashlib.sha256(_written(unsealed).encode()).hexdigest()
-    if sums.pop(MANIFEST, None) != own:
+        raise StudyError(f"{file}: no {SUMS_KEY} of the study's files; collect the study again")
+    unsealed = {name: part for name, part in table.items() if name != SUMS_KEY}
+    own_sum = hashlib.sha256(_to_json(unsealed).encode()).hexdigest()
+    if sums.pop(MANIFEST, None) != own_sum:
         raise changed(file)
-    return _manifest(table, str(file)), sums
+    return _check_manifest(table, str(file)), sums
 
 
 def changed(file: Path) -> StudyError:
@@ -408,11 +336,11 @@ def changed(file: Path) -> StudyError:
     )
 
 
-def _written(table: Mapping[str, Any]) -> str:
+def _to_json(table: Mapping[str, Any]) -> str:
     return json.dumps(table, sort_keys=True, indent=1, ensure_ascii=True)
 
 
-def _parsed(text: str, place: str) -> dict[str, Any]:
+def _parse_json(text: str, place: str) -> dict[str, Any]:
     """Return the JSON object of a manifest that this version reads."""
     try:
         table = json.loads(text)
@@ -432,24 +360,29 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
     return table
 
 
-def _manifest(table: Mapping[str, Any], place: str) -> Manifest:
+def _check_manifest(table: Mapping[str, Any], place: str) -> Manifest:
+    """Convert the JSON object of a manifest, and refuse impossible values.
+
+    Raises:
+        StudyError: a value has the wrong type or is impossible; the message has its path.
+    """
     try:
-        unsealed = {name: part for name, part in table.items() if name != SUMS}
+        unsealed = {name: part for name, part in table.items() if name != SUMS_KEY}
         manifest: Manifest = read_value(Manifest, unsealed)
-        for name, expected in _faults(manifest):
+        for name, expected in _impossible_values(manifest):
             raise ValueError(f"{name}, expected {expected}")
     except ValueError as error:
         raise StudyError(f"{place}: {error}") from error
     return manifest
 
 
-def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _impossible_values(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield values that have the right type and are impossible, each with what is expected."""
     names = [stack.name for stack in manifest.stacks]
     if not names or len({*names}) < len(names):
         yield f"stacks: got {', '.join(names) or 'none'}", "one or more, each once"
     for stack in manifest.stacks:
-        yield from _stack_faults(stack)
+        yield from _impossible_stack_values(stack)
     if manifest.model.limit < 1:
         yield f"model/limit: got {manifest.model.limit}", "at least 1"
     for name, count in {"sentences": -1, **manifest.counts}.items():
@@ -464,14 +397,14 @@ def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
             read_value(kinds[name], value, f"options/{name}")
 
 
-def _stack_faults(stack: AttentionStack) -> Iterator[tuple[str, str]]:
+def _impossible_stack_values(stack: AttentionStack) -> Iterator[tuple[str, str]]:
     place = f"stacks/{stack.name}"
-    least = {"n_layers": 1, "n_heads": 1, "n_key_heads": 0, "head_width": 0}  # 0: not known
-    for name, low in least.items():
+    lower_bounds = {"n_layers": 1, "n_heads": 1, "n_key_heads": 0, "head_width": 0}  # 0: not known
+    for name, low in lower_bounds.items():
         if getattr(stack, name) < low:
             yield f"{place}/{name}: got {getattr(stack, name)}", f"at least {low}"
     layers = stack.attention_layers
-    in_order = all(one < other for one, other in pairwise(layers))
+    in_order = all(layer < next_layer for layer, next_layer in pairwise(layers))
     if not layers or not in_order or layers[0] < 0 or layers[-1] >= stack.n_layers:
-        found = f"{place}/attention_layers: got {layers!s:.40}"
-        yield found, f"layers below {stack.n_layers}, ascending"
+        problem = f"{place}/attention_layers: got {layers!s:.40}"
+        yield problem, f"layers below {stack.n_layers}, ascending"

@@ -7,6 +7,7 @@ that studies of the same sentences by different models have maps of the same one
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ from headbook.schema import AttentionStack, Side
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
-NUMBER = np.dtype(np.float32).itemsize
+FLOAT32_BYTES = np.dtype(np.float32).itemsize
 
-Place = tuple[str, int, int]  # stack, index of the sentence, layer
+LayerKey = tuple[str, int, int]  # stack, index of the sentence, layer
 
 
 @dataclass(frozen=True)
@@ -50,31 +51,31 @@ class QueriesAndKeys:
 def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
     """Return the bytes of a sentence's queries and keys in all layers, from its token counts."""
     rows = stack.n_heads * n_queries + stack.n_key_heads * n_keys
-    return len(stack.attention_layers) * rows * stack.head_width * NUMBER
+    return len(stack.attention_layers) * rows * stack.head_width * FLOAT32_BYTES
 
 
 def complete_layers(
-    kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
-) -> dict[Place, QueriesAndKeys]:
+    queries_and_keys: Mapping[LayerKey, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
+) -> dict[LayerKey, QueriesAndKeys]:
     """Return the queries and keys of the sentences and stacks that have all layers."""
-    known = {name: set(stack.attention_layers) for name, stack in stacks.items()}
-    found: dict[tuple[str, int], set[int]] = {}
-    for name, index, layer in kept:
-        found.setdefault((name, index), set()).add(layer)
+    all_layers = {name: set(stack.attention_layers) for name, stack in stacks.items()}
+    stored_layers: dict[tuple[str, int], set[int]] = {}
+    for name, index, layer in queries_and_keys:
+        stored_layers.setdefault((name, index), set()).add(layer)
     return {
-        place: queries_and_keys
-        for place, queries_and_keys in kept.items()
-        if found[place[:2]] == known[place[0]]
+        place: of_layer
+        for place, of_layer in queries_and_keys.items()
+        if stored_layers[place[:2]] == all_layers[place[0]]
     }
 
 
-UINT8_STEPS = 255  # attention weights are stored in steps of 1/255
-OF_A_STATE = ("sentence", "position", "token", "stack", "layer", "state")
-TOKENS = (*OF_A_STATE, "metric", "space", "value")
-NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
+UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
+STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
+TOKEN_COLUMNS = (*STATE_COLUMNS, "metric", "space", "value")
+NEAREST_COLUMNS = (*STATE_COLUMNS, "space", "rank", "neighbour", "cosine")
 # Columns by which tables of tokens are sorted, as far as a table has them.
-ORDER = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
-LOGITS = "logits"  # space of tokens from the logit lens; `cosine` is their probability
+SORT_COLUMNS = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
+LOGIT_LENS_SPACE = "logits"  # space of tokens from the logit lens; `cosine` is their probability
 
 
 class Ranking(StrEnum):
@@ -161,9 +162,9 @@ class StoredText:
 
     def sink(self, *, causal: bool) -> NDArray[np.bool_]:
         """Return the mask of sink tokens: special ones and, in a causal stack, the first."""
-        found = np.array(self.special, dtype=bool)
-        found[:1] |= causal
-        return found
+        mask = np.array(self.special, dtype=bool)
+        mask[:1] |= causal
+        return mask
 
 
 @dataclass(frozen=True)
@@ -241,8 +242,8 @@ class SentenceData:
         maps: attention of listed sentences in the raw view, by stack and index, in steps of 1/255.
             *Shape:* ``(layer, head, query, key)``.
         exemplars: exemplars of all heads.
-        tokens: a row for each number of a token; columns `TOKENS`.
-        nearest: a row for each nearest vocabulary token of a state; columns `NEAREST`.
+        tokens: a row for each number of a token; columns `TOKEN_COLUMNS`.
+        nearest: a row for each nearest vocabulary token of a state; columns `NEAREST_COLUMNS`.
         norms: norm of each key's value after the head's part of W_O, for listed sentences, by
             stack and index; empty if not known. *Shape:* ``(layer, head, key)``.
         ends: tokens of a listed passage after which a sentence may end, by stack and index, 0 or 1;
@@ -255,12 +256,12 @@ class SentenceData:
     sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
     maps: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     exemplars: tuple[Exemplar, ...] = ()
-    tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKENS]))
-    nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST]))
+    tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKEN_COLUMNS]))
+    nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST_COLUMNS]))
     norms: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
-    queries_and_keys: Mapping[Place, QueriesAndKeys] = field(default_factory=dict)
+    queries_and_keys: Mapping[LayerKey, QueriesAndKeys] = field(default_factory=dict)
 
     @property
     def listed(self) -> list[StoredSentence]:
@@ -271,56 +272,76 @@ class SentenceData:
     def paged(self) -> list[StoredSentence]:
         """Sentences with a page, in order: listed sentences and those of exemplars."""
         cited = {exemplar.index for exemplar in self.exemplars}
-        every = self.sentences.values()
-        return [sentence for sentence in every if sentence.listed or sentence.index in cited]
+        stored = self.sentences.values()
+        return [sentence for sentence in stored if sentence.listed or sentence.index in cited]
 
     @classmethod
     def join(cls, parts: "Sequence[SentenceData]") -> "SentenceData":
         """Return the data of several parts together."""
-        names, every = [f.name for f in fields(cls)], [cls(), *parts]
-        return cls(**{name: _joined([getattr(part, name) for part in every]) for name in names})
+        field_names, all_parts = [f.name for f in fields(cls)], [cls(), *parts]
+        return cls(
+            **{
+                name: _join_field([getattr(part, name) for part in all_parts])
+                for name in field_names
+            }
+        )
 
     def __add__(self, other: "SentenceData") -> "SentenceData":
         return self.join([self, other])
 
     def sorted(self) -> "SentenceData":
         """Return the data in the order of tables and pages, for any batching of sentences."""
-        return SentenceData(**{name: _in_order(held) for name, held in vars(self).items()})
+        return SentenceData(**{name: _sort_field(value) for name, value in vars(self).items()})
 
     def shifted(self, by: int) -> "SentenceData":
         """Return the data with sentence indices increased by ``by``."""
-        return SentenceData(**{name: _later(held, by) for name, held in vars(self).items()})
+        return SentenceData(**{name: _shift_field(value, by) for name, value in vars(self).items()})
 
 
-def _joined(held: list[Any]) -> Any:
+def _join_field(values: list[Any]) -> Any:
     """Return one field of several parts together; the first part is empty."""
-    if isinstance(held[0], pd.DataFrame):
-        filled = [table for table in held if len(table)]
-        return pd.concat(filled, ignore_index=True) if filled else held[0]
-    if isinstance(held[0], tuple):
-        return tuple(each for part in held for each in part)
-    return {key: each for part in held for key, each in part.items()}
+    if isinstance(values[0], pd.DataFrame):
+        not_empty = [table for table in values if len(table)]
+        return pd.concat(not_empty, ignore_index=True) if not_empty else values[0]
+    if isinstance(values[0], tuple):
+        return tuple(chain.from_iterable(values))
+    merged: dict[Any, Any] = {}
+    for mapping in values:
+        merged |= mapping
+    return merged
 
 
-def _in_order(held: Any) -> Any:
+def _sort_field(value: Any) -> Any:
     """Return one field with its rows, exemplars or keys in order."""
-    if isinstance(held, pd.DataFrame):
-        columns = [name for name in ORDER if name in held.columns]
-        return held.sort_values(columns, kind="stable", ignore_index=True)
-    if isinstance(held, tuple):
-        return tuple(sorted(held, key=lambda e: (e.head, [*Ranking].index(e.ranking), e.rank)))
-    return dict(sorted(held.items()))
+    if isinstance(value, pd.DataFrame):
+        columns = [name for name in SORT_COLUMNS if name in value.columns]
+        return value.sort_values(columns, kind="stable", ignore_index=True)
+    if isinstance(value, tuple):
+        return tuple(
+            sorted(
+                value,
+                key=lambda exemplar: (
+                    exemplar.head,
+                    [*Ranking].index(exemplar.ranking),
+                    exemplar.rank,
+                ),
+            )
+        )
+    return dict(sorted(value.items()))
 
 
-def _later(held: Any, by: int) -> Any:
+def _shift_field(value: Any, by: int) -> Any:
     """Return one field with sentence indices increased by ``by``."""
-    if isinstance(held, pd.DataFrame):
-        return held.assign(sentence=held["sentence"] + by)
-    if isinstance(held, tuple):
-        return tuple(replace(exemplar, index=exemplar.index + by) for exemplar in held)
-    if all(isinstance(key, int) for key in held):  # sentences by index
-        return {key + by: replace(each, index=key + by) for key, each in held.items()}
-    return {(stack, index + by, *more): each for (stack, index, *more), each in held.items()}
+    if isinstance(value, pd.DataFrame):
+        return value.assign(sentence=value["sentence"] + by)
+    if isinstance(value, tuple):
+        return tuple(replace(exemplar, index=exemplar.index + by) for exemplar in value)
+    if all(isinstance(key, int) for key in value):  # sentences by index
+        return {key + by: replace(part, index=key + by) for key, part in value.items()}
+    return {
+        (stack, index + by, *rest_of_key): part
+        for (stack, index, *rest_of_key), part in value.items()
+    }
 
 
 def to_uint8(weights: NDArray[Any]) -> NDArray[np.uint8]:
@@ -331,12 +352,12 @@ def to_uint8(weights: NDArray[Any]) -> NDArray[np.uint8]:
 
 def rows_by_sentence(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     """Return a function from a sentence's number to a copy of its rows."""
-    places = table.groupby("sentence", sort=False).indices
-    none = np.zeros(0, np.intp)
-    return lambda sentence_number: table.iloc[places.get(sentence_number, none)]
+    row_indices = table.groupby("sentence", sort=False).indices
+    no_rows = np.zeros(0, np.intp)
+    return lambda sentence_number: table.iloc[row_indices.get(sentence_number, no_rows)]
 
 
-SENTENCES = 64  # largest number of sentences in the sample of maps
+MAX_MAPPED_SENTENCES = 64  # sentences in the sample of maps
 MAX_SAMPLE_BYTES = 1 << 26  # bytes of all maps of the sample
 
 
@@ -369,14 +390,16 @@ class MapSample:
     sentences: Mapping[int, MappedSentence] = field(default_factory=dict)
 
     def __add__(self, other: "MapSample") -> "MapSample":
-        both = {**other.sentences, **self.sentences}
-        return MapSample({key: both[key] for key in sorted(both)[:SENTENCES]})
+        merged = {**other.sentences, **self.sentences}
+        return MapSample({key: merged[key] for key in sorted(merged)[:MAX_MAPPED_SENTENCES]})
 
     def shifted(self, by: int) -> "MapSample":
         """Return the sample with sentence indices increased by ``by``."""
         return MapSample(
             {
-                key: MappedSentence(each.index + by, each.texts, each.ids, each.maps)
-                for key, each in self.sentences.items()
+                key: MappedSentence(
+                    sentence.index + by, sentence.texts, sentence.ids, sentence.maps
+                )
+                for key, sentence in self.sentences.items()
             }
         )

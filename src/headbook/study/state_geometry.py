@@ -14,7 +14,7 @@ from headbook.analysis.state_vectors import Jackknife, largest_dimensions
 from headbook.metrics import all_metrics, ids
 from headbook.schema import ResidualPoint
 
-CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers beyond the columns
+CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers outside `columns`
 
 
 class StateColumn(NamedTuple):
@@ -60,18 +60,18 @@ class GeometrySums:
         """Linear CKA of every two states; NaN if not measured. *Shape:* ``(state, state)``."""
         if not self.products.size:
             return np.full((len(self.weights),) * 2, np.nan)
-        own = np.sqrt(np.diag(self.products))
-        return divide(self.products, own[:, None] * own)
+        norms = np.sqrt(np.diag(self.products))
+        return divide(self.products, norms[:, None] * norms)
 
     @cached_property
     def contributions(self) -> Floats:
         """Contribution of each dimension to the mean cosine. *Shape:* ``(state, width)``."""
         return divide(self.dimensions, self.weights[:, None])
 
-    def largest(self, state: int, most: int) -> list[int]:
+    def largest(self, state: int, number: int) -> list[int]:
         """Return the dimensions that add most to the mean cosine of a state, if it has one."""
         return (
-            largest_dimensions(self.contributions[state], most).tolist()
+            largest_dimensions(self.contributions[state], number).tolist()
             if self.weights[state]
             else []
         )
@@ -87,9 +87,9 @@ class GeometrySums:
     def ends(self) -> tuple[Floats, Floats]:
         """Ends of the intervals of all numbers, within bounds. *Shape:* ``(state, column)``."""
         metrics = [all_metrics()[column.metric] for column in self.columns]
-        least, most = np.array([metric.limits for metric in metrics]).reshape(-1, 2).T
-        spread = [m.spread(c.label) for m, c in zip(metrics, self.columns, strict=True)]
-        return self.states.interval((least, most), spread)
+        lowest, highest = np.array([metric.limits for metric in metrics]).reshape(-1, 2).T
+        rules = [m.spread(c.label) for m, c in zip(metrics, self.columns, strict=True)]
+        return self.states.interval((lowest, highest), rules)
 
     def above(self, metric: str, label: str) -> NDArray[np.bool_]:
         """Whether the interval of a number lies above 0, for every state."""
@@ -111,18 +111,18 @@ def to_ratio_sums(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> R
     sums = np.zeros((len(FIELDS), N_SPLITS, len(estimates), len(estimates[0])))
     for state, row in enumerate(estimates):
         for column, estimate in enumerate(row):
-            sums[:, 0, state, column] = _sums(estimate, sentences)
+            sums[:, 0, state, column] = _jackknife_sums(estimate, sentences)
     return RatioSums(sums)
 
 
-def _sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
+def _jackknife_sums(estimate: Jackknife, sentences: int) -> tuple[float, ...]:
     """Return the sums `FIELDS` of one estimate; zeros if the estimate is missing."""
-    value, without, events = estimate
+    value, leave_one_out, events = estimate
     if not np.isfinite(value):
         return (0.0,) * len(FIELDS)
     # The jackknife has (n - 1) / n before its squares, a ratio's interval n / (n - 1).
-    reach = (sentences - 1) * (without - without.mean())
-    squares = float(reach @ reach)
+    deviations = (sentences - 1) * (leave_one_out - leave_one_out.mean())
+    squares = float(deviations @ deviations)
     return sentences * value, sentences, squares, 0.0, 0.0, sentences, events, sentences
 
 

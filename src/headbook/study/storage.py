@@ -30,7 +30,7 @@ from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import Manifest, changed, read_sealed
 from headbook.study.sentence_data import MapSample, SentenceData
 
-SCALARS = {bool, int, float, str}
+SCALAR_TYPES = {bool, int, float, str}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class PackedArrays:
 
     def array(self, value: NDArray[Any], path: str) -> str:
         """Add an array and return its name; empty arrays of one type and shape share a name."""
-        same = (id(value),) if value.size else (value.dtype.str, value.shape)
-        name = self.names.setdefault(same, path)
-        # Not by `np.ascontiguousarray`: that gives arrays of no dimension one.
+        identity = (id(value),) if value.size else (value.dtype.str, value.shape)
+        name = self.names.setdefault(identity, path)
+        # `np.ascontiguousarray` would turn an array without dimensions into one with a dimension.
         self.arrays[name] = np.require(value, requirements="C")
         return name
 
@@ -77,111 +77,125 @@ def to_layout(value: Any, path: str, packed: PackedArrays) -> Any:
     if isinstance(value, pd.DataFrame):
         return packed.table(value, path)
     if is_dataclass(value):
-        return {f.name: to_layout(getattr(value, f.name), f"{path}/{f.name}", packed)
-                for f in fields(value)}  # fmt: skip
+        return {field.name: to_layout(getattr(value, field.name), f"{path}/{field.name}", packed)
+                for field in fields(value)}  # fmt: skip
     if isinstance(value, Mapping):
         parts = [
-            (key, to_layout(part, f"{path}/{name}", packed))
-            for key, part in value.items()
+            (key, to_layout(element, f"{path}/{name}", packed))
+            for key, element in value.items()
             for name in ["/".join(map(str, key)) if isinstance(key, tuple) else key]
         ]
         return dict(parts) if all(isinstance(key, str) for key in value) else parts
     if isinstance(value, tuple):
-        return [to_layout(part, f"{path}/{index}", packed) for index, part in enumerate(value)]
+        return [
+            to_layout(element, f"{path}/{index}", packed) for index, element in enumerate(value)
+        ]
     return value
 
 
 def from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
-    """Return the value of a type from a layout of `to_layout`."""
-    origin, inside = _taken_apart(kind)
+    """Return the value of a type from a layout of `to_layout`.
+
+    Args:
+        kind: type of the value: a dataclass, a named tuple, a tuple, a mapping, an array, a table,
+            a scalar, or a union of a type and None.
+        layout: layout of the value.
+        packed: arrays and tables, under the names in the layout.
+    """
+    origin, arguments = _split_generic(kind)
     if origin in {np.ndarray, pd.DataFrame}:
         return (packed.arrays if origin is np.ndarray else packed.tables)[layout]
     if origin in {Union, UnionType}:
-        wanted = next(each for each in inside if each is not type(None))
-        return None if layout is None else from_layout(wanted, layout, packed)
+        inner = next(argument for argument in arguments if argument is not type(None))
+        return None if layout is None else from_layout(inner, layout, packed)
     if origin is Mapping:
-        items = layout.items() if isinstance(layout, dict) else layout
-        of_key, of_part = inside
+        entries = layout.items() if isinstance(layout, dict) else layout
+        key_type, value_type = arguments
         return {
-            from_layout(of_key, k, packed): from_layout(of_part, part, packed) for k, part in items
+            from_layout(key_type, key, packed): from_layout(value_type, element, packed)
+            for key, element in entries
         }
     if origin is tuple:
-        return _tuple(inside, layout, packed)
+        return _tuple_from_layout(arguments, layout, packed)
     if is_dataclass(origin) or hasattr(origin, "_fields"):
-        return _record(kind, layout, packed)
+        return _record_from_layout(kind, layout, packed)
     return kind(layout)
 
 
-def _record(kind: Any, layout: Any, packed: PackedArrays) -> Any:
+def _record_from_layout(kind: Any, layout: Any, packed: PackedArrays) -> Any:
     """Return a dataclass or a named tuple."""
-    hints, (origin, _) = _hints(kind), _taken_apart(kind)
+    hints, (origin, _) = _hints(kind), _split_generic(kind)
     if isinstance(layout, dict):
         return origin(
             **{name: from_layout(hints[name], part, packed) for name, part in layout.items()}
         )
-    return origin(*_tuple(tuple(hints.values()), layout, packed))
+    return origin(*_tuple_from_layout(tuple(hints.values()), layout, packed))
 
 
-def _tuple(inside: tuple[Any, ...], layout: Any, packed: PackedArrays) -> tuple[Any, ...]:
+def _tuple_from_layout(
+    types: tuple[Any, ...], layout: Any, packed: PackedArrays
+) -> tuple[Any, ...]:
     """Return a tuple of any length of one type, or with a type for each element."""
-    if inside[-1] is not Ellipsis:
+    if types[-1] is not Ellipsis:
         return tuple(
-            from_layout(kind, part, packed) for kind, part in zip(inside, layout, strict=True)
+            from_layout(kind, element, packed) for kind, element in zip(types, layout, strict=True)
         )
-    if inside[0] in SCALARS:
-        return tuple(map(inside[0], layout))
-    return tuple(from_layout(inside[0], part, packed) for part in layout)
+    if types[0] in SCALAR_TYPES:
+        return tuple(map(types[0], layout))
+    return tuple(from_layout(types[0], element, packed) for element in layout)
 
 
 @cache
-def _taken_apart(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+def _split_generic(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     return get_origin(kind) or kind, get_args(kind)
 
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of a record's fields; of a generic one, such as ``Part[int]``, its own."""
-    origin, inside = _taken_apart(kind)
-    own = dict(zip(getattr(origin, "__parameters__", ()), inside, strict=True))
-    return {name: own.get(hint, hint) for name, hint in get_type_hints(origin).items()}
+    """Return the types of a record's fields; type variables have the arguments of a generic."""
+    origin, arguments = _split_generic(kind)
+    type_arguments = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=True))
+    return {name: type_arguments.get(hint, hint) for name, hint in get_type_hints(origin).items()}
 
 
-LAYOUT, TABLE = "layout", "table:"
-CODEC = "zstd"  # a tenth of the size, for many sums of a few sentences are zero
-LENGTH = 8  # bytes of the prefix that holds the length before compression
+LAYOUT_KEY, TABLE_PREFIX = "layout", "table:"
+CODEC = "zstd"  # a tenth of the size, since many sums of a few sentences are zero
+LENGTH_BYTES = 8  # bytes of the prefix that holds the length before compression
 
 
 def to_bytes(value: Any) -> bytes:
     """Return a value as bytes: arrays, tables and layout in one compressed file."""
     packed = PackedArrays()
     layout = json.dumps(to_layout(value, "v", packed)).encode()
-    arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
+    arrays = {**packed.arrays, LAYOUT_KEY: np.frombuffer(layout, np.uint8)}
     for name, table in packed.tables.items():
-        arrays[TABLE + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
+        arrays[TABLE_PREFIX + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
     body = safetensors.numpy.save(arrays)
-    packed_body: bytes = pa.compress(body, codec=CODEC, asbytes=True)
-    return len(body).to_bytes(LENGTH, "little") + packed_body
+    compressed: bytes = pa.compress(body, codec=CODEC, asbytes=True)
+    return len(body).to_bytes(LENGTH_BYTES, "little") + compressed
 
 
 def from_bytes(kind: Any, body: bytes) -> Any:
     """Return the value of a type from the bytes of `to_bytes`."""
-    size = int.from_bytes(body[:LENGTH], "little")
-    arrays = safetensors.numpy.load(pa.decompress(body[LENGTH:], size, codec=CODEC, asbytes=True))
-    layout = json.loads(arrays.pop(LAYOUT).tobytes())
+    size = int.from_bytes(body[:LENGTH_BYTES], "little")
+    arrays = safetensors.numpy.load(
+        pa.decompress(body[LENGTH_BYTES:], size, codec=CODEC, asbytes=True)
+    )
+    layout = json.loads(arrays.pop(LAYOUT_KEY).tobytes())
     tables = {
-        name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
-        for name in [name for name in arrays if name.startswith(TABLE)]
+        name.removeprefix(TABLE_PREFIX): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
+        for name in [name for name in arrays if name.startswith(TABLE_PREFIX)]
     }
     return from_layout(kind, layout, PackedArrays(arrays, tables))
 
 
 Tables = Mapping[str, HeadTable]
-ARRAYS = "arrays.safetensors"
-AT_ONCE = 1 << 26  # bytes that are read before the file is opened anew
+ARRAYS_FILE = "arrays.safetensors"
+MAX_READ_BYTES = 1 << 26  # bytes that are read before the file is opened again
 OS_ERROR = re.compile(r"os error (\d+)")  # in messages of safetensors
-TABLES = ("tokens", "nearest")
-FILES = (ARRAYS, *(f"{name}.parquet" for name in TABLES))  # beside the manifest
-UNREADABLE = (
+TABLE_NAMES = ("tokens", "nearest")
+STUDY_FILES = (ARRAYS_FILE, *(f"{name}.parquet" for name in TABLE_NAMES))  # beside the manifest
+READ_ERRORS = (
     OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, OverflowError,
     RecursionError, NotImplementedError,
 )  # fmt: skip
@@ -210,12 +224,12 @@ def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
     """Write all files of a study into an empty folder; the manifest has their SHA-256 sums."""
     packed = PackedArrays()
     layout = json.dumps(to_layout(parts, "study", packed))
-    write_arrays(folder / ARRAYS, packed.arrays, layout)
+    write_arrays(folder / ARRAYS_FILE, packed.arrays, layout)
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
-    sums = {name: _sum(folder / name) for name in FILES}
+    sums = {name: _file_sum(folder / name) for name in STUDY_FILES}
     (folder / MANIFEST).write_text(manifest.sealed(sums) + "\n", encoding="utf-8")
-    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # safetensors hides it from others
+    shutil.copymode(folder / MANIFEST, folder / ARRAYS_FILE)  # safetensors hides it from others
 
 
 def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
@@ -226,40 +240,38 @@ def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
     """
     try:
         manifest, sums = read_sealed(folder)
-        for name in FILES:
-            if _sum(folder / name) != sums.get(name):
+        for name in STUDY_FILES:
+            if _file_sum(folder / name) != sums.get(name):
                 raise changed(folder / name)
-        with safe_open(folder / ARRAYS, framework="numpy") as file:
+        with safe_open(folder / ARRAYS_FILE, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
-        tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        found = PackedArrays(arrays(folder / ARRAYS), tables)
-        parts: StoredParts = from_layout(StoredParts, layout, found)
-        check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS}: ")
-    except UNREADABLE as error:
-        found_instead = (str(error) or type(error).__name__).splitlines()[0]
-        raise StudyError(
-            f"{folder}: {found_instead}; expected the files of a study, whole"
-        ) from error
+        tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLE_NAMES}
+        packed = PackedArrays(arrays(folder / ARRAYS_FILE), tables)
+        parts: StoredParts = from_layout(StoredParts, layout, packed)
+        check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS_FILE}: ")
+    except READ_ERRORS as error:
+        cause = (str(error) or type(error).__name__).splitlines()[0]
+        raise StudyError(f"{folder}: {cause}; expected the files of a study, whole") from error
     return manifest, parts
 
 
-def _sum(file: Path) -> str:
+def _file_sum(file: Path) -> str:
     """Return the SHA-256 sum of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> None:
-    """Write all arrays straight to a file, for as bytes they would take twice more memory.
+def write_arrays(path: Path, arrays_by_name: dict[str, NDArray[Any]], layout: str) -> None:
+    """Write all arrays straight to a file, since bytes in memory would take twice more memory.
 
     Raises:
         OSError: the file cannot be written.
     """
     try:
-        safetensors.numpy.save_file(found, path, metadata={"layout": layout})
+        safetensors.numpy.save_file(arrays_by_name, path, metadata={"layout": layout})
     except SafetensorError as error:
-        number = OS_ERROR.search(str(error))
-        code = int(number[1]) if number else errno.EIO
+        error_number = OS_ERROR.search(str(error))
+        code = int(error_number[1]) if error_number else errno.EIO
         raise OSError(code, os.strerror(code)) from error
 
 
@@ -267,18 +279,20 @@ def arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read all arrays of a file, the largest first.
 
     An open file keeps what was read in memory, beside the arrays. So the file is opened anew after
-    every `AT_ONCE` bytes, and the largest array is read while memory holds no other one.
+    every `MAX_READ_BYTES` bytes, and the largest array is read while memory holds no other one.
     """
-    found: dict[str, NDArray[Any]] = {}
+    arrays_by_name: dict[str, NDArray[Any]] = {}
     with safe_open(path, framework="numpy") as file:
-        waiting = iter(sorted(file.keys(), key=lambda n: -math.prod(file.get_slice(n).get_shape())))
+        names = iter(
+            sorted(file.keys(), key=lambda name: -math.prod(file.get_slice(name).get_shape()))
+        )
     while True:
         with safe_open(path, framework="numpy") as file:
-            free = AT_ONCE
-            for name in waiting:
-                found[name] = file.get_tensor(name)
-                free -= found[name].nbytes
-                if free < 0:
+            free_bytes = MAX_READ_BYTES
+            for name in names:
+                arrays_by_name[name] = file.get_tensor(name)
+                free_bytes -= arrays_by_name[name].nbytes
+                if free_bytes < 0:
                     break
             else:
-                return found
+                return arrays_by_name

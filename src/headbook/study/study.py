@@ -26,7 +26,7 @@ from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
 
-NAMED = 3  # inputs that `Study.__repr__` names
+MAX_NAMED_INPUTS = 3  # inputs that `Study.__repr__` names
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,12 @@ class Study:
             f"{stack.name} {len(stack.attention_layers)} × {stack.n_heads} heads"
             for stack in manifest.stacks
         )
-        names = ", ".join(file.name for file in manifest.inputs[:NAMED])
-        more = len(manifest.inputs) - NAMED
+        inputs = ", ".join(file.name for file in manifest.inputs[:MAX_NAMED_INPUTS])
+        n_more = len(manifest.inputs) - MAX_NAMED_INPUTS
         return (
             f"Study of {manifest.model.name} ({manifest.model.kind}): {heads}\n"
-            f"{manifest.counts['sentences']:,} sentences of {names}"
-            f"{f' and {more:,} more' if more > 0 else ''}\n"
+            f"{manifest.counts['sentences']:,} sentences of {inputs}"
+            f"{f' and {n_more:,} more' if n_more > 0 else ''}\n"
             f"collected {manifest.created or 'on a day not told'} by Headbook {manifest.headbook}, "
             f"{manifest.model.dtype} on {manifest.model.device}"
         )
@@ -101,9 +101,9 @@ class Study:
         Raises:
             StudyError: `headbook.report.tables`, which computes the table, was not imported.
         """
-        if "tests" not in tables.COMPUTED:
+        if "tests" not in tables.TABLES_OF_REPORT:
             raise StudyError("study.tests: import headbook.report.tables, or use headbook.Study")
-        return tables.COMPUTED["tests"].build(self)
+        return tables.TABLES_OF_REPORT["tests"].build(self)
 
     @cached_property
     def controls(self) -> pd.DataFrame:
@@ -128,15 +128,15 @@ class Study:
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:
         """Differences within minimal pairs of sentences, by stack."""
-        found = {}
+        differences = {}
         for stack in self.manifest.stacks:
             present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
             present[[*stack.attention_layers]] = True
             member_column = self.manifest.options.get("pair_member")
-            found[stack.name] = pair_differences(
+            differences[stack.name] = pair_differences(
                 self.corpus_sums.heads[stack.name], present, member_column
             )
-        return {name: each for name, each in found.items() if each is not None}
+        return {stack: found for stack, found in differences.items() if found is not None}
 
     @cached_property
     def minimal_pairs(self) -> pd.DataFrame:
@@ -205,14 +205,14 @@ class Study:
             OutputError: the folder may not be replaced, or cannot be written.
         """
         with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
-            kept = (
+            parts = (
                 self.corpus_sums,
                 self.sentence_data,
                 self.baselines,
                 self.sampled,
                 self.map_sample,
             )
-            storage.save_study(draft, self.manifest, storage.StoredParts(*kept))
+            storage.save_study(draft, self.manifest, storage.StoredParts(*parts))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":
@@ -221,8 +221,8 @@ class Study:
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
         """
-        manifest, kept = storage.load_study(Path(folder))
-        return cls(manifest, **vars(kept))
+        manifest, parts = storage.load_study(Path(folder))
+        return cls(manifest, **vars(parts))
 
     def __add__(self, other: "Study") -> "Study":
         """Return the study of both corpora, the sentences of this study first.
@@ -244,11 +244,11 @@ class Study:
                 self.manifest,
                 inputs=self.manifest.inputs + other.manifest.inputs,
                 counts=dict(counts),
-                checks=_worse(self.manifest, other.manifest),
+                checks=_merge_checks(self.manifest, other.manifest),
                 checked_sentences=self.manifest.checked_sentences
                 + other.manifest.checked_sentences,
                 gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
-                roundings=_together(self.manifest.roundings + other.manifest.roundings),
+                roundings=_merge_roundings(self.manifest.roundings + other.manifest.roundings),
                 not_measured=self.manifest.not_measured + other.manifest.not_measured,
                 fallbacks=self.manifest.fallbacks + other.manifest.fallbacks,
             ),
@@ -256,13 +256,13 @@ class Study:
             baselines={
                 baseline_run: {
                     stack: table + other.baselines[baseline_run][stack]
-                    for stack, table in mine.items()
+                    for stack, table in by_stack.items()
                 }
-                for baseline_run, mine in self.baselines.items()
+                for baseline_run, by_stack in self.baselines.items()
             },
             map_sample=self.map_sample + other.map_sample.shifted(shift),
             sentence_data=replace(
-                sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)
+                sentence_data, exemplars=_choose_again(corpus_sums, sentence_data)
             ).sorted(),
         )
 
@@ -276,17 +276,17 @@ def merge_studies(folders: Sequence[str | Path]) -> Study:
     """
     if len(folders) < 2:
         raise StudyError(f"{len(folders)} study came; expected two or more")
-    whole, seen = Study.load(folders[0]), {Path(folders[0]).resolve()}
+    merged, seen_folders = Study.load(folders[0]), {Path(folders[0]).resolve()}
     for folder in folders[1:]:
-        if Path(folder).resolve() in seen:
+        if Path(folder).resolve() in seen_folders:
             raise StudyError(f"{folder}: came twice; expected each study once")
-        seen.add(Path(folder).resolve())
+        seen_folders.add(Path(folder).resolve())
         part = Study.load(folder)
         try:
-            whole += part
+            merged += part
         except StudyError as error:
             raise StudyError(f"{folders[0]} and {folder}: {error}") from error
-    return whole
+    return merged
 
 
 def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
@@ -302,7 +302,9 @@ def head_tables(
     Args:
         sampled: sampled metrics by stack, if known.
     """
-    sampled, found = sampled_tables(corpus_sums) if sampled is None else sampled, {}
+    if sampled is None:
+        sampled = sampled_tables(corpus_sums)
+    joined = {}
     for stack, sums in corpus_sums.heads.items():
         tables = [sums.table]
         if stack in sampled:
@@ -311,11 +313,11 @@ def head_tables(
             tables.append(corpus_sums.head_outputs[stack])
         if stack in corpus_sums.random:
             tables.append(corpus_sums.random[stack])
-        found[stack] = join_columns(tables)
-    return found
+        joined[stack] = join_columns(tables)
+    return joined
 
 
-def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
+def _merge_checks(one: Manifest, other: Manifest) -> tuple[Check, ...]:
     """Return the checks of both manifests, each with the larger error; NaN counts as larger."""
     checks: dict[tuple[str, str], Check] = {}
     for check in one.checks + other.checks:
@@ -328,28 +330,28 @@ def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
     return tuple(checks.values())
 
 
-def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
+def _merge_roundings(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
     """Add roundings of the same side and space."""
-    found: dict[tuple[str, str], Rounding] = {}
+    merged: dict[tuple[str, str], Rounding] = {}
     for rounding in roundings:
-        place = rounding.side, rounding.space
-        found[place] = found[place] + rounding if place in found else rounding
-    return tuple(found.values())
+        key = rounding.side, rounding.space
+        merged[key] = merged[key] + rounding if key in merged else rounding
+    return tuple(merged.values())
 
 
-def _chosen_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:
+def _choose_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:
     """Choose the exemplars of a merged study among those whose maps are stored."""
-    kept = {(e.head, e.index): e for e in sentence_data.exemplars}
-    among: dict[HeadName, set[int]] = {}
-    for head, index in kept:
-        among.setdefault(head, set()).add(index)
+    stored = {(exemplar.head, exemplar.index): exemplar for exemplar in sentence_data.exemplars}
+    candidates: dict[HeadName, set[int]] = {}
+    for head, index in stored:
+        candidates.setdefault(head, set()).add(index)
     return tuple(
         replace(
-            kept[choice.head, choice.index],
+            stored[choice.head, choice.index],
             ranking=choice.ranking,
             rank=choice.rank,
             score=choice.score,
         )
-        for choice in choose_exemplars(corpus_sums, among)
-        if (choice.head, choice.index) in kept
+        for choice in choose_exemplars(corpus_sums, candidates)
+        if (choice.head, choice.index) in stored
     )

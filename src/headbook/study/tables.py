@@ -59,23 +59,25 @@ class Table(Generic[Source]):
 
 # Tables that code above this folder computes from a study, by name: `headbook.report.tables` enters
 # the table of claims, which `Study.tests` returns.
-COMPUTED: dict[str, "Table[Study]"] = {}
-MOST_USED = 5_000_000  # bytes up to which the CSV of a table that readers open most stays plain
+TABLES_OF_REPORT: dict[str, "Table[Study]"] = {}
+MAX_PLAIN_CSV_BYTES = (
+    5_000_000  # bytes up to which the CSV of a table that readers open most stays plain
+)
 # Columns of texts that come from inputs or tokenizers; a spreadsheet must not run their cells.
-TEXTS = (
+TEXT_COLUMNS = (
     "token", "query", "key", "neighbour", "facet", "group", "first_member", "second_member",
 )  # fmt: skip
 
 # Columns that several tables have.
-PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
-HEAD = PLACE | {"head": "counted from 0"}
-METRIC = {
+LAYER_COLUMNS = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
+HEAD_COLUMNS = LAYER_COLUMNS | {"head": "counted from 0"}
+METRIC_COLUMNS = {
     "metric": "as in the addresses of the metrics' pages",
     "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and renormalised); "
     "empty for token metrics",
     "label": "what the value is about where a metric has several; else empty",
 }
-ESTIMATE = {
+ESTIMATE_COLUMNS = {
     "value": "ratio of sums over sentences; empty where there is no observation",
     "low": "lower end of the 95 % confidence interval, clustered by sentence",
     "high": "upper end",
@@ -85,15 +87,15 @@ ESTIMATE = {
 
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
-MOST_ROWS = 2_000_000  # of the table of groups
+MAX_GROUP_ROWS = 2_000_000  # of the table of groups
 
 
 HEADS: "Table[Study]" = Table(
     "heads",
     "Every number of every head.",
-    HEAD | METRIC | ESTIMATE,
+    HEAD_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
     lambda study: heads_table(study.head_tables, study.attention_layers),
-    plain_csv_limit=MOST_USED,
+    plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 
 
@@ -121,9 +123,9 @@ LAYERS: "Table[Study]" = Table(
     "layers",
     "The same for the heads of a layer together, and token metrics averaged over the tokens "
     "of a layer (label: state/space/class of tokens).",
-    PLACE | METRIC | ESTIMATE,
+    LAYER_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
     lambda study: layers_table(study.head_tables, study.token_sums, study.attention_layers),
-    plain_csv_limit=MOST_USED,
+    plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 
 
@@ -164,7 +166,7 @@ def _layer_rows(
 CONTROLS: "Table[Study]" = Table(
     "controls",
     "The same metrics on uniform attention: equal weights on all visible keys.",
-    {"control": "which comparison"} | PLACE | METRIC | ESTIMATE,
+    {"control": "which comparison"} | LAYER_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
     lambda study: controls_table(study.head_tables, study.attention_layers),
 )
 
@@ -186,7 +188,10 @@ COMPARED: "Table[Study]" = Table(
     "compared",
     "The same metrics of every head on what the model is compared with: the same "
     "architecture with random weights, and the same words in random order.",
-    {"baseline": "what the model is compared with, and its seed"} | HEAD | METRIC | ESTIMATE,
+    {"baseline": "what the model is compared with, and its seed"}
+    | HEAD_COLUMNS
+    | METRIC_COLUMNS
+    | ESTIMATE_COLUMNS,
     lambda study: compared_table(study.baselines, study.attention_layers),
     optional=True,
 )
@@ -208,11 +213,11 @@ def compared_table(
 GROUPS: "Table[Study]" = Table(
     "groups",
     "The same numbers of every head by group of sentences; those without any data are left "
-    f"out. Where there would be more than {MOST_ROWS:,}, those that groups are compared by.",
+    f"out. Where there would be more than {MAX_GROUP_ROWS:,}, those that groups are compared by.",
     {"facet": "metadata column of the input", "group": "what the sentences have in it"}
-    | HEAD
-    | METRIC
-    | ESTIMATE,
+    | HEAD_COLUMNS
+    | METRIC_COLUMNS
+    | ESTIMATE_COLUMNS,
     lambda study: groups_table(study.corpus_sums.heads, study.attention_layers),
     optional=True,
 )
@@ -223,19 +228,28 @@ def groups_table(
 ) -> pd.DataFrame:
     """Return every number of every head by group of sentences, without those that lack data.
 
-    If the table would have more than `MOST_ROWS` rows, it has the metrics `MAIN_METRICS` alone.
+    If the table would have more than `MAX_GROUP_ROWS` rows, it has only the metrics
+    `MAIN_METRICS`.
     """
     sizes = ((len(sums.groups), sums.table.heads.value.size) for sums in heads.values())
-    frames, few = [], sum(n_groups * size for n_groups, size in sizes) > MOST_ROWS
+    frames, too_many_rows = [], sum(n_groups * size for n_groups, size in sizes) > MAX_GROUP_ROWS
     for stack, sums in heads.items():
-        there = dict.fromkeys(column.metric for column in sums.table.columns)
-        kept = [name for name in there if name in MAIN_METRICS] or [*there][:1] if few else there
-        places = [n for n, column in enumerate(sums.table.columns) if column.metric in kept]
-        columns = tuple(sums.table.columns[position] for position in places)
+        measured = dict.fromkeys(column.metric for column in sums.table.columns)
+        metrics = (
+            [name for name in measured if name in MAIN_METRICS] or [*measured][:1]
+            if too_many_rows
+            else measured
+        )
+        indices = [
+            index for index, column in enumerate(sums.table.columns) if column.metric in metrics
+        ]
+        columns = tuple(sums.table.columns[position] for position in indices)
         for group in sums.groups:
-            parts = (ratios[..., places] for ratios in (group.heads, group.layers, group.uniform))
-            own = HeadTable(columns, *parts)
-            table = heads_table({stack: own}, layers)
+            selected = (
+                ratios[..., indices] for ratios in (group.heads, group.layers, group.uniform)
+            )
+            group_table = HeadTable(columns, *selected)
+            table = heads_table({stack: group_table}, layers)
             table = table[table["n_sentences"] > 0].assign(facet=group.column, group=group.value)
             frames.append(table[[*GROUPS.columns]])
     return pd.concat(frames, ignore_index=True) if frames else GROUPS.empty
@@ -244,8 +258,8 @@ def groups_table(
 MINIMAL_PAIRS: "Table[Study]" = Table(
     "minimal_pairs",
     "What differs within pairs of sentences (column pair_id of the input), for every head.",
-    HEAD
-    | METRIC
+    HEAD_COLUMNS
+    | METRIC_COLUMNS
     | {
         "first_member": "what the first member of each pair has in the column that tells "
         "members apart; or first",
@@ -294,7 +308,7 @@ PAIRS: "Table[Study]" = Table(
     "pairs",
     "Metrics of every two heads of an attention type, each pair once; with more than 144 heads "
     "of similar pairs only, and beside them the squared Hellinger distance of all pairs.",
-    HEAD
+    HEAD_COLUMNS
     | {
         "other_layer": "the other head's layer",
         "other_head": "its number there",
@@ -320,14 +334,14 @@ def pairs_table(
     for stack, sums in distances.items():
         n_heads = sums.total.shape[1] // len(layers[stack])
         for name, view, values, counts in _pair_values(sums):
-            every = np.triu_indices(len(values), 1)
-            there = counts[every] > (0 if sums.alike else -1)
-            one, other = (place[there] for place in every)
-            numbers = {"value": values[one, other], "rows": counts[one, other].astype(np.int64)}
+            all_pairs = np.triu_indices(len(values), 1)
+            compared = counts[all_pairs] > (0 if sums.alike else -1)
+            first, other = (heads_of_pairs[compared] for heads_of_pairs in all_pairs)
+            numbers = {"value": values[first, other], "rows": counts[first, other].astype(np.int64)}
             frame = pd.DataFrame(numbers)
-            for name_of, place in (("", one), ("other_", other)):
-                frame[f"{name_of}layer"] = np.take(layers[stack], place // n_heads)
-                frame[f"{name_of}head"] = place % n_heads
+            for prefix, heads_of_pairs in (("", first), ("other_", other)):
+                frame[f"{prefix}layer"] = np.take(layers[stack], heads_of_pairs // n_heads)
+                frame[f"{prefix}head"] = heads_of_pairs % n_heads
             frame = frame.assign(stack=stack, metric=name, view=view, n_sentences=sums.sentences)
             frames.append(frame[[*PAIRS.columns]])
     return pd.concat(frames, ignore_index=True) if frames else PAIRS.empty
@@ -355,15 +369,15 @@ def estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame
         columns: keys of the last dimension of ``ratios``.
     """
     value = ratios.value
-    # None for metrics that this version lacks.
-    known = [all_metrics().get(column.metric) for column in columns]
-    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in known])
-    least, most = limits.reshape(-1, 2).T
+    # A study of another version may have metrics that this version lacks: None.
+    metrics = [all_metrics().get(column.metric) for column in columns]
+    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in metrics])
+    lowest, highest = limits.reshape(-1, 2).T
     rules = [
         IntervalRule.USUAL if metric is None else metric.spread(column.label)
-        for metric, column in zip(known, columns, strict=True)
+        for metric, column in zip(metrics, columns, strict=True)
     ]
-    low, high = ratios.interval((least, most), rules)
+    low, high = ratios.interval((lowest, highest), rules)
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(

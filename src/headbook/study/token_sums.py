@@ -16,8 +16,8 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import ids as metric_ids
 from headbook.schema import ResidualPoint, SinkView
 
-ANY = -1  # entry that stands for all tokens
-DISTINCT = 5  # least number of different sentences with an item that is printed
+ANY_TOKEN = -1  # entry that stands for all tokens
+MIN_SENTENCES = 5  # least number of different sentences with an item that is printed
 NO_TEXT = np.uint64(np.iinfo(np.uint64).max)  # hash of a missing sentence
 
 
@@ -32,7 +32,7 @@ class Affinities:
     Attributes:
         names: names of the vocabulary entries in ``entries``, as pages print them.
         entries: vocabulary entries, ascending. *Shape:* ``(entry,)``.
-        query, key: entries of each item, `ANY` for all tokens. *Shape:* ``(item,)``.
+        query, key: entries of each item, `ANY_TOKEN` for all tokens. *Shape:* ``(item,)``.
         floor: least number of sentences of an item in each part of the sample; 1 for all items.
         looked: number of sentences in the sample.
         counts: occurrences, their squares by sentence, and sentences with at least one; a layer
@@ -65,35 +65,35 @@ class Affinities:
                 self.counts + other.counts, self.chance + other.chance, self.sums + other.sums,
                 smallest(self.texts, other.texts),
             )  # fmt: skip
-        kept, place = np.unique(np.concatenate(items), axis=0, return_inverse=True)
-        place = place.reshape(-1)
-        named = dict(zip(self.entries.tolist(), self.names, strict=True))
-        named |= dict(zip(other.entries.tolist(), other.names, strict=True))
-        entries = np.array(sorted(named), np.int64)
-        own = place[: len(self.query)], place[len(self.query) :]
+        merged_items, item_index = np.unique(np.concatenate(items), axis=0, return_inverse=True)
+        item_index = item_index.reshape(-1)
+        names_by_entry = dict(zip(self.entries.tolist(), self.names, strict=True))
+        names_by_entry |= dict(zip(other.entries.tolist(), other.names, strict=True))
+        entries = np.array(sorted(names_by_entry), np.int64)
+        indices = item_index[: len(self.query)], item_index[len(self.query) :]
 
-        def added(one: Floats, another: Floats) -> Floats:
-            found = np.zeros((*one.shape[:-1], len(kept)))
-            found[..., own[0]] += one
-            found[..., own[1]] += another
-            return found
+        def add(one: Floats, other_sums: Floats) -> Floats:
+            sums = np.zeros((*one.shape[:-1], len(merged_items)))
+            sums[..., indices[0]] += one
+            sums[..., indices[1]] += other_sums
+            return sums
 
-        def placed(texts: NDArray[np.uint64], places: Ints) -> NDArray[np.uint64]:
-            found = np.full((*texts.shape[:-1], len(kept)), NO_TEXT)
-            found[..., places] = texts
-            return found
+        def spread_texts(texts: NDArray[np.uint64], places: Ints) -> NDArray[np.uint64]:
+            sums = np.full((*texts.shape[:-1], len(merged_items)), NO_TEXT)
+            sums[..., places] = texts
+            return sums
 
         return Affinities(
-            tuple(named[entry] for entry in entries.tolist()),
+            tuple(names_by_entry[entry] for entry in entries.tolist()),
             entries,
-            kept[:, 0],
-            kept[:, 1],
+            merged_items[:, 0],
+            merged_items[:, 1],
             floor,
             looked,
-            added(self.counts, other.counts),
-            added(self.chance, other.chance),
-            added(self.sums, other.sums),
-            smallest(placed(self.texts, own[0]), placed(other.texts, own[1])),
+            add(self.counts, other.counts),
+            add(self.chance, other.chance),
+            add(self.sums, other.sums),
+            smallest(spread_texts(self.texts, indices[0]), spread_texts(other.texts, indices[1])),
         )
 
     @cached_property
@@ -105,45 +105,45 @@ class Affinities:
     def mean_head(self) -> Floats:
         """Mean attention over all heads; NaN for items that no head sees. *Shape:* ``(item,)``."""
         means = divide(self.sums[0], self.counts[0][:, None])
-        there = self.sums[0].any(-1)  # a layer may have fewer heads, or none
-        known = there[..., None] & ~np.isnan(means)
+        layer_has_item = self.sums[0].any(-1)  # a layer may have fewer heads, or none
+        known = layer_has_item[..., None] & ~np.isnan(means)
         return divide(np.where(known, means, 0).sum((0, 1)), known.sum((0, 1)))
 
     def distinct(self, layer: int) -> NDArray[np.bool_]:
-        """Whether each item occurs in at least `DISTINCT` different sentences."""
+        """Whether each item occurs in at least `MIN_SENTENCES` different sentences."""
         return np.asarray((self.texts[:, layer] != NO_TEXT).all(0))
 
     def ratios(self, layer: int) -> RatioSums:
         """Return the sums for the mean attention of a layer's heads. Cells: ``(head, item)``."""
         total, squares, products = self.sums[:, layer]
-        number, own, sentences = self.counts[:, layer]
-        parts = (total, number, squares, own, products, sentences, number, sentences)
+        number, count_squares, sentences = self.counts[:, layer]
+        fields = (total, number, squares, count_squares, products, sentences, number, sentences)
         sums = np.zeros((len(FIELDS), N_SPLITS, *total.shape))
-        for field, part in enumerate(parts):
+        for field, part in enumerate(fields):
             sums[field, 0] = part
         return RatioSums(sums)
 
     def named(self, entries: Ints) -> NDArray[np.object_]:
-        """Return names of entries, empty for `ANY`. *Shape:* that of ``entries``."""
+        """Return names of entries, empty for `ANY_TOKEN`. *Shape:* that of ``entries``."""
         names = np.array([*self.names, ""], dtype=object)
-        place = np.searchsorted(self.entries, entries)
-        found: NDArray[np.object_] = names[np.where(entries == ANY, len(self.names), place)]
-        return found
+        index = np.searchsorted(self.entries, entries)
+        named: NDArray[np.object_] = names[np.where(entries == ANY_TOKEN, len(self.names), index)]
+        return named
 
 
 def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the smallest different hashes of two arrays, `DISTINCT` for each cell.
+    """Return the smallest different hashes of two arrays, `MIN_SENTENCES` for each cell.
 
     Args:
         one, other: hashes, `NO_TEXT` if there are fewer. *Shape:* ``(DISTINCT, *cells)``.
     """
-    both = np.sort(np.concatenate([one, other]), 0)
-    both[1:][both[1:] == both[:-1]] = NO_TEXT
-    return np.sort(both, 0)[:DISTINCT]
+    hashes = np.sort(np.concatenate([one, other]), 0)
+    hashes[1:][hashes[1:] == hashes[:-1]] = NO_TEXT
+    return np.sort(hashes, 0)[:MIN_SENTENCES]
 
 
 Counts = NDArray[np.integer]
-TRUE, SHUFFLED = 0, 1  # tokens in their order, and in random order
+TRUE_ORDER, SHUFFLED_ORDER = 0, 1  # tokens in their order, and in random order
 
 
 class AnchorColumn(NamedTuple):
@@ -176,7 +176,8 @@ class Anchors:
 
     Attributes:
         columns: metric, view and label of each count.
-        shape: numbers of columns, of orders (`TRUE` and `SHUFFLED`), of layers and of heads.
+        shape: numbers of columns, of orders (`TRUE_ORDER` and `SHUFFLED_ORDER`), of layers
+            and of heads.
         names: tokens by vocabulary entry, both as texts.
         cell: flat index into an array of shape ``shape``, ascending. *Shape:* ``(entry,)``.
         token: vocabulary entry, ascending within a cell. *Shape:* ``(entry,)``.
@@ -205,10 +206,12 @@ class Anchors:
             counts: ends of each token. *Shape:* ``(column, order, layer, head, token)``.
         """
         shape = counts.shape[:-1]
-        cell, place = np.nonzero(counts.reshape(-1, len(tokens)))
-        count = counts.reshape(-1, len(tokens))[cell, place]
-        small = (each.astype(np.int32) for each in (cell, tokens[place], count))
-        return cls(columns, shape, names, *small)
+        cell, token_index = np.nonzero(counts.reshape(-1, len(tokens)))
+        count = counts.reshape(-1, len(tokens))[cell, token_index]
+        columns_of_entries = (
+            array.astype(np.int32) for array in (cell, tokens[token_index], count)
+        )
+        return cls(columns, shape, names, *columns_of_entries)
 
     def __add__(self, other: "Anchors") -> "Anchors":
         cell = np.concatenate([self.cell, other.cell])
@@ -223,24 +226,24 @@ class Anchors:
         names = {**self.names, **other.names}
         return Anchors(self.columns, self.shape, names, cell[new], token[new], summed)
 
-    def best(self, column: AnchorColumn, order: int = TRUE) -> TopAnchor:
+    def best(self, column: AnchorColumn, order: int = TRUE_ORDER) -> TopAnchor:
         """Return the anchor of each head: the most frequent token."""
         _, orders, *shape = self.shape
         n_heads = int(np.prod(shape))
         start = (self.columns.index(column) * orders + order) * n_heads
-        own = slice(*np.searchsorted(self.cell, (start, start + n_heads)))
-        cell, tokens, counts = self.cell[own] - start, self.token[own], self.count[own]
+        entries = slice(*np.searchsorted(self.cell, (start, start + n_heads)))
+        cell, tokens, counts = self.cell[entries] - start, self.token[entries], self.count[entries]
         token, ends, total = np.full(n_heads, -1), *np.zeros((2, n_heads), np.int64)
         np.add.at(total, cell, counts)
         np.maximum.at(ends, cell, counts)
-        most = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
-        token[cell[most]] = tokens[most]
-        return TopAnchor(*(each.reshape(shape) for each in (token, ends, total)))
+        most_frequent = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
+        token[cell[most_frequent]] = tokens[most_frequent]
+        return TopAnchor(*(array.reshape(shape) for array in (token, ends, total)))
 
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
-STATES = (ResidualPoint.MID, ResidualPoint.POST)
-TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # metric of the path of a token type
+PATH_STATES = (ResidualPoint.MID, ResidualPoint.POST)
+PATH_METRIC = metric_ids.COSINE_TO_INPUT  # metric of the path of a token type
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +256,7 @@ class TokenTypeSums:
         count: number of occurrences. *Shape:* ``(type,)``.
         sentences: number of sentences with at least one occurrence. *Shape:* ``(type,)``.
         total, squares: sums of the cosine to the input embedding and of its square; NaN if a state
-            cannot be read. *Shape:* ``(type, layer, state)``; states as in `STATES`.
+            cannot be read. *Shape:* ``(type, layer, state)``; states as in `PATH_STATES`.
     """
 
     names: tuple[str, ...]
@@ -264,23 +267,23 @@ class TokenTypeSums:
     squares: Floats
 
     def __add__(self, other: "TokenTypeSums") -> "TokenTypeSums":
-        ids, place = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
+        ids, type_index = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
         names = np.empty(len(ids), dtype=object)
-        names[place] = [*self.names, *other.names]
+        names[type_index] = [*self.names, *other.names]
 
-        def added(one: NDArray[Scalar], another: NDArray[Scalar]) -> NDArray[Scalar]:
+        def add(one: NDArray[Scalar], other_sums: NDArray[Scalar]) -> NDArray[Scalar]:
             sums = np.zeros((len(ids), *one.shape[1:]), one.dtype)
-            sums[place[: len(one)]] += one
-            sums[place[len(one) :]] += another
+            sums[type_index[: len(one)]] += one
+            sums[type_index[len(one) :]] += other_sums
             return sums
 
         return TokenTypeSums(
             tuple(names),
             ids,
-            added(self.count, other.count),
-            added(self.sentences, other.sentences),
-            added(self.total, other.total),
-            added(self.squares, other.squares),
+            add(self.count, other.count),
+            add(self.sentences, other.sentences),
+            add(self.total, other.total),
+            add(self.squares, other.squares),
         )
 
     @property
@@ -292,13 +295,13 @@ class TokenTypeSums:
     def spread(self) -> Floats:
         """Standard deviation over a type's occurrences; NaN for one. The shape of ``mean``."""
         count = self.count[:, None, None]
-        away = np.maximum(self.squares - self.total**2 / count, 0)
-        spread: Floats = np.sqrt(divide(away, count - 1))
+        squared_deviations = np.maximum(self.squares - self.total**2 / count, 0)
+        spread: Floats = np.sqrt(divide(squared_deviations, count - 1))
         return spread
 
 
 QUERY, KEY, PAIR = KINDS = ("query", "key", "pair")
-MOST = 50  # rows of each kind and head
+MAX_FAVOURED = 50  # rows of each kind and head
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,21 +342,31 @@ class FavouredTokens:
             return np.asarray((self.low > self.uniform) & (self.low > self.mean_head))
 
 
-def favoured_tokens(sums: Affinities, layer: int, what: str) -> FavouredTokens:
+def favoured_tokens(sums: Affinities, layer: int, kind: str) -> FavouredTokens:
     """Return the items of a kind that occur in enough sentences, for all heads of a layer.
 
-    Those whose interval lies above uniform attention and above the mean head come first, then the
-    larger ratio to uniform attention; ties in the order of entries.
+    Items whose interval lies above uniform attention and above the mean head come first, then items
+    by their ratio to uniform attention; ties are in the order of entries.
+
+    Args:
+        sums: attention by token type.
+        layer: layer, from 0.
+        kind: `QUERY`, `KEY` or `PAIR`.
     """
-    named = {QUERY: (True, False), KEY: (False, True), PAIR: (True, True)}[what]
-    kind = ((sums.query != ANY) == named[0]) & ((sums.key != ANY) == named[1])
-    chosen = np.flatnonzero(kind & sums.distinct(layer))
-    ratios = sums.ratios(layer)[:, chosen]
-    low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
-    parts = (chosen, ratios.n_observations.round().astype(int), ratios.n_sentences, ratios.value,
-             low, high,
-             sums.even[layer, chosen], sums.mean_head[chosen])  # fmt: skip
-    every = FavouredTokens(*(np.broadcast_to(part, low.shape) for part in parts))
-    ratio = np.nan_to_num(every.ratio, nan=-1).round(9)
-    order = np.lexsort((-ratio, ~every.clear), axis=-1)[:, :MOST]
-    return FavouredTokens(*(np.take_along_axis(part, order, -1) for part in vars(every).values()))
+    has_query_key = {QUERY: (True, False), KEY: (False, True), PAIR: (True, True)}[kind]
+    of_kind = ((sums.query != ANY_TOKEN) == has_query_key[0]) & (
+        (sums.key != ANY_TOKEN) == has_query_key[1]
+    )
+    items = np.flatnonzero(of_kind & sums.distinct(layer))
+    ratios = sums.ratios(layer)[:, items]
+    low, high = ratios.interval((0.0, np.inf if kind == KEY else 1.0))
+    fields = (
+        items, ratios.n_observations.round().astype(int), ratios.n_sentences, ratios.value, low,
+        high, sums.even[layer, items], sums.mean_head[items],
+    )  # fmt: skip
+    candidates = FavouredTokens(*(np.broadcast_to(field, low.shape) for field in fields))
+    ratio = np.nan_to_num(candidates.ratio, nan=-1).round(9)
+    order = np.lexsort((-ratio, ~candidates.clear), axis=-1)[:, :MAX_FAVOURED]
+    return FavouredTokens(
+        *(np.take_along_axis(part, order, -1) for part in vars(candidates).values())
+    )

@@ -9,49 +9,51 @@ import pandas as pd
 from headbook.study.corpus_sums import TokenSums
 from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
 from headbook.study.tables import (
-    ESTIMATE,
-    HEAD,
-    METRIC,
-    MOST_USED,
-    PLACE,
+    ESTIMATE_COLUMNS,
+    HEAD_COLUMNS,
+    LAYER_COLUMNS,
+    MAX_PLAIN_CSV_BYTES,
+    METRIC_COLUMNS,
     Table,
     as_head_key,
     estimate_rows,
 )
-from headbook.study.token_sums import KINDS, STATES, Affinities, TokenTypeSums, favoured_tokens
+from headbook.study.token_sums import KINDS, PATH_STATES, Affinities, TokenTypeSums, favoured_tokens
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
 
-STACK = {"stack": PLACE["stack"]}
-STATE = {"state": "mid: after attention; out: after the layer"}
-TOKEN = {
+STACK_COLUMN = {"stack": LAYER_COLUMNS["stack"]}
+STATE_COLUMN = {"state": "mid: after attention; out: after the layer"}
+TOKEN_COLUMNS = {
     "sentence": "number in the input, counted from 1",
     "position": "of the token in the sequence, counted from 0",
     "token": "in the text's own spelling",
-    **PLACE,
-    **STATE,
+    **LAYER_COLUMNS,
+    **STATE_COLUMN,
 }
-LARGE = 2_500_000  # bytes of CSV, above which tables of single tokens have the Parquet file alone
-LISTED = 10  # dimensions of a state in the table of geometry
+MAX_CSV_BYTES = (
+    2_500_000  # bytes of CSV, above which tables of single tokens have the Parquet file alone
+)
+MAX_DIMENSIONS = 10  # dimensions of a state in the table of geometry
 
 
 TOKENS: "Table[Study]" = Table(
     "tokens",
     "Token metrics of every token of the sentences that have a page.",
-    TOKEN
+    TOKEN_COLUMNS
     | {
-        "metric": METRIC["metric"],
+        "metric": METRIC_COLUMNS["metric"],
         "space": "positional (token + position embedding), raw (token embedding), or empty",
         "value": "see the metric's page",
     },
     lambda study: study.sentence_data.tokens,
-    csv_limit=LARGE,
+    csv_limit=MAX_CSV_BYTES,
 )
 NEAREST: "Table[Study]" = Table(
     "nearest",
     "The nearest vocabulary tokens of each of those tokens in each layer.",
-    TOKEN
+    TOKEN_COLUMNS
     | {
         "space": "positional or raw; logits: what the logit lens gives",
         "rank": "1: nearest, or most probable",
@@ -59,7 +61,7 @@ NEAREST: "Table[Study]" = Table(
         "cosine": "of its embedding to the state; in space logits its probability",
     },
     lambda study: study.sentence_data.nearest,
-    csv_limit=LARGE,
+    csv_limit=MAX_CSV_BYTES,
 )
 WORDS: "Table[Study]" = Table(
     "words",
@@ -68,28 +70,30 @@ WORDS: "Table[Study]" = Table(
     {
         "class": "all, content, function, initial or continuation subword tokens, special "
         "tokens, or a part of speech (UPOS)",
-        **PLACE,
-        **STATE,
-        "metric": METRIC["metric"],
+        **LAYER_COLUMNS,
+        **STATE_COLUMN,
+        "metric": METRIC_COLUMNS["metric"],
         "space": TOKENS.columns["space"],
         "value": "mean over tokens; of ranks the mean of log10(1 + rank)",
-        "low": f"{ESTIMATE['low']}; empty without one",
+        "low": f"{ESTIMATE_COLUMNS['low']}; empty without one",
         "high": "upper end",
         "n_sentences": "sentences that contribute",
         "n_observations": "observations behind the value, for example words or query tokens",
     },
     lambda study: words_table(study.token_sums),
     optional=True,
-    plain_csv_limit=MOST_USED,
+    plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 
 
-def words_table(tokens: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
+def words_table(token_sums: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
     """Return the table of token metrics by class of words, state and vocabulary space.
 
     Classes without a token are left out.
     """
-    frames = [_word_rows(stack, sums) for by_stack in tokens for stack, sums in by_stack.items()]
+    frames = [
+        _word_rows(stack, sums) for by_stack in token_sums for stack, sums in by_stack.items()
+    ]
     if not frames:
         return WORDS.empty
     table = pd.concat(frames, ignore_index=True)
@@ -99,12 +103,12 @@ def words_table(tokens: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
 def _word_rows(stack: str, sums: TokenSums) -> pd.DataFrame:
     columns, n_layers = sums.columns, sums.layers.sums.shape[2]
     frame = estimate_rows(sums.layers, [as_head_key(column) for column in columns])
-    named = {
+    keys = {
         "class": [column.label for column in columns],
         "state": [str(column.state) for column in columns],
         "space": [str(column.space or "") for column in columns],
     }
-    frame = frame.assign(**{name: n_layers * values for name, values in named.items()})
+    frame = frame.assign(**{name: n_layers * values for name, values in keys.items()})
     frame["layer"] = np.repeat(np.arange(n_layers), len(columns))
     return frame.assign(stack=stack)[[*WORDS.columns]]
 
@@ -113,11 +117,11 @@ TYPES: "Table[Study]" = Table(
     "types",
     "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
     {
-        **STACK,
+        **STACK_COLUMN,
         "entry": "number in the vocabulary",
         "token": "the vocabulary token in letters",
         "layer": "counted from 0",
-        **STATE,
+        **STATE_COLUMN,
         "value": "mean over occurrences",
         "std": "standard deviation over occurrences; empty for a single one",
         "count": "occurrences",
@@ -137,7 +141,7 @@ def types_table(types: Mapping[str, TokenTypeSums]) -> pd.DataFrame:
         for name in ("ids", "names", "count", "sentences"):
             frame[name] = np.repeat(np.array(getattr(sums, name)), n_layers * n_states)
         frame["layer"] = np.tile(np.repeat(np.arange(n_layers), n_states), n_types)
-        frame["state"] = np.tile([str(state) for state in STATES], n_types * n_layers)
+        frame["state"] = np.tile([str(state) for state in PATH_STATES], n_types * n_layers)
         frame = frame.rename(
             columns={"ids": "entry", "names": "token", "sentences": "n_sentences"}
         )[frame["value"].notna()]
@@ -151,7 +155,7 @@ TOP_TOKENS: "Table[Study]" = Table(
     "attention, the sink masked: up to 50 of each that occur in at least 5 different sentences "
     "of the sample. Those whose interval lies above uniform attention and above the mean head "
     "come first, then the larger ratio.",
-    HEAD
+    HEAD_COLUMNS
     | {
         "role": "query: attention of the token to all keys off the sink; key: attention it "
         "receives from all queries; pair: attention of the query to the key",
@@ -160,7 +164,7 @@ TOP_TOKENS: "Table[Study]" = Table(
         "count": "occurrences",
         "n_sentences": "sentences with at least one",
         "mean": "mean attention of an occurrence",
-        "low": ESTIMATE["low"],
+        "low": ESTIMATE_COLUMNS["low"],
         "high": "upper end",
         "uniform": "the same on uniform attention",
         "ratio": "mean over uniform",
@@ -189,37 +193,37 @@ def top_tokens_table(
     if not frames:
         return TOP_TOKENS.empty
     table = pd.concat(frames, ignore_index=True)
-    kind = pd.Categorical(table["role"], KINDS)
-    order = np.lexsort((kind.codes, table["head"], table["layer"]))
+    roles = pd.Categorical(table["role"], KINDS)
+    order = np.lexsort((roles.codes, table["head"], table["layer"]))
     stack = pd.Categorical(table["stack"], [*affinities]).codes
     order = order[np.argsort(stack[order], kind="stable")]
     return table.iloc[order].reset_index(drop=True)[[*TOP_TOKENS.columns]]
 
 
 def _layer_favourites(stack: str, layer: int, sums: Affinities) -> Iterator[pd.DataFrame]:
-    for what in KINDS:
-        found = favoured_tokens(sums, layer, what)
-        heads, rows = found.item.shape
+    for role in KINDS:
+        favoured = favoured_tokens(sums, layer, role)
+        heads, rows = favoured.item.shape
         if not rows:
             continue
-        item = found.item.ravel()
+        item = favoured.item.ravel()
         columns = {
             "query": sums.named(sums.query[item]),
             "key": sums.named(sums.key[item]),
-            **{name: getattr(found, name).ravel() for name in [*TOP_TOKENS.columns][6:]},
+            **{name: getattr(favoured, name).ravel() for name in [*TOP_TOKENS.columns][6:]},
         }
         head = np.repeat(np.arange(heads), rows)
-        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=what)
+        yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=role)
 
 
 GEOMETRY: "Table[Study]" = Table(
     "geometry",
     "Every number of the states of a layer: input and output of each layer, on a sample.",
     {
-        **STACK,
+        **STACK_COLUMN,
         "layer": "counted from 0; empty for the input",
         "state": "input: what enters layer 0; out: layer output",
-        "metric": METRIC["metric"],
+        "metric": METRIC_COLUMNS["metric"],
         "label": "as on the metric's page; for layer_cka the other state, input or the number "
         "of its layer; for outlier_dimensions also the ten largest by name",
         "value": "see the metric's page; empty where there is none",
@@ -258,9 +262,9 @@ def _state_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
 
 def _cka_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
     names, others = state_names(len(sums.weights)), short_names(len(sums.weights))
-    behind = (np.nan, np.nan, sums.sentences, float(sums.minibatches))
+    interval_and_counts = (np.nan, np.nan, sums.sentences, float(sums.minibatches))
     return [
-        (layer, str(state), CKA, other, value, *behind)
+        (layer, str(state), CKA, other, value, *interval_and_counts)
         for (layer, state), row in zip(names, sums.cka, strict=True)
         for other, value in zip(others, row, strict=True)
         if sums.products.size
@@ -269,18 +273,18 @@ def _cka_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
 
 def _dimension_rows(sums: GeometrySums) -> list[tuple[object, ...]]:
     """Return the dimensions that add most to the mean cosine of each state."""
-    asked = any(column.metric == OUTLIERS for column in sums.columns)
-    behind = (np.nan, np.nan, sums.sentences, float(sums.tokens))
+    measured = any(column.metric == OUTLIERS for column in sums.columns)
+    interval_and_counts = (np.nan, np.nan, sums.sentences, float(sums.tokens))
     return [
         (
             layer,
             str(state),
             OUTLIERS,
-            f"dimension {position}",
-            sums.contributions[row, position],
-            *behind,
+            f"dimension {dimension}",
+            sums.contributions[row, dimension],
+            *interval_and_counts,
         )
         for row, (layer, state) in enumerate(state_names(len(sums.weights)))
-        for position in sums.largest(row, LISTED)
-        if asked
+        for dimension in sums.largest(row, MAX_DIMENSIONS)
+        if measured
     ]

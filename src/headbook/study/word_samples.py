@@ -18,7 +18,7 @@ from headbook.attention.surface_rules import N_DISTANCE_BINS, NO_CELL, rule_name
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
 
-LEAST = 30  # pairs of a cell on the choice half, below which the distance alone counts
+MIN_CELL_PAIRS = 30  # pairs; cells with fewer on the choice half have the mean of their distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +43,16 @@ class PairCells:
     def means(self, layer: int) -> Floats:
         """Return the mean attention of each head in each cell. *Shape:* ``(head + 1, cell)``.
 
-        Cells with fewer than `LEAST` pairs have the mean of all pairs at their distance.
+        Cells with fewer than `MIN_CELL_PAIRS` pairs have the mean of all pairs at their distance.
         """
         mass, pairs = self.mass[layer], self.pairs[layer]
-        near, all_near = (
-            part.reshape(*part.shape[:-1], -1, N_DISTANCE_BINS).sum(-2) for part in (mass, pairs)
+        mass_at_distance, pairs_at_distance = (
+            part.reshape(*part.shape[:-1], -1, BINS).sum(-2) for part in (mass, pairs)
         )
-        by_distance = np.tile(np.nan_to_num(divide(near, all_near)), len(pairs) // N_DISTANCE_BINS)
-        return np.where(pairs >= LEAST, np.nan_to_num(divide(mass, pairs)), by_distance)
+        by_distance = np.tile(
+            np.nan_to_num(divide(mass_at_distance, pairs_at_distance)), len(pairs) // BINS
+        )
+        return np.where(pairs >= MIN_CELL_PAIRS, np.nan_to_num(divide(mass, pairs)), by_distance)
 
     def expected(self, layer: int) -> Floats:
         """Return the expected attention of each head to a sentence's linked pairs by surface alone.
@@ -58,16 +60,16 @@ class PairCells:
         *Shape:* ``(kept, head + 1)``.
         """
         links: NDArray[np.uint16] = self.links.payload[:, layer]
-        sentence, place = np.nonzero(links != NO_CELL)
+        sentence, link = np.nonzero(links != NO_CELL)
         means = self.means(layer)
-        each = means[:, links[sentence, place]]
-        found = np.zeros((len(links), len(means)))
-        for head, values in enumerate(each):
-            found[:, head] = np.bincount(sentence, values, len(links))
-        return found
+        attention = means[:, links[sentence, link]]
+        expected = np.zeros((len(links), len(means)))
+        for head, values in enumerate(attention):
+            expected[:, head] = np.bincount(sentence, values, len(links))
+        return expected
 
 
-LONGEST = np.iinfo(np.int16).max  # words of a sentence, so that their places fit
+MAX_SENTENCE_WORDS = np.iinfo(np.int16).max  # words of a sentence, so that their places fit
 
 
 class RelationCases(NamedTuple):
@@ -148,8 +150,8 @@ class StrongestWords:
     @property
     def has_others(self) -> NDArray[np.bool_]:
         """Whether each word sees another word. *Shape:* ``(word,)``."""
-        found: NDArray[np.bool_] = (self.asked & HAS_OTHERS) > 0
-        return found
+        mask: NDArray[np.bool_] = (self.asked & HAS_OTHERS) > 0
+        return mask
 
     @property
     def first(self) -> Ints:
@@ -162,18 +164,18 @@ class StrongestWords:
 
     def named(self) -> NDArray[np.int32]:
         """Return the word that each rule names. *Shape:* ``(rule, word)``; see `rule_words`."""
-        there = (self.asked & SEEN) > 0
-        return rule_words(self.tag, there, self.lengths, self.scheme.tags, causal=self.causal)
+        seen = (self.asked & SEEN) > 0
+        return rule_words(self.tag, seen, self.lengths, self.scheme.tags, causal=self.causal)
 
     def cases(self, label: int) -> RelationCases:
         """Return the words of one label, those whose answer can be seen from the query."""
         direction, relation = divmod(label, len(self.scheme.relations))
-        up = DIRECTIONS[direction] == "to_head"
-        bit = TO_HEAD if up else TO_DEPENDENT
+        to_head = DIRECTIONS[direction] == "to_head"
+        bit = TO_HEAD if to_head else TO_DEPENDENT
         words = np.flatnonzero((self.relation == relation) & ((self.asked & bit) > 0))
         first = self.first[words]
         heads = first + self.head[words]
-        query, key = (words, heads) if up else (heads, words)
+        query, key = (words, heads) if to_head else (heads, words)
         return RelationCases(self.sentence[words], query, key, key - first)
 
     def querying(self, label: int) -> Ints:
@@ -181,20 +183,20 @@ class StrongestWords:
         direction, relation = divmod(label, len(self.scheme.relations))
         inside = (self.head >= 0) & (self.head < np.repeat(self.lengths, self.lengths))
         words = np.flatnonzero((self.relation == relation) & inside)
-        up = DIRECTIONS[direction] == "to_head"
-        return words if up else self.first[words] + self.head[words]
+        to_head = DIRECTIONS[direction] == "to_head"
+        return words if to_head else self.first[words] + self.head[words]
 
     def labels_asked(self) -> Iterator[int]:
         """Yield the labels that any word has."""
         for direction, bit in enumerate((TO_HEAD, TO_DEPENDENT)):
-            there = np.unique(self.relation[(self.asked & bit) > 0])
-            yield from (there[there >= 0] + direction * len(self.scheme.relations)).tolist()
+            relations = np.unique(self.relation[(self.asked & bit) > 0])
+            yield from (relations[relations >= 0] + direction * len(self.scheme.relations)).tolist()
 
     def __add__(self, other: "StrongestWords") -> "StrongestWords":
         full = int(self.lengths.sum()) >= self.size
         if full and len(other.index) and other._order[0] > self._order[-1]:
             return self  # all hashes of the other part are larger: avoids copies
-        names = ("content_hash", "index", "lengths", *BY_WORD)
+        names = ("content_hash", "index", "lengths", *WORD_FIELDS)
         arrays: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
         }
@@ -223,8 +225,8 @@ class StrongestWords:
         return replace(
             self,
             **{n: getattr(self, n)[sentences] for n in ("content_hash", "index", "lengths")},
-            **{name: getattr(self, name)[words] for name in BY_WORD},
+            **{name: getattr(self, name)[words] for name in WORD_FIELDS},
         )
 
 
-BY_WORD = ("strongest", "tag", "relation", "head", "asked")
+WORD_FIELDS = ("strongest", "tag", "relation", "head", "asked")

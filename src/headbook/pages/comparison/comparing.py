@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from headbook.analysis.head_matching import NULL_QUANTILE
 from headbook.comparison.comparison import Comparison
-from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, WEIGHT_DRIFT
-from headbook.comparison.matching import LEAST
+from headbook.comparison.drift import FLOOR_LABEL, PATTERN_DRIFT, WEIGHT_DRIFT
+from headbook.comparison.matching import MIN_SHARED_WORDS
 from headbook.pages.parts.page import Page
 from headbook.report.wording import percent
 
@@ -52,7 +52,7 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         names=sides.names,
         same=sides.same_heads,
         apart=sides.mismatch,
-        rounded=any(c.metric == PATTERN_DRIFT and c.label == ROUNDED for c in columns),
+        rounded=any(c.metric == PATTERN_DRIFT and c.label == FLOOR_LABEL for c in columns),
         moved=any(c.metric == WEIGHT_DRIFT for c in columns),
         floors=comparison.floor_sentences,
         tested=any(found.tested for found in comparison.matched.values()),

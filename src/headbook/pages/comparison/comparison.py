@@ -14,10 +14,10 @@ from headbook.charts.theme import DIVERGING, STEPS, rgba_ramp
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
-    EQUAL,
+    CEILING_LABEL,
+    FLOOR_LABEL,
+    MAX_EQUAL_DRIFT,
     PATTERN_DRIFT,
-    ROUNDED,
-    SHUFFLED,
     DriftSummary,
     by_layer,
     drift_summary,
@@ -155,7 +155,7 @@ def _difference(both: StackComparison, file: str) -> SideAtlas:
     return SideAtlas(name, tiles, signed=True, end=largest, picture=picture if file else b"")
 
 
-SERIES = {"": "same head", ROUNDED: "bfloat16 rounding", SHUFFLED: "another head"}
+SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "another head"}
 TITLE = "divergence of attention (nats)"
 
 
@@ -178,7 +178,7 @@ def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
 def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
     """The median head of each layer with the middle half, rounding and unrelated heads."""
     rows = pd.concat([*_lines(found)], ignore_index=True)
-    floor = ROUNDED in {column.label for column in found.columns}
+    floor = FLOOR_LABEL in {column.label for column in found.columns}
     return layer_curve(
         f"drift-{both.stack}-layers",
         "Divergence by layer, all keys: the median head; band: the middle half of the heads. "
@@ -296,7 +296,7 @@ def _part(summary: DriftSummary) -> str:
     if part is None or np.isnan(part).all():
         return f"; the median divergence is {divergence_text(median)} nats"
     gone = float(np.nanmedian(part))
-    if median <= EQUAL:
+    if median <= MAX_EQUAL_DRIFT:
         return "; at least half of the heads attend exactly alike"
     if gone <= 0:
         return "; the median head is no further apart than rounding"
@@ -323,7 +323,7 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
     rest = float(np.nanmax(others))
     beside = (
         "all others are equal"
-        if rest <= EQUAL
+        if rest <= MAX_EQUAL_DRIFT
         else f"at most {divergence_text(rest)} nats in others"
     )
     return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."

@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
-from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
+from headbook.comparison.drift import CEILING_LABEL, FLOOR_LABEL, PATTERN_DRIFT
 from headbook.comparison.head_pairs import HeadPair, PairedStack
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Section
@@ -239,7 +239,7 @@ def _cell(
     return NumberCell.of(results.heads(metric, view, label).at(head.layer, head.head), known)
 
 
-DRIFT_REFERENCES = {ROUNDED: "rounding to bfloat16", SHUFFLED: "another head of its layer"}
+DRIFT_REFERENCES = {FLOOR_LABEL: "rounding to bfloat16", CEILING_LABEL: "another head of its layer"}
 
 Links = tuple[str, str] | None
 
@@ -404,8 +404,8 @@ def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
     beside = [
         f"{what}: {divergence_text(float(found.value[*at, other]))}"
         for label, what in (
-            (ROUNDED, "rounding to bfloat16"),
-            (SHUFFLED, "another head of its layer"),
+            (FLOOR_LABEL, "rounding to bfloat16"),
+            (CEILING_LABEL, "another head of its layer"),
         )
         if (other := found.column(PATTERN_DRIFT, str(SinkView.RAW), label)) is not None
         and not np.isnan(found.value[*at, other])

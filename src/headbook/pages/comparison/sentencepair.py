@@ -32,7 +32,12 @@ from headbook.report.wording import (
     visible,
 )
 from headbook.schema import EmbeddingSpace, ResidualPoint
-from headbook.study.sentence_data import LOGITS, StoredSentence, StoredText, rows_by_sentence
+from headbook.study.sentence_data import (
+    LOGIT_LENS_SPACE,
+    StoredSentence,
+    StoredText,
+    rows_by_sentence,
+)
 
 Rows = tuple[pd.DataFrame, pd.DataFrame]  # of one sentence in both studies
 NEAREST = 3  # vocabulary tokens of each model that the table names
@@ -44,7 +49,7 @@ def both_paths(
     """What the script reads of both models; None where they have no path in common.
 
     Args:
-        tokens: rows of `headbook.study.sentence_data.TOKENS`, of the sentence.
+        tokens: rows of `headbook.study.sentence_data.TOKEN_COLUMNS`, of the sentence.
 
     Returns:
         ``a`` and ``b``: as of `paths_data`, of the measures that both have, each view with the
@@ -129,7 +134,7 @@ def nearest_table(
     """The vocabulary tokens nearest to each token's last state; None where one model has none.
 
     Args:
-        near: rows of `headbook.study.sentence_data.NEAREST`, of the sentence.
+        near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of the sentence.
     """
     stacks = paired.stack.a, paired.stack.b
     own = [
@@ -156,13 +161,13 @@ def nearest_table(
 
 
 def _space(space: str) -> str:
-    return "logit lens" if space == LOGITS else SPACES[EmbeddingSpace(space)]
+    return "logit lens" if space == LOGIT_LENS_SPACE else SPACES[EmbeddingSpace(space)]
 
 
 def _last(near: pd.DataFrame, space: str) -> dict[int, list[tuple[str, str]]]:
     """What is nearest to each token after the last layer."""
     last = near[(near["layer"] == near["layer"].max()) & (near["space"] == space)]
-    written = percent if space == LOGITS else number
+    written = percent if space == LOGIT_LENS_SPACE else number
     found: dict[int, list[tuple[str, str]]] = {}
     names = ("position", "neighbour", "cosine")
     columns = (last.sort_values("rank")[name].tolist() for name in names)

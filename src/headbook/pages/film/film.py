@@ -12,7 +12,7 @@ from headbook.charts.film import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.comparison.film import BestHead
-from headbook.comparison.film_steps import INDUCTION, FilmColumn, StackFrame
+from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn, StackFrame
 from headbook.metrics import ids
 from headbook.pages.film.parts import (
     DrawnFilm,
@@ -65,20 +65,20 @@ def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Li
     if column is None or best is None or best.place is None:
         return
     head = HeadName(stack.name, *best.place)
-    if not best.value.value >= INDUCTION:
+    if not best.value.value >= MIN_INDUCTION_SCORE:
         where = "" if stack.name == "self" else f" in {STACKS[stack.name]}"
         yield [
             f"No head{where} has become an induction head: the highest score at ", reel.at(-1),
             " is ",
             f"{estimate_text(column, best.value)} (", head_row_link(head),
-            f"), below {percent(INDUCTION)}.",
+            f"), below {percent(MIN_INDUCTION_SCORE)}.",
         ]  # fmt: skip
         return
     turn = reel.turn(stack.name, column, best.place)
     first = reel.first(stack.name, column, best.place)
     if reel.rises(stack.name, column, best) and turn.between:
         when = f"appears {_steps(turn.between)}"
-    elif first >= INDUCTION:
+    elif first >= MIN_INDUCTION_SCORE:
         when = "is there from the first step on"
     else:
         when = f"is there at {reel.at(-1)}, after no clear rise"
@@ -402,7 +402,7 @@ def _loss(reel: DrawnFilm) -> Drawing:
 
 _ABOUT = {
     ids.INDUCTION_SCORE: "Induction: share of heads with an induction score of at least "
-    f"{percent(INDUCTION)}.",
+    f"{percent(MIN_INDUCTION_SCORE)}.",
     ids.SINK_SHARE: "Sink: mean over heads of their attention to the sink.",
 }
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
@@ -414,7 +414,7 @@ def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
     for column in reel.film.columns(stack.name):
         values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]
         if column.metric == ids.INDUCTION_SCORE:
-            yield _line(f"{before}induction", (values >= INDUCTION).mean((1, 2)))
+            yield _line(f"{before}induction", (values >= MIN_INDUCTION_SCORE).mean((1, 2)))
         elif column.metric == ids.SINK_SHARE:
             yield _line(f"{before}sink", np.nanmean(values, (1, 2)))
 

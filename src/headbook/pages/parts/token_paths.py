@@ -43,7 +43,7 @@ def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
     """The metrics that have something to draw: ranks only where one is above 0.
 
     Args:
-        rows: of `headbook.study.sentence_data.TOKENS`, of one stack and sentence.
+        rows: of `headbook.study.sentence_data.TOKEN_COLUMNS`, of one stack and sentence.
     """
     known = rows[rows["value"].notna()]
     largest = known.groupby("metric")["value"].max()
@@ -57,7 +57,7 @@ def paths_data(
     """What the script reads of one stack; None where there is nothing to draw.
 
     Args:
-        rows: of `headbook.study.sentence_data.TOKENS`, of that stack and sentence.
+        rows: of `headbook.study.sentence_data.TOKEN_COLUMNS`, of that stack and sentence.
 
     Returns:
         ``kinds`` of the tokens (see `token_kind`), their ``names``, and ``metrics``: each with

@@ -11,8 +11,8 @@ from headbook.schema import Replacement
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
-    FIFTH,
-    RANDOM_ORDER,
+    RANDOM_ORDER_PREFIX,
+    VERDICT_SHARE,
     audit,
     head_effects,
     largest_effect,
@@ -104,7 +104,7 @@ def _share(row: dict[Any, Any]) -> dict[str, Any]:
         "low": row["share_low"],
         "high": row["share_high"],
         "baseline": "fifth of the sentences",
-        "baseline_value": FIFTH,
+        "baseline_value": VERDICT_SHARE,
         "n_observations": float(row["n_sentences"]),
     }
 
@@ -176,7 +176,7 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
     """Yield pruning steps of orders that are not random, and the removable share of each order."""
     if table.empty:
         return
-    random = table["order"].str.startswith(RANDOM_ORDER)
+    random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
     about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"

@@ -27,7 +27,7 @@ from headbook.report.claims.heads import (
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
-from headbook.study.tables import ESTIMATE, MOST_USED, PLACE, Table
+from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
 
 OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relation_rows,
@@ -68,7 +68,7 @@ TESTS: Table[Study] = Table(
     "sentences and reported on the other.",
     {
         "claim": "what is claimed; of the highest head of many, chosen on the choice half",
-        "stack": f"{PLACE['stack']}; all where heads of all are taken together",
+        "stack": f"{LAYER_COLUMNS['stack']}; all where heads of all are taken together",
         "layer": "counted from 0; empty for several layers",
         "head": "counted from 0; empty for several heads",
         "metric": "as in the addresses of the metrics' pages, or in the tables on importance",
@@ -79,7 +79,7 @@ TESTS: Table[Study] = Table(
         "split": "choice: the half of the sentences on which heads, layers and baselines are "
         "chosen; held_out: the other half; all: all sentences",
         "value": "in the metric's unit; shares from 0 to 1",
-        "low": f"{ESTIMATE['low']}; empty without one",
+        "low": f"{ESTIMATE_COLUMNS['low']}; empty without one",
         "high": "upper end",
         "baseline": "the rule's name, for example uniform attention or fixed offset +1",
         "baseline_value": "what the baseline reaches on the same sentences",
@@ -94,5 +94,5 @@ TESTS: Table[Study] = Table(
     },
     tests_table,
     optional=True,
-    plain_csv_limit=MOST_USED,
+    plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )

@@ -25,7 +25,7 @@ from headbook.report.wording import STACKS, count_text, number, number_word, per
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tests import COSINES, AblationVerdict, head_names
+from headbook.study.ablation_tests import COSINE_TARGETS, AblationVerdict, head_names
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
@@ -109,7 +109,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
     head, _, (value, low, high) = found
     if low > ablation_tests.equivalence_margin(ablation, target):
         reported = change_text(ablation, value, low, high)
-        of = f" of {verdict_target_text(ablation)}" if target in COSINES else ""
+        of = f" of {verdict_target_text(ablation)}" if target in COSINE_TARGETS else ""
         yield _found(
             ablation,
             f"Largest change{of}: {reported} without ",

@@ -18,7 +18,7 @@ from headbook.report.results import StackResults
 from headbook.report.wording import SPACES, count_text, interval_text, is_share, number, percent
 from headbook.schema import HEAD_RULES, EmbeddingSpace, ResidualPoint, SinkView
 from headbook.study.state_geometry import GeometrySums, state_names
-from headbook.study.token_sums import SHUFFLED, TRUE, AnchorColumn, TopAnchor
+from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
 
 ANCHOR_METRIC = ids.ANCHOR_TOKEN
 ANCHOR_COLUMNS = tuple(
@@ -37,7 +37,9 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return {}
-    true, mixed = ([anchors.best(c, order) for c in ANCHOR_COLUMNS] for order in (TRUE, SHUFFLED))
+    true, mixed = (
+        [anchors.best(c, order) for c in ANCHOR_COLUMNS] for order in (TRUE_ORDER, SHUFFLED_ORDER)
+    )
     return {
         layer: [
             (distinct(a, layer), distinct(b, layer), int((a.token[layer] >= 0).sum()))

@@ -1,8 +1,8 @@
 """All tables of a study (`STUDY_TABLES`); importing this package completes `Study.tests`.
 
 The package `headbook.study` is a layer below the report and cannot import its rules. So the table
-of claims is entered in `headbook.study.tables.COMPUTED` here; `headbook.Study`, `headbook.collect`
-and `headbook.render` import this package.
+of claims is entered in `headbook.study.tables.TABLES_OF_REPORT` here; `headbook.Study`,
+`headbook.collect` and `headbook.render` import this package.
 """
 
 from headbook.report.alignment import ALIGNMENTS
@@ -11,20 +11,20 @@ from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, HEAD_IMPO
 from headbook.study.study import Study
 from headbook.study.tables import (
     COMPARED,
-    COMPUTED,
     CONTROLS,
     GROUPS,
     HEADS,
     LAYERS,
     MINIMAL_PAIRS,
     PAIRS,
+    TABLES_OF_REPORT,
     Table,
 )
 from headbook.study.token_tables import GEOMETRY, NEAREST, TOKENS, TOP_TOKENS, TYPES, WORDS
 
 __all__ = ["STUDY_TABLES", "Study"]
 
-COMPUTED[TESTS.name] = TESTS
+TABLES_OF_REPORT[TESTS.name] = TESTS
 # All tables of a study by name, in the order of the Data page.
 STUDY_TABLES: dict[str, Table[Study]] = {
     table.name: table
