@@ -243,7 +243,7 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
     assert (hub.model, hub.revision) == ("some/model", "step1")
     with pytest.raises(ConfigError, match="expected revisions of the hub model"):
         list_checkpoints("some/model", [])
-    with pytest.raises(ConfigError, match="differ in signs alone"):
+    with pytest.raises(ConfigError, match="two names that give the same folder"):
         list_checkpoints("some/model", ["a/b", "a b"])
 
 

@@ -305,7 +305,7 @@ def test_other_options_or_sentences_are_refused_unless_begun_anew(
     with open_store(tmp_path, plan, restart=False) as work:
         assert load_or_save(work, int, "model/x", 3) == 3
     with (
-        pytest.raises(OutputError, match="--seed 0, not 1; expected the same; --restart") as caught,
+        pytest.raises(OutputError, match="--seed 0, not 1; expected the same options") as caught,
         open_store(tmp_path, plan | {"--seed": "1"}, restart=False),
     ):
         pass

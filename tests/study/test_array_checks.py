@@ -279,8 +279,8 @@ def test_tables_of_tokens_are_checked(copied: Path) -> None:
     for wrong, message in (
         (table.assign(sentence=10**9), "tokens/sentence: got 1e\\+09"),
         (table.assign(layer=-1), "tokens/layer: got -1"),
-        (table.assign(stack="other"), "tokens/stack: got another stack"),
-        (table.drop(columns="value"), "expected those of a study"),
+        (table.assign(stack="other"), "tokens/stack: got other, expected self"),
+        (table.drop(columns="value"), "expected the columns of tokens or nearest"),
         (table.assign(position="one"), "expected numbers"),
     ):
         wrong.to_parquet(file, index=False)

@@ -250,7 +250,8 @@ def test_the_command_merges_stored_parts_in_their_order(
 
 
 @pytest.mark.parametrize(
-    ("others", "message"), [([], "1 study came"), (["study"], "came twice"), (["x"], "manifest")]
+    ("others", "message"),
+    [([], "got 1 study, expected"), (["study"], "got this study twice"), (["x"], "manifest")],
 )
 def test_what_cannot_be_merged_is_refused_in_one_line(
     copied: Path, others: list[str], message: str

@@ -259,7 +259,7 @@ class Film:
 
 
 def film(checkpoints: Sequence[FilmedCheckpoint]) -> Film:
-    """Return the film of checkpoints, with one study in memory at a time.
+    """Return the film of checkpoints; only one study is in memory at a time.
 
     Args:
         checkpoints: checkpoints, in the order of training if their names do not give it.

@@ -95,7 +95,9 @@ def pair_studies(
     )
     reason = _mismatch(a, b)
     if heads is HeadCorrespondence.SAME and reason:
-        raise StudyError(f"--heads same: {reason}; --heads matched finds those that attend alike")
+        raise StudyError(
+            f"--heads same: {reason}; use --heads matched to compare heads that attend alike"
+        )
     return StudyPair(
         a, b, _distinct_names(a, b, names), tuple(_stack_pairs(a, b)), requested or reason
     )

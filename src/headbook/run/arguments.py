@@ -111,5 +111,8 @@ def list_checkpoints(model: str, revisions: Sequence[str]) -> list[ModelCheckpoi
                 )
         checkpoints = [ModelCheckpoint(name, str(folder / name)) for name in revisions or folders]
     if len({checkpoint.folder for checkpoint in checkpoints}) < len(checkpoints):
-        raise ConfigError("--revisions: two names differ in signs alone; expected other names")
+        raise ConfigError(
+            "--revisions: got two names that give the same folder; expected names that differ in "
+            "letters, digits, '.', '_' or '-'"
+        )
     return checkpoints

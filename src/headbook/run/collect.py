@@ -78,15 +78,16 @@ def collect(
 ) -> Study:
     """Run a model over sentences and return what pages and tables need.
 
-    The process is left as it was, except that transformers knows this package's attention by name.
+    The state of the process is restored, except that transformers has an attention function of this
+    package registered.
 
     Args:
         inputs: input files, folders or ids of datasets; ``-`` is standard input.
         config: options as one value; or give them by name.
         progress: reporter of the run's progress.
         work: folder for finished parts, from which the same call continues after it was stopped.
-            Remove it when the study is saved. Nothing is stored without a folder, nor for at most
-            `MAX_UNSTORED_SENTENCES` sentences in one process.
+            Remove the folder when the study is saved. No part is stored without a folder, or for at
+            most `MAX_UNSTORED_SENTENCES` sentences in one process.
         options: options by name.
 
     Raises:
@@ -98,7 +99,7 @@ def collect(
     check_arguments(names, config, config.model)
     notes = read_notes(config.notes)
     with prepare(names, config, progress or NoProgress(), work) as run:
-        # Without a name here, the study's sums can leave memory while heads are ablated.
+        # No variable holds the study, so that its sums can leave memory while heads are ablated.
         return measure_importance(run, measure_study(run, notes))
 
 
@@ -117,7 +118,7 @@ def measure_study(run: Run, notes: str) -> Study:
     embeddings = read_embeddings(run, tokenized.values())
     lens = make_logit_lens(run.model, run.architecture)
     read_back = run.store.spill(CorpusSums, sums)
-    del sums  # products with the vocabulary need the memory
+    del sums  # frees memory for products with the vocabulary
     measures = measure_part(
         run,
         "sentences",
@@ -131,18 +132,18 @@ def measure_study(run: Run, notes: str) -> Study:
     checks = self_checks(run.model, run.architecture, batch, embeddings, lens)
     rank_changes = roundings(run.model, run.architecture, batch, embeddings)
     baselines, logs = measure_baselines(run)
-    gaps = (
-        *find_gaps(
-            run.model,
-            run.architecture,
-            run.metrics,
-            embeddings,
-            sums.counts,
-            lens=lens,
-            rarities=run.sentences.encoder.rarities,
-        ),
-        *run.long.gaps(chosen_metrics(run.config.metrics).values()),
-        *stacks_without_queries_keys(run.architecture, measures.sentence_data, chosen.traced),
+    gaps = find_gaps(
+        run.model,
+        run.architecture,
+        run.metrics,
+        embeddings,
+        sums.counts,
+        lens=lens,
+        rarities=run.sentences.encoder.rarities,
+    )
+    long_gaps = run.long.gaps(chosen_metrics(run.config.metrics).values())
+    trace_gaps = stacks_without_queries_keys(
+        run.architecture, measures.sentence_data, chosen.traced
     )
     manifest = make_manifest(
         run,
@@ -150,7 +151,7 @@ def measure_study(run: Run, notes: str) -> Study:
         counts=sums.counts,
         checks=checks,
         n_checked=len(batch.items),
-        gaps=gaps,
+        gaps=(*gaps, *long_gaps, *trace_gaps),
         rounded=rank_changes,
         baselines=logs,
     )
@@ -164,7 +165,7 @@ def measure_sums(run: Run) -> CorpusSums:
     # Read before the store is asked, so that a resumed run parses sentences in the same groups.
     sentences = [*run.sentences.reread(sample_indices)]
     read_back = run.store.spill(CorpusSums, sums)
-    del sums  # tables of all heads need the memory
+    del sums  # frees memory for tables of all heads
     sample = measure_part(
         run, "sample", CorpusSums, lambda budget, _: measure_sample(run, sentences, budget)
     )
@@ -232,7 +233,7 @@ def measure_shard(run: Run, number: int, tries: int) -> Part[CorpusSums]:
 
 
 def measure_shards_in_workers(run: Run) -> dict[int, Part[CorpusSums]]:
-    """Have worker processes measure and store missing shards; return those that failed for good."""
+    """Measure missing shards in worker processes and return the shards that failed for good."""
     assert run.store.folder is not None
     folder = run.store.folder.resolve()
     job = WorkerJob(run.inputs, Path.cwd(), run.config, folder, run_plan(run), shard_worker)
@@ -252,7 +253,7 @@ def measure_shards_in_workers(run: Run) -> dict[int, Part[CorpusSums]]:
 
 @contextmanager
 def shard_worker(job: WorkerJob, device: str) -> Iterator[Callable[[int], str]]:
-    """Load the model of a worker; the value is its `WorkerJob.begin`'s function.
+    """Load the model of a worker and yield the function that `WorkerJob.begin` describes.
 
     Raises:
         HeadbookError: the input has changed since the run began, or results cannot be stored.

@@ -55,27 +55,16 @@ def make_manifest(
         rounded: differences that coarser products with the vocabulary make.
         baselines: logs of the runs of baselines, by name.
     """
-    encoder = run.sentences.encoder
     annotators: dict[str, str] = {Side.SOURCE: run.annotator_name}
     if ModelKind.ENCODER_DECODER is run.architecture.kind:
-        annotators[Side.TARGET] = encoder.targets.name
-    # Store what a path or a short name stands for, never the path itself.
-    resolved = {"model": run.model.name, "annotator": run.sentences.annotator.name}
-    if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
-        resolved["tokenizer"] = Path(run.config.tokenizer).resolve().name
-    resolved["target_annotator"] = encoder.targets.name
-    resolved["device"] = run.model.device.type
-    rarities = {side: rarity.name for side, rarity in encoder.rarities.items()}
-    resolved["language"] = rarities[Side.SOURCE]
-    resolved["target_language"] = rarities.get(Side.TARGET, NO_FREQUENCIES)
-    logs = {run.name: run.log, **baselines}
+        annotators[Side.TARGET] = run.sentences.encoder.targets.name
     return Manifest(
         schema=SCHEMA,
         headbook=__version__,
         created=creation_date(),
         title=run.config.title or f"Attention heads of {run.model.name}",
         notes=notes,
-        options=run.config.recorded() | resolved,
+        options=run.config.recorded() | _resolved_options(run),
         model=_model_facts(run),
         stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
@@ -89,21 +78,41 @@ def make_manifest(
         checked_sentences=n_checked,
         gaps=(*gaps, *_foreign_annotation(run)),
         roundings=rounded,
-        not_measured=(
-            *_sentences_not_measured(run, run.log, ""),
-            *(
-                group
-                for name, log in baselines.items()
-                for group in _sentences_not_measured(run, log, name)
-            ),
+        not_measured=tuple(
+            group
+            for baseline, log in {"": run.log, **baselines}.items()
+            for group in _sentences_not_measured(run, log, baseline)
         ),
-        fallbacks=tuple(
-            f"{name}, {part}: at most {run.config.batch_tokens >> halvings:,} tokens in a batch, "
-            f"not {run.config.batch_tokens:,}, as memory ran out."
-            for name, log in logs.items()
-            for part, halvings in log.halvings.items()
-        ),
+        fallbacks=tuple(_smaller_batches(run, {run.name: run.log, **baselines})),
     )
+
+
+def _resolved_options(run: Run) -> dict[str, str]:
+    """Return the values that options were resolved to; a path is replaced by its last part."""
+    encoder = run.sentences.encoder
+    rarities = {side: rarity.name for side, rarity in encoder.rarities.items()}
+    resolved = {
+        "model": run.model.name,
+        "annotator": run.sentences.annotator.name,
+        "target_annotator": encoder.targets.name,
+        "device": run.model.device.type,
+        "language": rarities[Side.SOURCE],
+        "target_language": rarities.get(Side.TARGET, NO_FREQUENCIES),
+    }
+    if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
+        resolved["tokenizer"] = Path(run.config.tokenizer).resolve().name
+    return resolved
+
+
+def _smaller_batches(run: Run, logs: Mapping[str, RunLog]) -> Iterator[str]:
+    """Yield a message for each part that was measured in smaller batches than requested."""
+    budget = run.config.batch_tokens
+    for name, log in logs.items():
+        for part, halvings in log.halvings.items():
+            yield (
+                f"{name}, {part}: at most {budget >> halvings:,} tokens in a batch, "
+                f"not {budget:,}, as memory ran out."
+            )
 
 
 def _sentences_not_measured(run: Run, log: RunLog, baseline: str) -> Iterator[UnmeasuredSentences]:

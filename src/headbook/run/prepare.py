@@ -90,11 +90,11 @@ class Run:
         config: options.
         progress: reporter of the run's progress.
         corpus: sentences, or passages that sentences are packed in.
-        model: model.
+        model: the loaded model.
         architecture: attention layers of the model and how to read them.
         metrics: metrics that are measured.
         sentences: sentences as the model takes them.
-        facets: metadata columns that sentences are compared by.
+        facets: metadata columns by which sentences are compared.
         long: texts that are too long for tables of all pairs of tokens.
         mean_length: estimated tokens of a sentence, for progress.
         store: finished parts.
@@ -160,7 +160,7 @@ def prepare(
         work: folder of the store; None for a temporary one if workers need it, else for none.
 
     Raises:
-        HeadbookError: inputs, model or folder do not fit; in one line.
+        HeadbookError: the inputs, the model or the folder cannot be used.
     """
     with ExitStack() as stack:
         run = stack.enter_context(open_run(inputs, config, progress))
@@ -209,9 +209,7 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
             targets=Annotator.load(config.target_annotator),
             rarities=_word_frequencies(config, corpus, model),
         )
-        first_texts = islice(texts, int(min(config.n_sentence_pages, len(texts))))
-        lengths = [sum(length.values()) for length in encoder.lengths(first_texts)]
-        lengths = lengths or [DEFAULT_SENTENCE_TOKENS]
+        mean_length = _mean_length(texts, encoder, config.n_sentence_pages)
         architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
         max_map_tokens = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
         long = LongTexts.of(texts, encoder, max_map_tokens)
@@ -236,8 +234,15 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
             ),
             facets=facets,
             long=long,
-            mean_length=sum(lengths) / len(lengths),
+            mean_length=mean_length,
         )
+
+
+def _mean_length(texts: Corpus | Passages, encoder: SentenceTokenizer, max_texts: float) -> float:
+    """Estimate the mean tokens of a text, on all sides, from the first texts of the corpus."""
+    first_texts = islice(texts, int(min(max_texts, len(texts))))
+    lengths = [sum(length.values()) for length in encoder.lengths(first_texts)]
+    return sum(lengths) / len(lengths) if lengths else DEFAULT_SENTENCE_TOKENS
 
 
 def _gpu(device: str) -> torch.device | None:
@@ -279,7 +284,7 @@ def baseline_of(run: Run, baseline: BaselineRun) -> Run:
 
 
 def run_plan(run: Run) -> dict[str, str]:
-    """Return everything that the parts of a run depend on, in words."""
+    """Return the values that the parts of a run depend on, by name: input, model, options, code."""
     options = {
         name: value
         for name, value in run.config.recorded().items()

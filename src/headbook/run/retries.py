@@ -57,10 +57,10 @@ def measure_part(
     halvings, failures, excluded = 0, 0, dict[int, str]()
     while part is None:
         try:
-            # Parts begin with the same random numbers, whichever of them are stored already.
+            # Every part starts from the same random state, also if earlier parts were loaded.
             with isolated_random_state(run.config.seed, run.model.device):
                 budget = run.config.batch_tokens >> halvings
-                # Without a name for the result, the store can free it before it is read back.
+                # No variable holds the result: the store can free it before reading it back.
                 part = run.store.save(
                     path, stored, Part(measure(budget, excluded), halvings, excluded)
                 )

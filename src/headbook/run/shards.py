@@ -1,4 +1,4 @@
-"""Fixed shards of a corpus, and the sum over shards: the same for any number of workers.
+"""Fixed shards of a corpus, and the sum over shards, which is equal for any number of workers.
 
 The sentences are ordered by bucket and hash of their texts. A shard of a large corpus then touches
 one or two of the buckets by which models are compared, and its sums stay small. A corpus of one
@@ -30,7 +30,7 @@ SHARDS_PER_GROUP = 64  # shards that are added up before their sum is added to t
 
 
 class Readable(Protocol):
-    """Sentences by their place in the input."""
+    """Collection that returns a sentence by its place in the input."""
 
     def __getitem__(self, place: int, /) -> Sentence: ...
 

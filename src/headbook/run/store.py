@@ -168,14 +168,14 @@ class Store:
             if error.errno in WRONG_TYPE_ERRORS:
                 place = error.filename2 or error.filename or str(self.folder)
                 raise OutputError(
-                    f"{os.fsdecode(place)}: {error.strerror}; expected files and folders as a run "
-                    "has left them; --restart begins anew"
+                    f"{os.fsdecode(place)}: {error.strerror}; expected the files and folders of an "
+                    "earlier run; --restart begins anew"
                 ) from error
             if error.errno not in DISK_ERRORS:
                 raise
             raise OutputError(
-                f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
-                "is kept, the same command goes on from there"
+                f"{self.folder}: {error.strerror}; expected free space for a finished part; "
+                "earlier parts are kept, the same command goes on from there"
             ) from error
 
 
@@ -212,8 +212,8 @@ def check_same_plan(folder: Path, stored_plan: Mapping[str, str], plan: Mapping[
     """
     if stored_plan != plan:
         raise OutputError(
-            f"{folder}: begun with {_differences(stored_plan, plan)}; expected the same; "
-            "--restart begins anew"
+            f"{folder}: begun with {_differences(stored_plan, plan)}; expected the same "
+            "options, inputs and versions; --restart begins anew"
         )
 
 

@@ -3,9 +3,9 @@
 A worker gets the number of one shard at a time and writes the shard's file. A worker may end at any
 moment: another one measures its shard, and a shard that is measured twice gives the same file.
 
-On CPUs under Linux, workers are forked from a process that has imported everything and done nothing
-else: they begin at once, and share the memory of the imports. Drivers of GPUs do not survive a
-fork; with GPUs, each worker imports everything itself.
+On CPUs under Linux, workers are forked from a process that has only imported all modules: workers
+start at once and share the memory of the imports. GPU drivers do not work after a fork, so each
+worker imports all modules itself if there are GPUs.
 
 Actors of Ray need the folder of the store on every machine. An actor that has ended is replaced by
 a new one, not restarted by Ray: tasks of a restarting actor fail until it has started.
@@ -65,7 +65,7 @@ OnDone = Callable[[int, str], None]  # takes a shard's number and error, empty i
 
 
 def measure_in_workers(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
-    """Have shards measured by the workers of the option ``--engine``.
+    """Measure shards with the workers of the option ``--engine``.
 
     Args:
         job: settings of the workers.
@@ -82,7 +82,7 @@ def measure_in_workers(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -
 
 
 def measure_in_processes(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
-    """Have shards measured by processes of this machine, each on one of the devices in turn.
+    """Measure shards in processes of this machine, which share the devices evenly.
 
     Raises:
         ResourceError: workers end before they have loaded their models.
@@ -199,9 +199,9 @@ class _WorkerPool:
         self._failures[READY_MESSAGE] += 1
         if self._failures[READY_MESSAGE] == MAX_TRIES:
             raise ResourceError(
-                f"{MAX_TRIES} workers died before their models were loaded, the last with code "
+                f"{MAX_TRIES} workers ended before their models were loaded, the last with code "
                 f"{process.exitcode}; expected memory for each: fewer --workers or --batch-tokens "
-                "need less; what is done is kept"
+                "need less; finished shards are kept"
             )
 
     def stop(self) -> None:
@@ -256,7 +256,7 @@ RAY_MISSING = "--engine ray: the package ray is missing; install it: pip install
 
 
 def measure_on_ray(job: WorkerJob, shards: Iterable[int], on_done: OnDone) -> None:
-    """Have shards measured by actors of a Ray cluster.
+    """Measure shards in actors of a Ray cluster.
 
     Raises:
         ConfigError: Ray is not installed, or its cluster cannot be reached.

@@ -1,8 +1,8 @@
 """Checks of a study that is loaded: shapes by its manifest, finite numbers, indices in range.
 
-A study may come from somebody else. Pages index its arrays by layers, heads, sentences and tokens,
-so that one wrong shape or index would end in an exception far from its cause, or in a page of wrong
-numbers.
+A study may have been made or changed by other software. Pages index its arrays by layers, heads,
+sentences and tokens, so that one wrong shape or index would cause an exception in unrelated code
+or wrong numbers on a page.
 """
 
 import math
@@ -30,7 +30,7 @@ from headbook.study.sentence_data import (
     StoredSentence,
 )
 
-TABLE_COLUMNS = (TOKEN_COLUMNS, NEAREST_COLUMNS)  # columns of each
+TABLE_COLUMNS = (TOKEN_COLUMNS, NEAREST_COLUMNS)  # columns of each table of sentence data
 
 
 def check_arrays(
@@ -125,7 +125,7 @@ class _StudyChecker:
             self.check(getattr(value, name), f"{path}/{name}", sizes, rules.get(name), hint)
         for agrees, expected in field_agreements(value, sizes):
             if not agrees:
-                raise _error(path, "got something else", expected)
+                raise _error(path, "got inconsistent fields", expected)
 
     def _check_array(
         self, array: NDArray[Any], path: str, sizes: Sizes, rule: Rule, hint: Any
@@ -177,7 +177,11 @@ class _StudyChecker:
     def _check_table(self, table: pd.DataFrame, path: str) -> None:
         columns = tuple(table.columns)
         if columns not in TABLE_COLUMNS:
-            raise _error(path, f"got columns {', '.join(map(str, columns))}", "those of a study")
+            raise _error(
+                path,
+                f"got columns {', '.join(map(str, columns))}",
+                "the columns of tokens or nearest",
+            )
         bounds = {"sentence": (1, "sentences"), "position": (0, "limit"), "layer": (0, "layers")}
         layers = max((stack.n_layers for stack in self._stacks.values()), default=0)
         for name, (low, highest) in bounds.items():
@@ -189,8 +193,9 @@ class _StudyChecker:
             rule = Rule("", low, highest)
             sizes = self.bounds | {"layers": layers - 1}
             self._check_bounds(values.min(), values.max(), f"{path}/{name}", sizes, rule)
-        if not {*table["stack"].unique()} <= {*self._stacks}:
-            raise _error(f"{path}/stack", "got another stack", " or ".join(self._stacks))
+        unknown = [str(stack) for stack in table["stack"].unique() if stack not in self._stacks]
+        if unknown:
+            raise _error(f"{path}/stack", f"got {', '.join(unknown)}", " or ".join(self._stacks))
 
     def _sizes_of_key(self, key: Any, path: str, sizes: Sizes) -> Sizes:
         """Return the sizes that the key of a mapping fixes: a stack, a side, a place."""
@@ -235,7 +240,7 @@ def _check_sentence(sentence: StoredSentence, path: str) -> None:
         StudyError: a value is missing, or an offset lies outside the text.
     """
     if int(path.rpartition("/")[2]) != sentence.index:
-        raise _error(path, f"got index {sentence.index}", "that of its place")
+        raise _error(path, f"got index {sentence.index}", "the index that is its key")
     for side, text in sentence.texts.items():
         n_words = max(len(text.heads), 1 + max(text.words, default=-1))
         by_token = {len(text.spans), len(text.special), len(text.words), len(text.tags)}
@@ -246,7 +251,11 @@ def _check_sentence(sentence: StoredSentence, path: str) -> None:
         ends = chain(text.spans, text.parts)
         consistent &= all(0 <= start <= end <= len(text.text) for start, end in ends)
         if not consistent:
-            raise _error(f"{path}/texts/{side}", "got other lists", "a value for each token")
+            raise _error(
+                f"{path}/texts/{side}",
+                "got lists of other lengths or indices",
+                "a value for each token",
+            )
 
 
 def _has_size(alternatives: str, size: int, sizes: Sizes) -> bool:

@@ -1,7 +1,7 @@
-"""Rules for what a stored study holds: shape, bounds and gaps of every array.
+"""Rules for the arrays of a stored study: shape, bounds and gaps of every array.
 
-Each array field of the classes that a study is made of has its rule in `RULES`; what has to hold
-between several fields of a record is in `field_agreements`.
+Each array field of the classes of a study has its rule in `RULES`. Conditions between several
+fields of a record are in `field_agreements`.
 """
 
 import math
@@ -57,7 +57,7 @@ class Rule:
             known takes the size found; ``a|1`` is one of two, ``*`` the cells of the owner's rule.
         low, high: bounds of all values, both included; a name is an upper bound that depends on the
             study.
-        gaps: whether NaN and infinite values have a meaning.
+        gaps: whether the array may hold NaN and infinite values.
         may_be_empty: whether an array without elements means "not measured".
         ascending: whether each value is larger than the one before.
     """
@@ -232,7 +232,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
 
 
 def sizes_of(value: Any) -> Sizes:
-    """Return the sizes and upper bounds that a record fixes by its other fields."""
+    """Return the sizes and upper bounds that the fields of a record fix, by name."""
     sizes: Sizes = {"column": len(value.columns)} if hasattr(value, "columns") else {}
     match value:
         case HeadSums():  # the groups in the sums have the columns of the table
@@ -261,7 +261,7 @@ def sizes_of(value: Any) -> Sizes:
 def field_agreements(  # noqa: C901 - one branch for each kind of record
     value: Any, sizes: Sizes
 ) -> Iterator[tuple[bool, str]]:
-    """Yield whether fields of a record agree, each with the expectation in words."""
+    """Yield the conditions between fields of a record: whether each holds, and its description."""
     if isinstance(value, RatioSums):
         yield not (value.sums[SQUARE_FIELDS] < 0).any(), "squares from 0"
         yield bool((value.sums[COUNT_FIELDS] >= 0).all()), "counts from 0"

@@ -299,9 +299,10 @@ def _merge_by_stack(
 def _mean_by_stack(
     one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]
 ) -> dict[str, HeadTable]:
-    """Merge sums of equal random sequences by their mean, for their sum would count them twice.
+    """Average the sums of random sequences, which are equal in all parts of a corpus.
 
-    The mean is symmetric, and two machines may differ in the last digits.
+    Their sum would count the sequences twice. The mean does not depend on the order of the parts,
+    although the sums of two machines may differ in the last digits.
     """
     both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
     return {**one, **other, **both}
@@ -322,7 +323,8 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         columns = tuple(HeadKey(name, view, label) for label in metric.labels)
-        layers = [  # one by one, for all layers in double precision take much memory
+        # Layer by layer, since all layers together in double precision take much memory.
+        layers = [
             _finish_layer(metric, statistics(sums, metric, metric_slice, layer), sums.stats.half)
             for layer in range(payload.shape[1])
         ]
@@ -387,7 +389,7 @@ def _finish_layer(
         stats: *Shape:* ``(sentence, head + 2, statistic)``.
     """
     finished = metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW])
-    # The number of a layer is that of all its heads together.
+    # The metric of a layer is computed from the sums over its heads.
     layer = FinishedRatios(*(part[:, :-1].sum(1) for part in finished))
     uniform = FinishedRatios(*(part[:, -1] for part in finished))
     heads = FinishedRatios(*(part[:, :-1] for part in finished))

@@ -1,4 +1,4 @@
-"""The choice of exemplar sentences of each head, strictly by rank."""
+"""Choice of the exemplar sentences of each head, strictly by rank."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -88,8 +88,8 @@ def choose_exemplars(
 def most_cited(choices: Iterable[ExemplarChoice], first: int, total: int, most: float) -> list[int]:
     """Return the indices of the sentences whose pages show all heads, in order.
 
-    Half of them are the first sentences of the input, followed by sentences that are exemplars of
-    most heads, followed by the next sentences of the input.
+    The first half consists of the first sentences of the input. The other half are the sentences
+    that are exemplars of most heads and, if there are too few, the next sentences of the input.
 
     Args:
         choices: exemplars of all heads.
@@ -112,7 +112,7 @@ def rank_by_weight(sample: HashSample, head: HeadName) -> SentenceRanking:
 
 
 def _choose_top(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[ExemplarChoice]:
-    """Yield the sentences of a list of the highest scores of a head."""
+    """Yield the sentences of highest score of one head, in the order of their ranks."""
     index = best.index[name.layer, name.head]
     for rank, sentence in enumerate(index[index >= 0], start=1):
         score = float(best.score[name.layer, name.head, rank - 1])

@@ -56,24 +56,24 @@ class _ColumnValues:
 
 
 def find_facets(
-    sentences: Iterable[Sentence], asked: str = AUTO_COLUMNS, member: str | None = None
+    sentences: Iterable[Sentence], requested: str = AUTO_COLUMNS, member: str | None = None
 ) -> Facets:
     """Find the columns that group sentences and that tell members of pairs apart.
 
     Args:
         sentences: all sentences of the input.
-        asked: columns separated by commas, `AUTO_COLUMNS` or `NO_COLUMNS`.
+        requested: columns separated by commas, `AUTO_COLUMNS` or `NO_COLUMNS`.
         member: the column that tells the members of a pair apart; None for any that does.
 
     Raises:
         ConfigError: a column is missing, or its values do not group sentences or tell members
             apart.
     """
-    candidates: tuple[str, ...] = () if asked == NO_COLUMNS else tuple(asked.split(","))
-    if asked == AUTO_COLUMNS:
+    candidates: tuple[str, ...] = () if requested == NO_COLUMNS else tuple(requested.split(","))
+    if requested == AUTO_COLUMNS:
         candidates = FACETS
     column_values, paired = _read_columns(sentences, candidates)
-    if asked not in {AUTO_COLUMNS, NO_COLUMNS}:
+    if requested not in {AUTO_COLUMNS, NO_COLUMNS}:
         for name in candidates:
             _check_groups(name, column_values)
     if member is not None:
@@ -85,7 +85,7 @@ def find_facets(
     n_values = {
         name: size
         for name, size in n_values.items()
-        if asked != AUTO_COLUMNS or MIN_VALUES <= size < column_values[name].sentences
+        if requested != AUTO_COLUMNS or MIN_VALUES <= size < column_values[name].sentences
     }
     return Facets(
         columns=tuple(name for name, size in n_values.items() if size <= MAX_VALUES),

@@ -28,9 +28,9 @@ class StateColumn(NamedTuple):
 class GeometrySums:
     """Geometry of the states of one stack, on a sample of sentences.
 
-    The samples of two studies add up: a number of both is the mean of two numbers, weighted by
-    sentences, for tokens of different samples are not compared with each other. States are the
-    input and the output of each layer.
+    States are the input of the first layer and the output of each layer. The samples of two studies
+    add up: a merged number is the mean of both numbers, weighted by sentences, since tokens of
+    different samples are not compared with each other.
 
     Attributes:
         columns: keys of the last dimension of ``states``.

@@ -63,8 +63,8 @@ class Study:
             f"Study of {manifest.model.name} ({manifest.model.kind}): {heads}\n"
             f"{manifest.counts['sentences']:,} sentences of {inputs}"
             f"{f' and {n_more:,} more' if n_more > 0 else ''}\n"
-            f"collected {manifest.created or 'on a day not told'} by Headbook {manifest.headbook}, "
-            f"{manifest.model.dtype} on {manifest.model.device}"
+            f"collected {manifest.created or 'on an unknown date'} by Headbook "
+            f"{manifest.headbook}, {manifest.model.dtype} on {manifest.model.device}"
         )
 
     @cached_property
@@ -238,20 +238,8 @@ class Study:
             # would be of half the sentences.
             corpus_sums = replace(corpus_sums, token_buckets={})
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
-        counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
         return Study(
-            manifest=replace(
-                self.manifest,
-                inputs=self.manifest.inputs + other.manifest.inputs,
-                counts=dict(counts),
-                checks=_merge_checks(self.manifest, other.manifest),
-                checked_sentences=self.manifest.checked_sentences
-                + other.manifest.checked_sentences,
-                gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
-                roundings=_merge_roundings(self.manifest.roundings + other.manifest.roundings),
-                not_measured=self.manifest.not_measured + other.manifest.not_measured,
-                fallbacks=self.manifest.fallbacks + other.manifest.fallbacks,
-            ),
+            manifest=_merge_manifests(self.manifest, other.manifest),
             corpus_sums=corpus_sums,
             baselines={
                 baseline_run: {
@@ -275,11 +263,12 @@ def merge_studies(folders: Sequence[str | Path]) -> Study:
             in the same way.
     """
     if len(folders) < 2:
-        raise StudyError(f"{len(folders)} study came; expected two or more")
+        number = f"{len(folders)} {'study' if len(folders) == 1 else 'studies'}"
+        raise StudyError(f"merge: got {number}, expected two or more")
     merged, seen_folders = Study.load(folders[0]), {Path(folders[0]).resolve()}
     for folder in folders[1:]:
         if Path(folder).resolve() in seen_folders:
-            raise StudyError(f"{folder}: came twice; expected each study once")
+            raise StudyError(f"{folder}: got this study twice, expected each study once")
         seen_folders.add(Path(folder).resolve())
         part = Study.load(folder)
         try:
@@ -315,6 +304,21 @@ def head_tables(
             tables.append(corpus_sums.random[stack])
         joined[stack] = join_columns(tables)
     return joined
+
+
+def _merge_manifests(first: Manifest, second: Manifest) -> Manifest:
+    """Return the manifest of a merged study: that of the first study, with sums of both."""
+    return replace(
+        first,
+        inputs=first.inputs + second.inputs,
+        counts=dict(Counter(first.counts) + Counter(second.counts)),
+        checks=_merge_checks(first, second),
+        checked_sentences=first.checked_sentences + second.checked_sentences,
+        gaps=tuple(dict.fromkeys(first.gaps + second.gaps)),
+        roundings=_merge_roundings(first.roundings + second.roundings),
+        not_measured=first.not_measured + second.not_measured,
+        fallbacks=first.fallbacks + second.fallbacks,
+    )
 
 
 def _merge_checks(one: Manifest, other: Manifest) -> tuple[Check, ...]:

@@ -1,8 +1,8 @@
 """Sampled sentences word by word: strongest words, and attention by part of speech and distance.
 
-The strongest word of every word and head gives the accuracy of heads for every relation, that of
-every surface rule, and the cases in which one is right and the other wrong. Storing the words takes
-less memory than sums for every head, relation and rule.
+From the strongest word of every word and head follow the accuracy of heads for every relation, the
+accuracy of every surface rule, and the words on which only one of head and rule is right. Storing
+the strongest words takes less memory than sums for every head, relation and rule.
 """
 
 from collections.abc import Iterator
@@ -92,8 +92,8 @@ class RelationCases(NamedTuple):
 class StrongestWords:
     """Annotated sentences with the smallest hashes, word by word, in the order of their hashes.
 
-    Sentences are kept as long as those before them have fewer than ``size`` words, so that a
-    sample of two parts is the sample of the whole.
+    A sentence is kept if the sentences of smaller hash have fewer than ``size`` words together, so
+    that merging the samples of two parts gives the sample of the whole corpus.
 
     Attributes:
         size: number of words from which on no further sentence is kept.
