@@ -152,7 +152,7 @@ def test_kept_studies_of_other_weights_are_refused(
     shutil.copytree(place, mine)
     tiny.write("gpt2", mine / "run" / "step-20", 7, head=True)
     assert filmed_by(mine, "--out", mine / "other") == 2
-    assert "step-20: of other weights than" in capsys.readouterr().err
+    assert "step-20: got a study of other weights than" in capsys.readouterr().err
     assert not (mine / "other").exists()
 
 

@@ -295,46 +295,46 @@ def compare(
         StudyError: the studies are of different sentences, or heads do not correspond although
             ``heads`` is ``same``.
     """
-    both = pair_studies(a, b, heads, names)
+    sides = pair_studies(a, b, heads, names)
     untrained_pair = pair_studies(a, null) if null is not None else None
     matched = {
-        pair.name: matched_heads(both, pair, untrained_pair)
-        for pair in both.stacks
+        pair.name: matched_heads(sides, pair, untrained_pair)
+        for pair in sides.stacks
         if not (pair.a.crosses or pair.b.crosses)
     }
-    if not both.same_heads:
-        depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
-        missing = tuple(_token_states_gap(both))
-        return Comparison(both, {}, matched, losses(both), missing, depths=depths)
+    if not sides.same_heads:
+        depths = {pair.name: depth_medians(sides, pair) for pair in sides.stacks}
+        missing = tuple(_token_states_gap(sides))
+        return Comparison(sides, {}, matched, losses(sides), missing, depths=depths)
     exact_rounded = pair_studies(a, rounded, HeadCorrespondence.SAME) if rounded else None
     formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice else None
     drift = drift or ModelDrift()
     return Comparison(
-        both,
+        sides,
         {
-            pair.name: _head_differences(both, pair, drift, exact_rounded, formats)
-            for pair in both.stacks
+            pair.name: _head_differences(sides, pair, drift, exact_rounded, formats)
+            for pair in sides.stacks
         },
         matched,
-        losses(both),
-        (*drift.missing, *_generated_targets_gap(both), *_token_states_gap(both)),
-        dict(_layer_differences(both, formats)),
+        losses(sides),
+        (*drift.missing, *_generated_targets_gap(sides), *_token_states_gap(sides)),
+        dict(_layer_differences(sides, formats)),
         floor_sentences=0 if formats is None else formats.sentences,
     )
 
 
-def _generated_targets_gap(both: StudyPair) -> Iterator[str]:
+def _generated_targets_gap(sides: StudyPair) -> Iterator[str]:
     """Yield what cannot be compared if each model generated its own target texts."""
-    if any(text.generated for sentence, _ in both.mapped() for text in sentence.texts.values()):
+    if any(text.generated for sentence, _ in sides.mapped() for text in sentence.texts.values()):
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
             "so that each model wrote its own"
         )
 
 
-def _token_states_gap(both: StudyPair) -> Iterator[str]:
+def _token_states_gap(sides: StudyPair) -> Iterator[str]:
     """Yield what cannot be compared with studies of earlier versions."""
-    studies = both.a, both.b
+    studies = sides.a, sides.b
     if all(study.corpus_sums.tokens for study in studies) and not all(
         study.corpus_sums.token_buckets for study in studies
     ):
@@ -345,7 +345,7 @@ def _token_states_gap(both: StudyPair) -> Iterator[str]:
 
 
 def _head_differences(
-    both: StudyPair,
+    sides: StudyPair,
     pair: StackPair,
     drift: ModelDrift,
     exact_rounded: StudyPair | None,
@@ -354,13 +354,13 @@ def _head_differences(
     """Return all differences of the heads of one stack, with their rounding floors.
 
     Args:
-        both: the two studies.
+        sides: the two studies.
         pair: stacks that are compared.
         drift: drift of weights and outputs.
         exact_rounded: the first model with exact and with rounded weights; None if not measured.
         formats: the first model in two number formats, for the floors; None if not measured.
     """
-    parts = [head_differences(both, pair), *head_drifts(both, pair)]
+    parts = [head_differences(sides, pair), *head_drifts(sides, pair)]
     if exact_rounded is not None:
         parts += rounding_drift(exact_rounded, pair)
     joined = HeadDifferences.join_columns([*parts, *drift.of(pair.name)])
@@ -368,11 +368,11 @@ def _head_differences(
 
 
 def _layer_differences(
-    both: StudyPair, formats: StudyPair | None
+    sides: StudyPair, formats: StudyPair | None
 ) -> Iterator[tuple[str, LayerDifferences]]:
     """Yield the differences of the tokens of each stack that has any, with rounding floors."""
-    for pair in both.stacks:
-        differences_of_stack = layer_differences(both, pair)
+    for pair in sides.stacks:
+        differences_of_stack = layer_differences(sides, pair)
         if differences_of_stack is None:
             continue
         if formats is not None:

@@ -279,10 +279,10 @@ def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
             yield PairedSums(columns, sums[0], sums[1])
 
 
-def _shared_rows(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+def _shared_rows(hashes_a: NDArray[np.uint64], hashes_b: NDArray[np.uint64]) -> tuple[Ints, Ints]:
     """Return the rows of the sentences that two samples share, each sentence once."""
-    _, rows, other_rows = np.intersect1d(mine, theirs, return_indices=True)
-    return rows, other_rows
+    _, rows_a, rows_b = np.intersect1d(hashes_a, hashes_b, return_indices=True)
+    return rows_a, rows_b
 
 
 def _sums_of_metric(
@@ -396,8 +396,10 @@ def token_sums(
 
 def _n_sentences_of_layers(sides: StudyPair, pair: StackPair, columns: Sequence[TokenKey]) -> Ints:
     """Return the number of sentences behind every layer number. *Shape:* ``(layer, column)``."""
-    both = ((sides.a, pair.a.name), (sides.b, pair.b.name))
-    return np.minimum(*(_n_sentences_in_study(study, stack, columns) for study, stack in both))
+    studies_and_stacks = ((sides.a, pair.a.name), (sides.b, pair.b.name))
+    return np.minimum(
+        *(_n_sentences_in_study(study, stack, columns) for study, stack in studies_and_stacks)
+    )
 
 
 def _n_sentences_in_study(study: Study, stack: str, columns: Sequence[TokenKey]) -> Ints:

@@ -30,7 +30,7 @@ from headbook.schema import AttentionStack
 from headbook.study.study import Study
 from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, Table
 
-STEP_NUMBER = re.compile(r"\d+")
+STEP_NUMBER = re.compile(r"\d+")  # numbers in the name of a checkpoint; the last is its step
 STEP_COLUMNS = {
     "step": "the last number in the checkpoint's name; else its place in the order given",
     "checkpoint": "its revision, or folder",

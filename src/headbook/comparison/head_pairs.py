@@ -302,8 +302,8 @@ class SharedSentence:
     @property
     def mean(self) -> float:
         """Mean divergence over all pairs; NaN without any."""
-        known = [of_stack[~np.isnan(of_stack)] for of_stack in self.drift.values()]
-        values = np.concatenate(known) if known else np.zeros(0)
+        known_drifts = [of_stack[~np.isnan(of_stack)] for of_stack in self.drift.values()]
+        values = np.concatenate(known_drifts) if known_drifts else np.zeros(0)
         return float(values.mean()) if len(values) else float("nan")
 
 

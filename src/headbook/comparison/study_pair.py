@@ -109,22 +109,22 @@ def check_same_sentences(a: Study, b: Study) -> None:
     Raises:
         StudyError: the sentences differ; the message names the first that do.
     """
-    mine, theirs = a.corpus_sums.texts, b.corpus_sums.texts
-    if mine is None or theirs is None:
+    set_a, set_b = a.corpus_sums.texts, b.corpus_sums.texts
+    if set_a is None or set_b is None:
         raise StudyError(
             "got a study without hashes of its sentences; expected one of this version: collect it "
             "again"
         )
-    if np.array_equal(mine.prints, theirs.prints) and np.array_equal(
-        mine.sentences, theirs.sentences
+    if np.array_equal(set_a.prints, set_b.prints) and np.array_equal(
+        set_a.sentences, set_b.sentences
     ):
         return
     counts = [study.manifest.counts["sentences"] for study in (a, b)]
     differing = "; ".join(
         text
         for text in (
-            _only_in(mine, theirs, a, "the first"),
-            _only_in(theirs, mine, b, "the second"),
+            _only_in(set_a, set_b, a, "the first"),
+            _only_in(set_b, set_a, b, "the second"),
         )
         if text
     )
@@ -134,21 +134,24 @@ def check_same_sentences(a: Study, b: Study) -> None:
     )
 
 
-def _only_in(mine: SentenceSet, theirs: SentenceSet, study: Study, model_name: str) -> str:
+def _only_in(own_set: SentenceSet, other_set: SentenceSet, study: Study, model_name: str) -> str:
     """Return the sentences that only one study has, as far as they are stored, in words."""
-    known, other = mine.smallest, theirs.smallest
-    full = len(other.content_hash) == MAX_STORED_HASHES
-    bound = other.content_hash.max() if full else np.iinfo(np.uint64).max
-    only_here = ~np.isin(known.content_hash, other.content_hash) & (known.content_hash <= bound)
-    numbers = np.sort(known.index[only_here]) + 1
+    own_hashes, other_hashes = own_set.smallest, other_set.smallest
+    full = len(other_hashes.content_hash) == MAX_STORED_HASHES
+    bound = other_hashes.content_hash.max() if full else np.iinfo(np.uint64).max
+    only_here = ~np.isin(own_hashes.content_hash, other_hashes.content_hash) & (
+        own_hashes.content_hash <= bound
+    )
+    numbers = np.sort(own_hashes.index[only_here]) + 1
     if not len(numbers):
         return ""
-    named = ", ".join(
+    sentences = ", ".join(
         _describe_sentence(study, int(number)) for number in numbers[:MAX_LISTED_SENTENCES]
     )
     n_more = len(numbers) - MAX_LISTED_SENTENCES
     more = f" and {n_more:,} more" if n_more > 0 else ""
-    return f"only {model_name} has {'sentences' if len(numbers) > 1 else 'sentence'} {named}{more}"
+    noun = "sentences" if len(numbers) > 1 else "sentence"
+    return f"only {model_name} has {noun} {sentences}{more}"
 
 
 def _describe_sentence(study: Study, number: int) -> str:
@@ -181,9 +184,9 @@ def same_vocabulary(a: ModelFacts, b: ModelFacts) -> bool:
 
 def _same_tokens(a: Study, b: Study) -> bool:
     """Check whether the sentences whose maps are stored have the same tokens in both studies."""
-    mine, theirs = a.map_sample.sentences, b.map_sample.sentences
-    return bool(mine) and all(
-        key in theirs and same_ids(sentence, theirs[key]) for key, sentence in mine.items()
+    maps_a, maps_b = a.map_sample.sentences, b.map_sample.sentences
+    return bool(maps_a) and all(
+        key in maps_b and same_ids(sentence, maps_b[key]) for key, sentence in maps_a.items()
     )
 
 
@@ -201,14 +204,14 @@ def same_ids(a: MappedSentence, b: MappedSentence, sides: Iterable[Side] = tuple
 
 def _stack_pairs(a: Study, b: Study) -> Iterator[StackPair]:
     """Yield the pairs of stacks to compare: of one name or, without any, two within one text."""
-    mine, theirs = a.manifest.stacks, b.manifest.stacks
-    by_name = {stack.name: stack for stack in theirs}
-    for stack in mine:
+    stacks_a, stacks_b = a.manifest.stacks, b.manifest.stacks
+    by_name = {stack.name: stack for stack in stacks_b}
+    for stack in stacks_a:
         if stack.name in by_name:
             yield StackPair(stack, by_name[stack.name])
-    if not {stack.name for stack in mine} & by_name.keys():
-        first = next(stack for stack in mine if not stack.crosses)
-        yield StackPair(first, next(stack for stack in theirs if not stack.crosses))
+    if not {stack.name for stack in stacks_a} & by_name.keys():
+        first = next(stack for stack in stacks_a if not stack.crosses)
+        yield StackPair(first, next(stack for stack in stacks_b if not stack.crosses))
 
 
 def _join_names(names: dict[str, AttentionStack]) -> str:

@@ -64,10 +64,10 @@ def study_of_checkpoint(
         StudyError: the stored study is of other weights.
         HeadbookError: an error of `headbook.collect`.
     """
-    place = None if studies is None else studies / source.folder
-    if place is not None and (place / MANIFEST).is_file():
-        study = Study.load(place)
-        _check_weights(source, study, place)
+    study_folder = None if studies is None else studies / source.folder
+    if study_folder is not None and (study_folder / MANIFEST).is_file():
+        study = Study.load(study_folder)
+        _check_weights(source, study, study_folder)
         return study
     deletes = delete_weights and not source.local
     cached_before = checkpoint.cached_commits(source.model) if deletes else frozenset()
@@ -79,12 +79,12 @@ def study_of_checkpoint(
             checkpoint.delete_cached(
                 source.model, checkpoint.cached_commits(source.model) - cached_before
             )
-    if place is not None:
-        study.save(place)
+    if study_folder is not None:
+        study.save(study_folder)
     return study
 
 
-def _check_weights(source: ModelCheckpoint, study: Study, place: Path) -> None:
+def _check_weights(source: ModelCheckpoint, study: Study, study_folder: Path) -> None:
     """Refuse a stored study of a folder whose weights have changed since."""
     if (
         source.local
@@ -92,8 +92,8 @@ def _check_weights(source: ModelCheckpoint, study: Study, place: Path) -> None:
         != study.manifest.model.revision
     ):
         raise StudyError(
-            f"{place}: of other weights than {source.model} holds now; expected another folder for "
-            "--keep-studies, or no such study in it"
+            f"{study_folder}: got a study of other weights than {source.model} has now; expected "
+            "another folder for --keep-studies, or no study in this one"
         )
 
 

@@ -38,6 +38,7 @@ from headbook.text.annotate import Annotator, WordFrequencies, shuffle_words
 MAX_UNSTORED_SENTENCES = 256  # sentences; measuring so few again is faster than storing parts
 DEFAULT_SENTENCE_TOKENS = 32  # estimate for progress, if no sentence is read before the run
 MAX_FAILED_SHARDS = 3  # failed shards that end a run in which no shard was measured
+# Libraries whose versions change numbers: manifests and plans of runs record them.
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
 

@@ -42,10 +42,10 @@ from headbook.study.storage import (
 )
 
 T = TypeVar("T")
-LOCK_FILE, PLAN_FILE, PART_SUFFIX = "lock", "plan.json", ".part"
+LOCK_FILE, PLAN_FILE, PART_SUFFIX = "lock", "plan.json", ".part"  # names of files of a store
 # Names of files that a run writes before its parts.
 START_FILES = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")
-SPILL_FILE = "spilled.safetensors"
+SPILL_FILE = "spilled.safetensors"  # arrays that were moved from memory to the disk
 MAX_DIFFERENCES = 3  # differences between two plans that a message lists
 # Errors of a folder in the place of a file, or of a file in the place of a folder.
 WRONG_TYPE_ERRORS = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}

@@ -14,6 +14,7 @@ from headbook.study.tables import Table
 if TYPE_CHECKING:
     from headbook.study.study import Study
 
+# Descriptions of columns that several tables have.
 STACK_TEXT = "self; or encoder, decoder, cross"
 REPLACEMENT_TEXT = (
     "what stands in place of the heads' outputs: mean (over query tokens of the same class in the "

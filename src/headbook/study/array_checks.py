@@ -93,15 +93,15 @@ class _StudyChecker:
         elif isinstance(value, pd.DataFrame):
             self._check_table(value, path)
         elif isinstance(value, Mapping):
-            for key, part in value.items():
+            for key, element in value.items():
                 place = f"{path}/{'/'.join(map(str, key)) if isinstance(key, tuple) else key}"
-                known = sizes | self._sizes_of_key(key, place, sizes)
-                self.check(part, place, known, rule, hint)
+                element_sizes = sizes | self._sizes_of_key(key, place, sizes)
+                self.check(element, place, element_sizes, rule, hint)
         elif is_dataclass(value) or isinstance(value, MissedToken):
             self._check_record(value, path, sizes, rule)
         elif isinstance(value, tuple):
-            for number, part in enumerate(value):
-                self.check(part, f"{path}/{number}", sizes, rule, hint)
+            for index, element in enumerate(value):
+                self.check(element, f"{path}/{index}", sizes, rule, hint)
         elif isinstance(value, int) and rule is not None:
             self._check_bounds(value, value, path, sizes, rule)
 
@@ -145,8 +145,8 @@ class _StudyChecker:
         if len(words) != array.ndim or not all(
             _has_size(word, size, sizes) for word, size in zip(words, array.shape, strict=True)
         ):
-            known = (f"{word} {sizes[word]}" if word in sizes else word for word in words)
-            raise _error(path, f"got shape {array.shape}", f"({', '.join(known)})")
+            expected = (f"{word} {sizes[word]}" if word in sizes else word for word in words)
+            raise _error(path, f"got shape {array.shape}", f"({', '.join(expected)})")
         unbounded = rule.low == -math.inf and rule.high == math.inf
         if not array.size or (unbounded and (gaps or array.dtype.kind not in "fc")):
             return
@@ -282,5 +282,5 @@ def _dtype_kinds(hint: Any) -> str:
     return "".join({letter: 0 for part in get_args(hint) for letter in _dtype_kinds(part)})
 
 
-def _error(path: str, found: str, expected: str) -> StudyError:
-    return StudyError(f"{path.lstrip('/')}: {found}, expected {expected}")
+def _error(path: str, got: str, expected: str) -> StudyError:
+    return StudyError(f"{path.lstrip('/')}: {got}, expected {expected}")

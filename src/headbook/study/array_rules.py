@@ -40,7 +40,7 @@ from headbook.study.token_sums import (
 )
 from headbook.study.word_samples import MAX_SENTENCE_WORDS, PairCells, StrongestWords
 
-MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has as many
+MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has so many
 MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
 STACK_SIZES = {"layer", "head", "row", "state", "every_head"}  # sizes that the manifest fixes
 COUNT_FIELDS = [FIELDS.index(name) for name in ("d", "sentences", "events", "present")]
@@ -284,8 +284,8 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
     elif isinstance(value, PairCells):
         heads, cells = value.mass.shape[1:]
         yield heads == sizes["head"] + 1, "a row for each head and one for uniform attention"
-        known = (value.links.payload < cells) | (value.links.payload == NO_CELL)
-        yield bool(known.all()), f"pairs in {cells} cells"
+        in_known_cells = (value.links.payload < cells) | (value.links.payload == NO_CELL)
+        yield bool(in_known_cells.all()), f"pairs in {cells} cells"
     elif isinstance(value, Exemplar):
         yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
     elif isinstance(value, PairMembers):

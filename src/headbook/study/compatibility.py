@@ -38,6 +38,7 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
 # A new option counts as one that changes numbers until it is entered in `FREE_OPTIONS`.
 DECISIVE_OPTIONS = tuple(name for name in Config().recorded() if name not in FREE_OPTIONS)
 LIST_OPTIONS = ("metrics", "facet", "control")  # options whose order does not change numbers
+# Fields of `CorpusSums` whose columns must agree.
 SUM_FIELDS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
         "head_outputs",
         "anchors")  # fmt: skip
@@ -45,17 +46,17 @@ MAX_DIFFERENCES = 4  # differences that a message names
 SUM_TOLERANCE = 1e-3  # relative and absolute difference of equal sums between two machines
 
 
-def check_compatible(mine: "Study", theirs: "Study") -> None:
+def check_compatible(first: "Study", second: "Study") -> None:
     """Check that two studies can be merged.
 
     Raises:
         StudyError: the studies differ in something that changes numbers; the message names each
             difference with both values.
     """
-    manifests = mine.manifest, theirs.manifest
+    manifests = first.manifest, second.manifest
     differences = [*chain(_descriptions(*manifests), _options(*manifests))]
     differences = differences or [
-        *chain(_measured(mine.corpus_sums, theirs.corpus_sums), _grouped(mine, theirs))
+        *chain(_measured(first.corpus_sums, second.corpus_sums), _grouped(first, second))
     ]
     if differences:
         listed = differences[:MAX_DIFFERENCES]
@@ -67,31 +68,34 @@ def check_compatible(mine: "Study", theirs: "Study") -> None:
         )
 
 
-def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
+def _descriptions(first: Manifest, second: Manifest) -> Iterator[str]:
     """Yield differences of model, stacks and annotators between two manifests."""
     yield from _different(
-        "model's ", *(dataclasses.asdict(manifest.model) for manifest in (mine, theirs))
+        "model's ", *(dataclasses.asdict(manifest.model) for manifest in (first, second))
     )
     stacks = [
         {f"{s.name}'s {name}": value for s in m.stacks for name, value in vars(s).items()}
-        for m in (mine, theirs)
+        for m in (first, second)
     ]
     yield from _different("stack ", *stacks)
-    yield from _different("annotator of the ", mine.annotators, theirs.annotators)
+    yield from _different("annotator of the ", first.annotators, second.annotators)
 
 
-def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
+def _options(first: Manifest, second: Manifest) -> Iterator[str]:
     """Yield differences of options that change numbers, of those that both manifests record."""
-    known = [
+    options_by_flag = [
         {
             flag(name): _comparable(name, manifest.options[name])
             for name in DECISIVE_OPTIONS
             if name in manifest.options
         }
-        for manifest in (mine, theirs)
+        for manifest in (first, second)
     ]
-    both = known[0].keys() & known[1].keys()
-    shared = [{name: options[name] for name in options if name in both} for options in known]
+    shared_flags = options_by_flag[0].keys() & options_by_flag[1].keys()
+    shared = [
+        {name: options[name] for name in options if name in shared_flags}
+        for options in options_by_flag
+    ]
     yield from _different("", *shared)
 
 
@@ -101,12 +105,12 @@ def _comparable(name: str, value: Any) -> Any:
     return ",".join(sorted({part.strip() for part in value.split(",")})) if is_list else value
 
 
-def _different(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names with different values in two mappings, each with both values."""
-    for name in dict.fromkeys([*mine, *theirs]):
-        my_value, their_value = mine.get(name, "nothing"), theirs.get(name, "nothing")
-        if my_value != their_value:
-            yield f"{what}{name} ({_short(my_value)} and {_short(their_value)})"
+def _different(prefix: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names whose values differ between two mappings, each with both values."""
+    for name in dict.fromkeys([*first, *second]):
+        first_value, second_value = first.get(name, "nothing"), second.get(name, "nothing")
+        if first_value != second_value:
+            yield f"{prefix}{name} ({_short(first_value)} and {_short(second_value)})"
 
 
 def _short(value: Any) -> str:
@@ -114,26 +118,26 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
+def _measured(first: CorpusSums, second: CorpusSums) -> Iterator[str]:
     """Yield differences of columns between sums that both studies have."""
-    my_heads, their_heads = (
+    first_heads, second_heads = (
         {name: sums.table for name, sums in corpus_sums.heads.items()}
-        for corpus_sums in (mine, theirs)
+        for corpus_sums in (first, second)
     )
     compared: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        ("heads", my_heads, their_heads),
-        *((name, getattr(mine, name), getattr(theirs, name)) for name in SUM_FIELDS),
+        ("heads", first_heads, second_heads),
+        *((name, getattr(first, name), getattr(second, name)) for name in SUM_FIELDS),
     ]
-    for name, my_sums, their_sums in compared:
-        for stack in (name for name in my_sums if name in their_sums):
-            if name == "heads" and _named(my_sums[stack]) != _named(their_sums[stack]):
+    for name, first_sums, second_sums in compared:
+        for stack in (name for name in first_sums if name in second_sums):
+            if name == "heads" and _named(first_sums[stack]) != _named(second_sums[stack]):
                 yield from _different(
-                    f"stack {stack}'s ", *map(_named, (my_sums[stack], their_sums[stack]))
+                    f"stack {stack}'s ", *map(_named, (first_sums[stack], second_sums[stack]))
                 )
-            elif my_sums[stack].columns != their_sums[stack].columns:
+            elif first_sums[stack].columns != second_sums[stack].columns:
                 yield f"what was measured ({name} of stack {stack}; made by different versions)"
-    for stack in (name for name in mine.random if name in theirs.random):
-        if not _same_sums(mine.random[stack], theirs.random[stack]):
+    for stack in (name for name in first.random if name in second.random):
+        if not _same_sums(first.random[stack], second.random[stack]):
             yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
 
 
@@ -151,9 +155,9 @@ def _named(table: HeadTable) -> dict[str, str]:
     return {"own tags and relations": ", ".join(dict.fromkeys(own_labels)) or "none"}
 
 
-def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
+def _grouped(first: "Study", second: "Study") -> Iterator[str]:
     """Yield metadata columns that both studies have and that group sentences in one alone."""
-    for study, other_study in ((mine, theirs), (theirs, mine)):
+    for study, other_study in ((first, second), (second, first)):
         sentences = study.sentence_data.sentences.values()
         filled_columns = {
             name for sentence in sentences for name, value in sentence.metadata.items() if value
@@ -166,10 +170,10 @@ def _columns(study: "Study") -> set[str]:
     return {group.column for sums in study.corpus_sums.heads.values() for group in sums.groups}
 
 
-def _same_sums(one: HeadTable, other: HeadTable) -> bool:
+def _same_sums(first: HeadTable, second: HeadTable) -> bool:
     """Whether two tables have the same columns and nearly the same sums."""
-    ratio_pairs = zip((one.heads, one.layers), (other.heads, other.layers), strict=True)
-    return one.columns != other.columns or all(
+    ratio_pairs = zip((first.heads, first.layers), (second.heads, second.layers), strict=True)
+    return first.columns != second.columns or all(
         np.allclose(sums.sums, other_sums.sums, rtol=SUM_TOLERANCE, atol=SUM_TOLERANCE)
         for sums, other_sums in ratio_pairs
     )

@@ -42,22 +42,22 @@ class Contrast(NamedTuple):
     p: Floats
 
 
-def contrast(one: RatioSums, other: RatioSums, limits: Limits = UNBOUNDED) -> Contrast:
+def contrast(first: RatioSums, second: RatioSums, limits: Limits = UNBOUNDED) -> Contrast:
     """Return the difference of two independent samples; NaN if the variance is 0.
 
     Args:
-        one, other: sums of the two samples; the difference is ``one`` minus ``other``.
+        first, second: sums of the two samples; the difference is ``first`` minus ``second``.
         limits: least and largest possible value of each sample.
     """
-    variances = [ratios.variance(limits) for ratios in (one, other)]
+    variances = [ratios.variance(limits) for ratios in (first, second)]
     sizes = [
         np.where(ratios.n_effective >= MIN_EFFECTIVE, ratios.n_effective, np.nan)
-        for ratios in (one, other)
+        for ratios in (first, second)
     ]
     variance = sum(variances)
     squares = (divide(v**2, n - 1) for v, n in zip(variances, sizes, strict=True))
     degrees_of_freedom = divide(variance**2, sum(squares))
-    value = np.where(np.isnan(degrees_of_freedom), np.nan, one.value - other.value)
+    value = np.where(np.isnan(degrees_of_freedom), np.nan, first.value - second.value)
     standard_error = np.sqrt(variance)
     half_width = stdtrit(degrees_of_freedom, 0.975) * standard_error
     p = 2 * stdtr(degrees_of_freedom, -np.abs(divide(value, standard_error)))
@@ -98,8 +98,8 @@ class PairDifferences:
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
         """Ends of the intervals of ``difference``, within bounds, in arrays of its shape."""
-        known = [all_metrics().get(column.metric) for column in self.columns]
-        limits = np.array([UNBOUNDED if m is None else m.limits for m in known]).reshape(-1, 2).T
+        metrics = [all_metrics().get(column.metric) for column in self.columns]
+        limits = np.array([UNBOUNDED if m is None else m.limits for m in metrics]).reshape(-1, 2).T
         return clipped(*self.difference.interval(), of_difference((limits[0], limits[1])))
 
 

@@ -288,24 +288,25 @@ class CorpusSums:
 
 
 def _merge_by_stack(
-    one: Mapping[str, tuple[Kind, ...]], other: Mapping[str, tuple[Kind, ...]]
+    first: Mapping[str, tuple[Kind, ...]], second: Mapping[str, tuple[Kind, ...]]
 ) -> dict[str, tuple[Kind, ...]]:
     """Merge the buckets of two parts of a corpus, stack by stack."""
     return {
-        stack: merge_buckets(one.get(stack, ()), other.get(stack, ())) for stack in {**one, **other}
+        stack: merge_buckets(first.get(stack, ()), second.get(stack, ()))
+        for stack in {**first, **second}
     }
 
 
 def _mean_by_stack(
-    one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]
+    first: Mapping[str, HeadTable], second: Mapping[str, HeadTable]
 ) -> dict[str, HeadTable]:
     """Average the sums of random sequences, which are equal in all parts of a corpus.
 
     Their sum would count the sequences twice. The mean does not depend on the order of the parts,
     although the sums of two machines may differ in the last digits.
     """
-    both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
-    return {**one, **other, **both}
+    means = {name: (first[name] + second[name]).scaled(0.5) for name in first if name in second}
+    return {**first, **second, **means}
 
 
 VARIABILITY = ids.VARIABILITY

@@ -16,8 +16,8 @@ from headbook.metrics.base import HeadMetric
 from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
 from headbook.study.manifest import MissingPart, NotAvailable
 
-AUTO_COLUMNS, NO_COLUMNS = "auto", "none"
-PAIR_COLUMN = "pair_id"
+AUTO_COLUMNS, NO_COLUMNS = "auto", "none"  # values of --facet that name no columns
+PAIR_COLUMN = "pair_id"  # metadata column with the id of a minimal pair
 # Numbers of different values of a metadata column that groups sentences.
 MIN_VALUES, MAX_VALUES = 2, 12
 MAX_LABEL_CHARACTERS = 80  # characters of a value that distinguishes members of a pair

@@ -63,13 +63,14 @@ def complete_layers(
     for name, index, layer in queries_and_keys:
         stored_layers.setdefault((name, index), set()).add(layer)
     return {
-        place: of_layer
-        for place, of_layer in queries_and_keys.items()
-        if stored_layers[place[:2]] == all_layers[place[0]]
+        key: of_layer
+        for key, of_layer in queries_and_keys.items()
+        if stored_layers[key[:2]] == all_layers[key[0]]
     }
 
 
 UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
+# Columns of the tables of single sentences: place of a state, then its numbers.
 STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
 TOKEN_COLUMNS = (*STATE_COLUMNS, "metric", "space", "value")
 NEAREST_COLUMNS = (*STATE_COLUMNS, "space", "rank", "neighbour", "cosine")

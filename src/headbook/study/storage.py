@@ -30,6 +30,7 @@ from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import Manifest, changed, read_sealed
 from headbook.study.sentence_data import MapSample, SentenceData
 
+# Types whose tuples are read without a call for each element.
 SCALAR_TYPES = {bool, int, float, str}
 
 

@@ -321,10 +321,10 @@ def _merge_manifests(first: Manifest, second: Manifest) -> Manifest:
     )
 
 
-def _merge_checks(one: Manifest, other: Manifest) -> tuple[Check, ...]:
+def _merge_checks(first: Manifest, second: Manifest) -> tuple[Check, ...]:
     """Return the checks of both manifests, each with the larger error; NaN counts as larger."""
     checks: dict[tuple[str, str], Check] = {}
-    for check in one.checks + other.checks:
+    for check in first.checks + second.checks:
         known = checks.setdefault((check.name, check.stack), check)
         checks[check.name, check.stack] = replace(
             known,

@@ -72,9 +72,9 @@ class Affinities:
         entries = np.array(sorted(names_by_entry), np.int64)
         indices = item_index[: len(self.query)], item_index[len(self.query) :]
 
-        def add(one: Floats, other_sums: Floats) -> Floats:
-            sums = np.zeros((*one.shape[:-1], len(merged_items)))
-            sums[..., indices[0]] += one
+        def add(own_sums: Floats, other_sums: Floats) -> Floats:
+            sums = np.zeros((*own_sums.shape[:-1], len(merged_items)))
+            sums[..., indices[0]] += own_sums
             sums[..., indices[1]] += other_sums
             return sums
 
@@ -106,8 +106,8 @@ class Affinities:
         """Mean attention over all heads; NaN for items that no head sees. *Shape:* ``(item,)``."""
         means = divide(self.sums[0], self.counts[0][:, None])
         layer_has_item = self.sums[0].any(-1)  # a layer may have fewer heads, or none
-        known = layer_has_item[..., None] & ~np.isnan(means)
-        return divide(np.where(known, means, 0).sum((0, 1)), known.sum((0, 1)))
+        in_layer = layer_has_item[..., None] & ~np.isnan(means)
+        return divide(np.where(in_layer, means, 0).sum((0, 1)), in_layer.sum((0, 1)))
 
     def distinct(self, layer: int) -> NDArray[np.bool_]:
         """Whether each item occurs in at least `MIN_SENTENCES` different sentences."""
@@ -131,19 +131,19 @@ class Affinities:
         return named
 
 
-def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def smallest(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the smallest different hashes of two arrays, `MIN_SENTENCES` for each cell.
 
     Args:
-        one, other: hashes, `NO_TEXT` if there are fewer. *Shape:* ``(DISTINCT, *cells)``.
+        first, second: hashes, `NO_TEXT` if there are fewer. *Shape:* ``(DISTINCT, *cells)``.
     """
-    hashes = np.sort(np.concatenate([one, other]), 0)
+    hashes = np.sort(np.concatenate([first, second]), 0)
     hashes[1:][hashes[1:] == hashes[:-1]] = NO_TEXT
     return np.sort(hashes, 0)[:MIN_SENTENCES]
 
 
 Counts = NDArray[np.integer]
-TRUE_ORDER, SHUFFLED_ORDER = 0, 1  # tokens in their order, and in random order
+TRUE_ORDER, SHUFFLED_ORDER = 0, 1  # indices of tokens in their order, and in random order
 
 
 class AnchorColumn(NamedTuple):
@@ -242,6 +242,7 @@ class Anchors:
 
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
+# States of each layer whose cosines to the input embedding are summed.
 PATH_STATES = (ResidualPoint.MID, ResidualPoint.POST)
 PATH_METRIC = metric_ids.COSINE_TO_INPUT  # metric of the path of a token type
 
@@ -271,10 +272,10 @@ class TokenTypeSums:
         names = np.empty(len(ids), dtype=object)
         names[type_index] = [*self.names, *other.names]
 
-        def add(one: NDArray[Scalar], other_sums: NDArray[Scalar]) -> NDArray[Scalar]:
-            sums = np.zeros((len(ids), *one.shape[1:]), one.dtype)
-            sums[type_index[: len(one)]] += one
-            sums[type_index[len(one) :]] += other_sums
+        def add(own_sums: NDArray[Scalar], other_sums: NDArray[Scalar]) -> NDArray[Scalar]:
+            sums = np.zeros((len(ids), *own_sums.shape[1:]), own_sums.dtype)
+            sums[type_index[: len(own_sums)]] += own_sums
+            sums[type_index[len(own_sums) :]] += other_sums
             return sums
 
         return TokenTypeSums(

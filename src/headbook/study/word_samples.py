@@ -229,4 +229,5 @@ class StrongestWords:
         )
 
 
+# Fields of `StrongestWords` with a row for each word.
 WORD_FIELDS = ("strongest", "tag", "relation", "head", "asked")
