@@ -197,7 +197,7 @@ def test_search_takes_neither_case_nor_accents_into_account(
     page.get_by_label("Filter by words").fill(accented)
     parts = [
         " ".join(
-            (f.name, f.href, *(f"{x.word} {x.behind}" for x in (f.label, f.attends_to, f.relation)))
+            (f.name, f.href, *(f"{x.word} {x.detail}" for x in (f.label, f.attends_to, f.relation)))
         )
         for f in facts
     ]

@@ -23,7 +23,7 @@ from headbook.pages.heads import (
 )
 from headbook.report import ablation
 from headbook.report.findings import HELD_OUT, SELECTION, Link
-from headbook.report.head_facts import KEY_KINDS, LEAST, head_facts
+from headbook.report.head_facts import KEY_KINDS, MIN_SHARE_ABOVE_UNIFORM, head_facts
 from headbook.report.head_types import head_types, share_of_head
 from headbook.report.relations import HeadRelations, head_relations
 from headbook.report.results import StackResults, stack_results
@@ -201,7 +201,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
         cell = facts.head.layer, facts.head.head
         head_type = types[cell]
         assert facts.label.word == (head_type.family if head_type else "")
-        assert facts.label.behind == (head_type.detail if head_type else "")
+        assert facts.label.detail == (head_type.detail if head_type else "")
         gains = {}
         for kind, word in KEY_KINDS.items():
             own = share_of_head(r, "attention_to", SinkView.RAW, kind, cell).value
@@ -211,7 +211,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
         special = KEY_KINDS["special"]
         gains[special] -= gains[KEY_KINDS["first"]] + gains[KEY_KINDS["separator"]]
         best = max(gains, key=lambda word: gains[word])
-        assert facts.attends_to.word == (best if gains[best] >= LEAST else "")
+        assert facts.attends_to.word == (best if gains[best] >= MIN_SHARE_ABOVE_UNIFORM else "")
 
 
 LAYERS, HEADS, SENTENCES = 2, 2, 60

@@ -236,7 +236,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     for facts in head_facts(found["self"]):
         assert (
             facts.beats
-            == (" over " in facts.relation.behind)
+            == (" over " in facts.relation.detail)
             == ((facts.name, facts.relation.word) in named)
         )
         served = {

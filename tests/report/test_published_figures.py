@@ -31,6 +31,10 @@ from headbook.report.published import (
     GROUPS,
     RELATIONS,
     VIG,
+    PaperFigures,
+    PublishedFigure,
+)
+from headbook.report.quantities import (
     AblationQuantity,
     AtHead,
     AtOffset,
@@ -38,8 +42,6 @@ from headbook.report.published import (
     Correlation,
     HeadsAbove,
     MeanOver,
-    PaperFigures,
-    PublishedFigure,
     RankReplaced,
     RemovableShare,
     TagsAbove,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headbook.metrics import all_metrics
 from headbook.pages.head import STRIP_TITLES
 from headbook.pages.index import ASKED
-from headbook.report.ablation import INSTEAD
+from headbook.report.ablation import REPLACEMENT_NAMES
 from headbook.report.relations import ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
 from headbook.schema import relation_of
@@ -341,7 +341,7 @@ class _Place:
         if match := re.match(r"([−+]?\d+)(?:: |$)", self._first or self.text):
             labels.add(match[1].replace("−", "-").replace("+", ""))
         views = {str(view) for view, name in VIEWS.items() if name == self.column}
-        instead = {str(each) for each, words in INSTEAD.items() if words == self._first}
+        instead = {str(each) for each, words in REPLACEMENT_NAMES.items() if words == self._first}
         named = {"metric": metrics, "view": views, "label": labels, "replacement": instead}
         return {name: frozenset(each) for name, each in named.items()}
 

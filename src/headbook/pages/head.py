@@ -39,8 +39,8 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.ablation import (
-    INSTEAD,
-    NAMES,
+    REPLACEMENT_NAMES,
+    TARGET_NAMES,
     Rows,
     backups,
     change_row,
@@ -158,7 +158,7 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
     backed = results.cached(backups).get(head)
     return AblationSection(
         short=_short(ablation, rows),
-        what=NAMES[target],
+        what=TARGET_NAMES[target],
         margin=margin_text(ablation),
         verdict_target=verdict_target_text(ablation),
         instead=PageTable(columns, tuple(_instead(ablation, rows))),
@@ -198,7 +198,7 @@ def _short(ablation: AblationResults, rows: Rows) -> str:
 
 
 def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
-    for replacement, what in INSTEAD.items():
+    for replacement, what in REPLACEMENT_NAMES.items():
         row = change_row(ablation, rows, replacement)
         if row is not None:
             verdict = verdict_of_row(ablation, rows, replacement)

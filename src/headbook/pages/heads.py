@@ -150,7 +150,7 @@ def _data_row(facts: HeadFacts) -> list[Any]:
 
 
 def _written(fact: Fact) -> list[Any]:
-    return [fact.word, fact.behind, fact.size]
+    return [fact.word, fact.detail, fact.sort_value]
 
 
 def _metrics(offered: Sequence[Column]) -> Iterator[dict[str, Any]]:
@@ -437,7 +437,7 @@ def _table_row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> R
 
 
 def _fact(fact: Fact) -> WordsCell:
-    behind = (" ", MarkedText(fact.behind, "small")) if fact.behind else ()
+    behind = (" ", MarkedText(fact.detail, "small")) if fact.detail else ()
     return words_cell(fact.word, *behind) if fact.word else DASH
 
 

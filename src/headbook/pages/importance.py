@@ -12,7 +12,7 @@ from headbook.pages.parts.ablation import ablation_by_layer, effect_cell, remove
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.ablation import (
-    NAMES,
+    TARGET_NAMES,
     choice_text,
     drawn_unit,
     head_changes,
@@ -114,7 +114,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         title="Importance of heads",
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
-        target=NAMES.get(main_target(ablation), main_target(ablation)),  # type: ignore[call-overload]
+        target=TARGET_NAMES.get(main_target(ablation), main_target(ablation)),  # type: ignore[call-overload]
         each="sentence" if main_target(ablation) == AblationTarget.EMBEDDING else "scored token",
         unit=unit(ablation),
         margin=margin_text(ablation),

@@ -18,7 +18,7 @@ from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
 from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
 
-NAMES = {
+TARGET_NAMES = {
     AblationTarget.LOSS: "loss of the next token",
     AblationTarget.MASKED_LOSS: "loss of masked tokens",
     AblationTarget.STATE: "1 minus the cosine of last states with and without the head",
@@ -29,19 +29,19 @@ VERDICT_TARGETS = {
     AblationTarget.STATE: "last states (1 minus their cosine)",
     AblationTarget.EMBEDDING: "sentence vectors (1 minus their cosine)",
 }
-SHORT = {
+SHORT_VERDICTS = {
     AblationVerdict.CHANGES: "changes the output",
     AblationVerdict.NO_CHANGE: "can go alone",
     AblationVerdict.HARMFUL: "harmful",
     AblationVerdict.UNDECIDED: "undecided",
 }
-COUNTED = {  # verbs for one head, and for several heads
+VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.CHANGES: ("changes the output", "change the output"),
     AblationVerdict.NO_CHANGE: ("can go alone", "can go alone"),
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
     AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
-AFTER = "×\u202f10⁻³"
+COSINE_UNIT = "×\u202f10⁻³"  # of changes of a cosine
 
 
 def main_target(ablation: AblationResults) -> str:
@@ -61,7 +61,7 @@ def unit_factor(ablation: AblationResults) -> float:
 
 def unit(ablation: AblationResults) -> str:
     """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if main_target(ablation) in COSINE_TARGETS else "% of the loss"
+    return COSINE_UNIT if main_target(ablation) in COSINES else "% of the loss"
 
 
 def drawn_unit(ablation: AblationResults) -> str:
@@ -71,28 +71,30 @@ def drawn_unit(ablation: AblationResults) -> str:
 
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
     """Return a change in the unit of pages, with its interval."""
-    by = unit_factor(ablation)
-    ends = interval_text(low * by, high * by)
-    return f"{number(value * by)}\u00a0{unit(ablation)}{ends and f' {ends}'}"
+    factor = unit_factor(ablation)
+    interval = interval_text(low * factor, high * factor)
+    return f"{number(value * factor)}\u00a0{unit(ablation)}{interval and f' {interval}'}"
 
 
 def verdict_target_text(ablation: AblationResults) -> str:
     """Return the target of verdicts in lists, in words."""
     target = ablation_tests.ranked_target(ablation)
-    return VERDICT_TARGETS.get(AblationTarget(target), NAMES.get(AblationTarget(target), target))
+    return VERDICT_TARGETS.get(
+        AblationTarget(target), TARGET_NAMES.get(AblationTarget(target), target)
+    )
 
 
 def margin_text(ablation: AblationResults) -> str:
     """Return the margin of verdicts in lists, with its unit."""
-    most = ablation_tests.equivalence_margin(
+    margin = ablation_tests.equivalence_margin(
         ablation, ablation_tests.ranked_target(ablation)
     ) * unit_factor(ablation)
-    return f"{number(most)}\u00a0{unit(ablation)}"
+    return f"{number(margin)}\u00a0{unit(ablation)}"
 
 
 def short_verdict(verdict: str) -> str:
     """Return a verdict for lists; empty without one."""
-    return SHORT[AblationVerdict(verdict)] if verdict else ""
+    return SHORT_VERDICTS[AblationVerdict(verdict)] if verdict else ""
 
 
 def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
@@ -106,31 +108,32 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
         return ""
     sentences = int(row["n_sentences"])
     changed = round(row["share_changed"] * sentences)
-    of = f"{changed:,} of {count_text(sentences, 'sentence')}"
+    changed_sentences = f"{changed:,} of {count_text(sentences, 'sentence')}"
     match AblationVerdict(row["verdict"]):
         case AblationVerdict.CHANGES:
-            return f"changes {of}"
+            return f"changes {changed_sentences}"
         case AblationVerdict.HARMFUL:
-            return f"changes {of}, and the loss is lower without"
+            return f"changes {changed_sentences}, and the loss is lower without"
         case AblationVerdict.NO_CHANGE:
             return (
                 f"leaves {sentences - changed:,} of {count_text(sentences, 'sentence')} as they "
-                "were; "
-                f"at most {percent(row['share_high'])} would change (95\u00a0%, all {together} "
-                "together)"
+                f"were; at most {percent(row['share_high'])} would change "
+                f"(95\u00a0%, all {together} together)"
             )
     return "undecided"
 
 
-def verdict_counts(found: Iterable[str]) -> str:
+def verdict_counts(verdicts: Iterable[str]) -> str:
     """Return how many heads have which verdict: ``11 change the output and one is undecided``."""
-    counts = Counter(found)
-    parts = [
-        f"{number_word(n)} {COUNTED[verdict][n > 1]}"
+    counts = Counter(verdicts)
+    clauses = [
+        f"{number_word(amount)} {VERDICT_VERBS[verdict][amount > 1]}"
         for verdict in AblationVerdict
-        if (n := counts[verdict])
+        if (amount := counts[verdict])
     ]
-    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
+    if len(clauses) < 2:
+        return "".join(clauses)
+    return f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
 
 def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
@@ -143,11 +146,13 @@ def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
     if ablation.chosen.all() and not (ablation.chosen == AblationReason.AUDIT).any():
         return ""
     counts = Counter(reasons)
-    why = {
+    reason_texts = {
         AblationReason.SELECTED: "with the largest estimates",
         AblationReason.AUDIT: "picked at random",
     }
-    return ", ".join(f"{counts[each]:,} {text}" for each, text in why.items() if counts[each])
+    return ", ".join(
+        f"{counts[reason]:,} {text}" for reason, text in reason_texts.items() if counts[reason]
+    )
 
 
 def head_changes(ablation: AblationResults) -> pd.DataFrame:
@@ -156,14 +161,14 @@ def head_changes(ablation: AblationResults) -> pd.DataFrame:
     Columns ``stack, layer, head, value, low, high, method, verdict``. Estimates have neither
     interval nor verdict. Verdicts are those of the target by which heads are ranked.
     """
-    target, by = main_target(ablation), unit_factor(ablation)
+    target, factor = main_target(ablation), unit_factor(ablation)
     frame = pd.DataFrame(ablation.heads).assign(
-        value=ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * by,
+        value=ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor,
         low=np.nan, high=np.nan, method=ESTIMATED, verdict="",
     )  # fmt: skip
     effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    numbers = ["value", "low", "high"]
-    frame.loc[effects.index, numbers] = effects[numbers] * by
+    columns = ["value", "low", "high"]
+    frame.loc[effects.index, columns] = effects[columns] * factor
     frame.loc[effects.index, "method"] = EXACT
     ranked = ablation_tests.ranked_target(ablation)
     verdicts = ablation_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
@@ -171,7 +176,7 @@ def head_changes(ablation: AblationResults) -> pd.DataFrame:
     return frame
 
 
-INSTEAD = {
+REPLACEMENT_NAMES = {
     Replacement.MEAN: "mean output",
     Replacement.ZERO: "zero",
     Replacement.UNIFORM: "mean of all visible values",
@@ -185,12 +190,12 @@ def rows_by_head(results: StackResults) -> Mapping[HeadName, Rows]:
     """Return the numbers of each head of the stack, by metric, replacement and target."""
     table = results.study.importance
     table = table[(table["stack"] == results.stack.name) & (table["label"] == "")]
-    found: dict[HeadName, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
+    rows: dict[HeadName, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
     for row in table.to_dict("records"):
         head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
         key = row["metric"], row["replacement"], row["target"]
-        found.setdefault(head, {})[key] = {str(name): value for name, value in row.items()}
-    return found
+        rows.setdefault(head, {})[key] = {str(name): value for name, value in row.items()}
+    return rows
 
 
 def change_row(
@@ -223,34 +228,35 @@ def backed_up(groups: pd.DataFrame, ablation: AblationResults | None) -> Mapping
     assert ablation is not None
     pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == main_target(ablation))]
     pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
-    found: dict[HeadName, str] = {}
+    remarks: dict[HeadName, str] = {}
     for row in pairs.to_dict("records"):
-        names, by = row["group"].split(), unit_factor(ablation)
-        more = f"{number(row['value'] * by)}\u00a0{unit(ablation)}"
-        ends = interval_text(row["low"] * by, row["high"] * by)
-        for own, other in zip(names, reversed(names), strict=True):
-            found.setdefault(
-                _named(own, row["stack"]),
-                f"Backed up by {other.replace('-H', '·H')}: "
-                f"without both, {more} {ends} beyond the sum of each alone.",
+        names, factor = row["group"].split(), unit_factor(ablation)
+        excess = f"{number(row['value'] * factor)}\u00a0{unit(ablation)}"
+        interval = interval_text(row["low"] * factor, row["high"] * factor)
+        for name, partner in zip(names, reversed(names), strict=True):
+            remarks.setdefault(
+                _head_of_name(name, row["stack"]),
+                f"Backed up by {partner.replace('-H', '·H')}: "
+                f"without both, {excess} {interval} beyond the sum of each alone.",
             )
-    return found
+    return remarks
 
 
-def _named(name: str, stack: str) -> HeadName:
+def _head_of_name(name: str, stack: str) -> HeadName:
     """Return the head of a name in the table of groups.
 
     Args:
         name: name with layer and head, and with the stack if the group has heads of several stacks.
         stack: stack of names without one.
     """
-    *other, layer, head = name.split("-")
-    return HeadName(other[0] if other else stack, int(layer[1:]), int(head[1:]))
+    *stack_prefix, layer, head = name.split("-")
+    return HeadName(stack_prefix[0] if stack_prefix else stack, int(layer[1:]), int(head[1:]))
 
 
-HEAVY = 0.9  # least attention on the sink of heads in the strictest group of sink heads
+# Heads with a larger share of their attention on the sink form the strictest group of sink heads.
+HEAVY_SINK_SHARE = 0.9
 HEAVY_NAME = "over 90 % of attention on the sink"
-LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # parts of names of groups
+LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # parts of the names of groups
 REPLACEMENTS = (Replacement.MEAN, Replacement.WITHOUT_SINK, Replacement.ZERO)
 """Replacements of types and sink heads; together the three show whether sink heads are dead."""
 
@@ -272,24 +278,28 @@ def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
 def _groups(results: StackResults) -> Iterator[HeadGroup]:
     """Yield the types, the sink heads, the layers and the heads with shared keys of a stack."""
     stack, of_type = results.stack, defaultdict[str, list[HeadName]](list)
-    heavy = []
+    heavy_heads = []
     for (layer, head), head_kind in head_types(results).items():
         if head_kind is None:
             continue
-        name = HeadName(stack.name, layer, head)
-        of_type[head_kind.family].append(name)
-        if head_kind.shares.sink.value > HEAVY:
-            heavy.append(name)
-    for family, heads in sorted(of_type.items()):
+        head_name = HeadName(stack.name, layer, head)
+        of_type[head_kind.family].append(head_name)
+        if head_kind.shares.sink.value > HEAVY_SINK_SHARE:
+            heavy_heads.append(head_name)
+    for family, group_heads in sorted(of_type.items()):
         if family:
-            yield HeadGroup(stack.name, family, tuple(heads), REPLACEMENTS, banded=True, type=True)
-    if heavy:
-        yield HeadGroup(stack.name, HEAVY_NAME, tuple(heavy), REPLACEMENTS, banded=True)
-    mean = (Replacement.MEAN,)
-    shared = stack.n_heads // max(stack.n_key_heads, 1)
+            yield HeadGroup(
+                stack.name, family, tuple(group_heads), REPLACEMENTS, banded=True, type=True
+            )
+    if heavy_heads:
+        yield HeadGroup(stack.name, HEAVY_NAME, tuple(heavy_heads), REPLACEMENTS, banded=True)
+    by_mean = (Replacement.MEAN,)
+    heads_per_key = stack.n_heads // max(stack.n_key_heads, 1)
     for layer in stack.attention_layers:
-        heads = [each for each in heads_of(stack) if each.layer == layer]
-        yield HeadGroup(stack.name, f"{LAYER}{layer}", tuple(heads), mean)
-        for key in range(stack.n_key_heads if shared > 1 else 0):
-            some = tuple(heads[key * shared : (key + 1) * shared])
-            yield HeadGroup(stack.name, f"{LAYER}{layer}{KEYS}{key}", some, mean)
+        group_heads = [head_name for head_name in heads_of(stack) if head_name.layer == layer]
+        yield HeadGroup(stack.name, f"{LAYER}{layer}", tuple(group_heads), by_mean)
+        for key_head in range(stack.n_key_heads if heads_per_key > 1 else 0):
+            sharing_heads = tuple(
+                group_heads[key_head * heads_per_key : (key_head + 1) * heads_per_key]
+            )
+            yield HeadGroup(stack.name, f"{LAYER}{layer}{KEYS}{key_head}", sharing_heads, by_mean)

@@ -34,22 +34,22 @@ KEY_KINDS = {
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
 }
-LEAST = 0.01  # smallest share above uniform attention for which a kind of key is named
+MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of key
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A word about a head, with the number behind the word.
+    """A word about a head, with the numbers that support the word.
 
     Attributes:
         word: the word that readers filter by; empty if nothing is known.
-        behind: numbers printed beside the word.
-        size: number by which heads with the same word are sorted; None without one.
+        detail: numbers printed beside the word.
+        sort_value: number by which heads with the same word are sorted; None without one.
     """
 
     word: str = ""
-    behind: str = ""
-    size: float | None = None
+    detail: str = ""
+    sort_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,13 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    types, relations = head_types(results), _relations(results)
-    return tuple(_of(results, head, types, relations) for head in heads_of(results.stack))
+    types, relations = head_types(results), _best_relations(results)
+    return tuple(
+        _facts_of_head(results, head, types, relations) for head in heads_of(results.stack)
+    )
 
 
-def _of(
+def _facts_of_head(
     results: StackResults, head: HeadName, types: Types, relations: HeadRelations | None
 ) -> HeadFacts:
     cell = head.layer, head.head
@@ -98,7 +100,7 @@ def _of(
         href=head_page(head),
         label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
         attends_to=_attends_to(results, cell),
-        relation=_relation(best, beats=beats) if best else Fact(),
+        relation=_relation_fact(best, beats=beats) if best else Fact(),
         beats=beats,
     )
 
@@ -108,44 +110,51 @@ def _attends_to(results: StackResults, place: Place) -> Fact:
 
     The first token and separators are not counted as special tokens once more.
     """
-    own, gain = {}, {}
+    shares, excess = {}, {}
     for kind in KEY_KINDS:
-        given = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
-        if not math.isnan(given):
-            even = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
-            own[kind], gain[kind] = given, given - float(even)
-    if "special" in own:
-        own["special"] -= own.get("first", 0) + own.get("separator", 0)
-        gain["special"] -= gain.get("first", 0) + gain.get("separator", 0)
-    ranked = sorted((kind for kind in gain if gain[kind] >= LEAST), key=lambda kind: -gain[kind])
+        share = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
+        if not math.isnan(share):
+            uniform = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
+            shares[kind], excess[kind] = share, share - float(uniform)
+    if "special" in shares:
+        shares["special"] -= shares.get("first", 0) + shares.get("separator", 0)
+        excess["special"] -= excess.get("first", 0) + excess.get("separator", 0)
+    ranked = sorted(
+        (kind for kind in excess if excess[kind] >= MIN_SHARE_ABOVE_UNIFORM),
+        key=lambda kind: -excess[kind],
+    )
     if not ranked:
         return Fact()
-    shares = [number(own[kind], share=True) for kind in ranked[:2]]
-    behind = f"{shares[0]}, {KEY_KINDS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
-    return Fact(KEY_KINDS[ranked[0]], behind, own[ranked[0]])
+    texts = [number(shares[kind], share=True) for kind in ranked[:2]]
+    detail = f"{texts[0]}, {KEY_KINDS[ranked[1]]} {texts[1]}" if ranked[1:] else texts[0]
+    return Fact(KEY_KINDS[ranked[0]], detail, shares[ranked[0]])
 
 
-def _relation(best: HeadRelation, *, beats: bool) -> Fact:
+def _relation_fact(best: HeadRelation, *, beats: bool) -> Fact:
     rule = rule_phrase(best.rule)
-    other = number(best.at_rule.value, share=True)
+    rule_accuracy = number(best.at_rule.value, share=True)
     if beats:
-        ends = f"[{points_text(best.margin.low)}, {points_text(best.margin.high)}]"
-        compared = f"{points_text(best.margin.value)} points {ends} over {rule} ({other})"
+        interval = f"[{points_text(best.margin.low)}, {points_text(best.margin.high)}]"
+        comparison = (
+            f"{points_text(best.margin.value)} points {interval} over {rule} ({rule_accuracy})"
+        )
     else:
-        compared = f"not clearly above {rule} ({other})"
+        comparison = f"not clearly above {rule} ({rule_accuracy})"
     accuracy = best.accuracy.value
-    return Fact(relation_words(best.label), f"{number(accuracy, share=True)}, {compared}", accuracy)
+    return Fact(
+        relation_words(best.label), f"{number(accuracy, share=True)}, {comparison}", accuracy
+    )
 
 
-def _relations(results: StackResults) -> HeadRelations | None:
+def _best_relations(results: StackResults) -> HeadRelations | None:
     """Return the best relation of every head; None if the study lacks the strongest words."""
     words = words_of(results)
     if not words:
         return None
-    return head_relations(*words, np.stack([*_uniform(results, words[0].labels)], -1))
+    return head_relations(*words, np.stack([*_uniform_accuracies(results, words[0].labels)], -1))
 
 
-def _uniform(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
+def _uniform_accuracies(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
     for label in labels:
         if results.has_value(METRIC, VIEW, label):
             yield results.uniform(METRIC, VIEW, label).value

@@ -1,264 +1,30 @@
-"""Figures that papers print about GPT-2 and BERT, and how a study computes each.
-
-A figure is NaN if a number is missing, and the ends of its interval are NaN if no interval is
-defined.
+"""Figures that papers print about GPT-2 and BERT, and the quantity that a study computes for each.
 
 No figure is a target that a study must meet: texts, annotation and details of definitions differ,
 and each group says how. Heads and layers count from 0. `docs/published-results.md` has the figures
 as well, with commands, and the figures that no study computes.
 """
 
-import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-import pandas as pd
-
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
-from headbook.metrics import all_metrics, ids
-from headbook.report.relation_counts import best_offsets
-from headbook.report.results import StackResults
-from headbook.report.wording import head_name, is_share, number, percent, with_unit
-from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
-from headbook.study import ablation_tests
+from headbook.metrics import ids
+from headbook.report.quantities import (
+    AtHead,
+    AtOffset,
+    AtReplaced,
+    Correlation,
+    HeadsAbove,
+    Largest,
+    MeanOver,
+    Quantity,
+    RankReplaced,
+    RemovableShare,
+    SpreadOver,
+    TagsAbove,
+)
+from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
-from headbook.study.ablation_tests import TOP_TOKENS_LABEL
-from headbook.study.sentence_data import HeadName
-
-
-def alone(value: float, numbers: Estimates) -> Estimate:
-    """Return a value without an interval, with the number of sentences behind it."""
-    return Estimate(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
-
-
-class Quantity(ABC):
-    """A quantity that can be computed from the results of a stack."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> tuple[HeadKey, ...]:
-        """Columns of head numbers from which the quantity is computed."""
-
-    @property
-    @abstractmethod
-    def how(self) -> str:
-        """Description of the computation, as printed on the page."""
-
-    @abstractmethod
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the value, given that all columns have values."""
-
-    def number(self, results: StackResults) -> Estimate:
-        """Return the value; NaN if a column is missing."""
-        return (
-            self.compute(results)
-            if all(results.has_value(*c) for c in self.columns)
-            else NO_ESTIMATE
-        )
-
-    @property
-    def share(self) -> bool:
-        """Whether values are shares, printed in per cent."""
-        return is_share(all_metrics()[self.columns[0].metric])
-
-    def written(self, value: float) -> str:
-        """Return a value as text, with the unit of its metric."""
-        metric = all_metrics()[self.columns[0].metric]
-        return with_unit(number(value, share=self.share), metric.unit)
-
-
-class Count(Quantity):
-    """A quantity that is a number of heads or labels."""
-
-    def written(self, value: float) -> str:
-        """Return a whole number as text."""
-        return number(value) if math.isnan(value) else f"{value:.0f}"
-
-
-@dataclass(frozen=True)
-class OfColumn(Quantity):
-    """A quantity computed from one column."""
-
-    column: HeadKey
-
-    @property
-    def columns(self) -> tuple[HeadKey, ...]:
-        """The column from which the quantity is computed."""
-        return (self.column,)
-
-
-@dataclass(frozen=True)
-class AtHead(OfColumn):
-    """The number of one head, with its interval over sentences; layer and head count from 0."""
-
-    layer: int
-    head: int
-
-    @property
-    def how(self) -> str:
-        """Name of the head."""
-        return f"L{self.layer}·H{self.head}"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the head's number; NaN if the stack has no such head."""
-        heads = results.heads(*self.column)
-        there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
-        return heads.at(self.layer, self.head) if there else NO_ESTIMATE
-
-
-@dataclass(frozen=True)
-class MeanOver(OfColumn):
-    """The mean over the heads of some layers, or of all layers; every head has the same weight.
-
-    The interval of the mean is the mean of the heads' intervals, which is wide enough, since no
-    mean varies more than its parts do on average.
-    """
-
-    layers: tuple[int, ...] = ()
-
-    @property
-    def how(self) -> str:
-        """Layers whose heads are averaged, in words."""
-        where = f"layers {self.layers[0]}–{self.layers[-1]}" if self.layers else "all layers"
-        return f"mean over the heads of {where}"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the mean; NaN if the stack lacks one of the layers."""
-        heads = results.heads(*self.column)
-        if self.layers and max(self.layers) >= len(heads.value):
-            return NO_ESTIMATE
-        chosen = [*self.layers] or slice(None)
-        there = ~np.isnan(heads.value[chosen])
-        if not there.any():
-            return NO_ESTIMATE
-        value, low, high = (float(part[chosen][there].mean()) for part in heads[:3])
-        return Estimate(value, low, high, int(heads.sentences.max()), math.nan)
-
-
-@dataclass(frozen=True)
-class Largest(OfColumn):
-    """The largest number of any head, with that head's interval."""
-
-    how = "largest of all heads"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the largest number of any head."""
-        heads = results.heads(*self.column)
-        return heads.at(*divmod(int(np.nanargmax(heads.value)), heads.value.shape[1]))
-
-
-@dataclass(frozen=True)
-class SpreadOver(OfColumn):
-    """The standard deviation over all heads, with the number of heads as divisor."""
-
-    how = "standard deviation over all heads"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the standard deviation, without an interval."""
-        heads = results.heads(*self.column)
-        return alone(float(np.nanstd(heads.value)), heads)
-
-
-@dataclass(frozen=True)
-class HeadsAbove(OfColumn, Count):
-    """The number of heads above a threshold."""
-
-    least: float
-
-    @property
-    def how(self) -> str:
-        """Description of the heads that are counted."""
-        return f"number of heads above {OfColumn.written(self, self.least)}"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the number of heads, without an interval."""
-        heads = results.heads(*self.column)
-        return alone(float((heads.value > self.least).sum()), heads)
-
-
-@dataclass(frozen=True)
-class AtOffset(OfColumn):
-    """The accuracy of the best fixed offset for the column's relation, on the sample."""
-
-    how = "best fixed offset, −5 to +5"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the accuracy, without an interval; NaN if the study kept no relations."""
-        sums = results.study.corpus_sums.heads[results.stack.name]
-        words = sums.strongest_words
-        if words is None:
-            return NO_ESTIMATE
-        _, shares = best_offsets(words)
-        share = float(shares[words.labels.index(self.column.label)])
-        return Estimate(share, math.nan, math.nan, len(words.index), math.nan)
-
-
-@dataclass(frozen=True)
-class Correlation(Quantity):
-    """Pearson's correlation of two numbers over the heads that have both.
-
-    There is no interval and no p, because heads of one model are not independent.
-    """
-
-    how = "Pearson correlation over all heads"
-    one: HeadKey
-    other: HeadKey
-
-    @property
-    def columns(self) -> tuple[HeadKey, ...]:
-        """The two correlated columns."""
-        return self.one, self.other
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the correlation; NaN if one of the two numbers does not vary."""
-        numbers = [results.heads(*column) for column in self.columns]
-        one, other = (each.value.ravel() for each in numbers)
-        both = ~np.isnan(one + other)
-        if both.sum() < 2 or not one[both].std() * other[both].std():
-            return NO_ESTIMATE
-        return alone(float(np.corrcoef(one[both], other[both])[0, 1]), numbers[0])
-
-    def written(self, value: float) -> str:
-        """Return a correlation as text with two decimals, without a unit."""
-        return number(value)
-
-
-@dataclass(frozen=True)
-class TagsAbove(Count):
-    """The number of parts of speech for which some head lies above a multiple of the mean head."""
-
-    metric: str
-    view: SinkView
-    times: float
-
-    @property
-    def columns(self) -> tuple[HeadKey, ...]:
-        """The columns of all parts of speech."""
-        return tuple(HeadKey(self.metric, self.view, tag) for tag in UPOS)
-
-    @property
-    def how(self) -> str:
-        """Description of the tags that are counted."""
-        return f"number of tags for which some head is above {self.times:g} times the mean head"
-
-    def number(self, results: StackResults) -> Estimate:
-        """Return the number of tags among the tags of the texts; NaN if the texts have none."""
-        return (
-            self.compute(results)
-            if any(results.has_value(*c) for c in self.columns)
-            else NO_ESTIMATE
-        )
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the number of tags, without an interval."""
-        estimates = [
-            results.heads(*column) for column in self.columns if results.has_value(*column)
-        ]
-        values = [heads.value for heads in estimates]
-        count = sum(bool(np.nanmax(v) > self.times * np.nanmean(v)) for v in values)
-        return alone(float(count), estimates[0])
+from headbook.study.ablation_tests import TOP
 
 
 @dataclass(frozen=True)
@@ -299,119 +65,6 @@ class PaperFigures:
     figures: tuple[PublishedFigure, ...]
 
 
-IN_WORDS = {
-    EFFECT: "change of the true token's logit",
-    DIRECT: "change of the true token's logit by the residual path alone",
-    REPAIR: "self-repair over direct effect",
-}
-
-
-class AblationQuantity(Quantity):
-    """A quantity computed from heads whose output was replaced by its mean."""
-
-    share = False
-    columns: ClassVar[tuple[HeadKey, ...]] = ()  # no metric is involved
-
-    def written(self, value: float) -> str:
-        """Return a value as a plain number."""
-        return number(value)
-
-
-@dataclass(frozen=True)
-class AtReplaced(AblationQuantity):
-    """A number of one ablated head, on the logit of the true token; layer and head count from 0."""
-
-    metric: str
-    layer: int
-    head: int
-    label: str = ""
-
-    @property
-    def how(self) -> str:
-        """Name of the number and of the head."""
-        name = head_name(HeadName("self", self.layer, self.head))
-        return f"{IN_WORDS[self.metric]}, {name} replaced by its mean"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the head's number; NaN if the head was not replaced or has none."""
-        rows = _logits(results, self.metric, self.label)
-        rows = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]
-        if rows.empty:
-            return NO_ESTIMATE
-        row = rows.iloc[0]
-        ends = float(row["value"]), float(row["low"]), float(row["high"])
-        return Estimate(*ends, int(row["n_sentences"]), float(row["n_observations"]))
-
-
-@dataclass(frozen=True)
-class RankReplaced(Count, AblationQuantity):
-    """The rank of a head by how much the true token's logit falls without the head."""
-
-    layer: int
-    head: int
-
-    @property
-    def how(self) -> str:
-        """Name of the ranked head and of the number that ranks it."""
-        name = head_name(HeadName("self", self.layer, self.head))
-        return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the rank, from 1; NaN if not all heads were replaced."""
-        rows = _logits(results, EFFECT, "")
-        own = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]["value"]
-        stack = results.stack
-        if len(rows) < len(stack.attention_layers) * stack.n_heads or own.empty:
-            return NO_ESTIMATE
-        rank = float((rows["value"] < own.iloc[0]).sum() + 1)
-        return Estimate(rank, math.nan, math.nan, int(rows["n_sentences"].max()), math.nan)
-
-
-@dataclass(frozen=True)
-class RemovableShare(AblationQuantity):
-    """The share of heads that can be removed together for at most 1 % of the loss.
-
-    Attributes:
-        order: order in which heads are removed, as in ``pruning.csv``.
-    """
-
-    order: str
-
-    @property
-    def how(self) -> str:
-        """Order of removal and limit, in words."""
-        return (
-            f"share of heads that can be removed, {self.order.replace('_', ' ')} in ascending "
-            "order, before the loss may rise by more than 1\u00a0%"
-        )
-
-    def written(self, value: float) -> str:
-        """Return a share in per cent as text."""
-        return number(value) if math.isnan(value) else percent(value)
-
-    def compute(self, results: StackResults) -> Estimate:
-        """Return the share; NaN if heads were not removed in that order."""
-        ablation, steps = results.study.corpus_sums.ablation, results.study.pruning
-        steps = steps[(steps["order"] == self.order)]
-        if ablation is None or steps.empty:
-            return NO_ESTIMATE
-        shares, _ = ablation_tests.removable_shares(ablation, steps)
-        share = shares[self.order]
-        return Estimate(share, math.nan, math.nan, int((ablation.half == 1).sum()), math.nan)
-
-
-def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
-    """Return a metric's rows on the logit of the true token, with heads replaced by their mean."""
-    table = results.study.importance
-    return table[
-        (table["stack"] == results.stack.name)
-        & (table["metric"] == metric)
-        & (table["target"] == AblationTarget.LOGIT)
-        & (table["replacement"] == Replacement.MEAN)
-        & (table["label"] == label)
-    ]
-
-
 GPT2 = frozenset({"gpt2", "openai-community/gpt2"})
 BERT = frozenset({"bert-base-uncased", "google-bert/bert-base-uncased"})
 
@@ -420,7 +73,7 @@ ENTROPY = HeadKey(ids.ATTENTION_ENTROPY, SinkView.RENORM, "")
 ALIGNMENT = HeadKey(ids.DEPENDENCY_ALIGNMENT, SinkView.NOSINK, "either")
 NOUN = HeadKey(ids.POS_RECEIVED, SinkView.NOSINK, "NOUN")
 FIRST = HeadKey(ids.ATTENTION_TO, SinkView.RAW, "first")
-TAGS = "Of the 17 universal tags here, those that the texts have."
+TAGS_NOTE = "Of the 17 universal tags here, those that the texts have."
 
 VIG = PaperFigures(
     title="GPT-2 small on Wikipedia",
@@ -455,14 +108,14 @@ VIG = PaperFigures(
             "13 of 16",
             "section 5",
             TagsAbove(ids.POS_RECEIVED, SinkView.NOSINK, 2),
-            TAGS,
+            TAGS_NOTE,
         ),
         PublishedFigure(
             "Tags that give in some head twice the attention of the mean head",
             "7 of 16",
             "section 5",
             TagsAbove(ids.POS_GIVEN, SinkView.NOSINK, 2),
-            TAGS,
+            TAGS_NOTE,
         ),
         PublishedFigure(
             "Attention along dependencies, the highest of all heads",
@@ -540,7 +193,8 @@ CLARK = PaperFigures(
 )
 
 
-def _found(relation: str) -> HeadKey:
+def _accuracy(relation: str) -> HeadKey:
+    """Return the column of a relation's accuracy, from the dependent to the head."""
     return HeadKey(ids.RELATION_ACCURACY, SinkView.NOSINK, f"{relation}:to_head")
 
 
@@ -561,43 +215,43 @@ RELATIONS = PaperFigures(
     ),
     figures=(
         PublishedFigure(
-            "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
+            "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_accuracy("det"), 7, 10)
         ),
         PublishedFigure(
             "det: accuracy of the best fixed offset, dependent → head",
             "51.7 % (+1)",
             "table 1",
-            AtOffset(_found("det")),
+            AtOffset(_accuracy("det")),
         ),
         PublishedFigure(
             "dobj: accuracy, dependent → head",
             "86.8 %",
             "table 1",
-            AtHead(_found("obj"), 7, 9),
+            AtHead(_accuracy("obj"), 7, 9),
         ),
         PublishedFigure(
             "dobj: accuracy of the best fixed offset, dependent → head",
             "40.0 % (−2)",
             "table 1",
-            AtOffset(_found("obj")),
+            AtOffset(_accuracy("obj")),
         ),
         PublishedFigure(
             "pobj: accuracy, preposition → object",
             "76.3 %",
             "table 1",
-            AtHead(_found("case"), 8, 5),
+            AtHead(_accuracy("case"), 8, 5),
         ),
         PublishedFigure(
             "poss: accuracy, dependent → head",
             "80.5 %",
             "table 1",
-            AtHead(_found("nmod:poss"), 6, 5),
+            AtHead(_accuracy("nmod:poss"), 6, 5),
         ),
         PublishedFigure(
             "auxpass: accuracy, dependent → head",
             "94.1 %",
             "the authors' notebook; table 1 prints 82.5 %, which there is the offset's",
-            AtHead(_found("aux:pass"), 3, 9),
+            AtHead(_accuracy("aux:pass"), 3, 9),
         ),
     ),
 )
@@ -625,7 +279,7 @@ MICHEL = PaperFigures(
 )
 
 
-def _repaired(layer: int, head: int, printed: str) -> PublishedFigure:
+def _self_repair(layer: int, head: int, printed: str) -> PublishedFigure:
     return PublishedFigure(
         f"L{layer}·H{head}: self-repair over direct effect, its top 2\u00a0% of tokens",
         printed,
@@ -634,10 +288,10 @@ def _repaired(layer: int, head: int, printed: str) -> PublishedFigure:
     )
 
 
-def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> PublishedFigure:
-    what = "total" if metric == EFFECT else "direct"
+def _logit_change(layer: int, head: int, printed: str, metric: str = EFFECT) -> PublishedFigure:
+    kind = "total" if metric == EFFECT else "direct"
     return PublishedFigure(
-        f"L{layer}·H{head}: {what} change of the true token's logit",
+        f"L{layer}·H{head}: {kind} change of the true token's logit",
         printed,
         STORED,
         AtReplaced(metric, layer, head),
@@ -659,17 +313,17 @@ SELF_REPAIR = PaperFigures(
         PublishedFigure(
             "L4·H11: rank by the fall of the true token's logit", "1", STORED, RankReplaced(4, 11)
         ),
-        _changed(4, 11, "−0.58"),
-        _changed(4, 11, "−0.02", DIRECT),
-        _changed(8, 10, "+0.27"),
-        _changed(0, 8, "+0.21"),
-        _changed(10, 7, "+0.13"),
-        _changed(10, 7, "+0.14", DIRECT),
-        _changed(11, 10, "+0.07"),
-        _repaired(9, 9, "0.86 (1.47 of 1.70)"),
-        _repaired(7, 10, "0.85 (0.99 of 1.17)"),
-        _repaired(11, 3, "0.41 (0.58 of 1.40)"),
-        _repaired(11, 8, "0.28 (0.44 of 1.55)"),
+        _logit_change(4, 11, "−0.58"),
+        _logit_change(4, 11, "−0.02", DIRECT),
+        _logit_change(8, 10, "+0.27"),
+        _logit_change(0, 8, "+0.21"),
+        _logit_change(10, 7, "+0.13"),
+        _logit_change(10, 7, "+0.14", DIRECT),
+        _logit_change(11, 10, "+0.07"),
+        _self_repair(9, 9, "0.86 (1.47 of 1.70)"),
+        _self_repair(7, 10, "0.85 (0.99 of 1.17)"),
+        _self_repair(11, 3, "0.41 (0.58 of 1.40)"),
+        _self_repair(11, 8, "0.28 (0.44 of 1.55)"),
     ),
 )
 

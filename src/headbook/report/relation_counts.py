@@ -19,7 +19,7 @@ from headbook.report.results import StackResults
 from headbook.schema import SinkView
 from headbook.study.word_samples import RelationCases, StrongestWords
 
-OTHERS = 30  # other words of the querying words' part of speech that a comparison needs
+MIN_OTHER_WORDS = 30  # with fewer words of the same part of speech, nothing is compared
 
 
 class ClassPreference(NamedTuple):
@@ -42,7 +42,7 @@ class ClassPreference(NamedTuple):
     @classmethod
     def of(cls, parts: "Sequence[LabelPreference]") -> "ClassPreference":
         """Return the preferences of several labels side by side."""
-        sums = np.stack([p.sums.sums for p in parts], -1) if parts else RatioSums.zero(0).sums
+        sums = np.stack([part.sums.sums for part in parts], -1) if parts else RatioSums.zero(0).sums
         return cls(
             np.array([part.share for part in parts]),
             np.array([part.elsewhere for part in parts]),
@@ -53,14 +53,14 @@ class ClassPreference(NamedTuple):
     @property
     def comparable(self) -> NDArray[np.bool_]:
         """Whether there are enough other words to compare with. *Shape:* ``(label,)``."""
-        return self.others >= OTHERS
+        return self.others >= MIN_OTHER_WORDS
 
     @property
     def clear(self) -> NDArray[np.bool_]:
         """Whether the interval of the difference lies above 0. *Shape:* ``(label,)``."""
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = self.comparable & (self.difference.low > 0)
-        return found
+            is_clear: NDArray[np.bool_] = self.comparable & (self.difference.low > 0)
+        return is_clear
 
 
 class LabelPreference(NamedTuple):
@@ -149,15 +149,15 @@ class RelationCounts(NamedTuple):
     rules: Ints
 
 
-def count_relation(found: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
+def count_relation(words: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
     """Count the words of one label that heads and rules find.
 
     Args:
         named: the word that each rule names, see `StrongestWords.named`.
     """
-    cases = found.cases(label)
-    sentences, starts, words = np.unique(cases.sentence, return_index=True, return_counts=True)
-    by_head = found.strongest[cases.query] == cases.right[:, None, None]
+    cases = words.cases(label)
+    sentences, starts, n_cases = np.unique(cases.sentence, return_index=True, return_counts=True)
+    by_head = words.strongest[cases.query] == cases.right[:, None, None]
     by_rule = (named[:, cases.query] == cases.right).T
     heads, rules = (
         np.add.reduceat(hits, starts, dtype=np.int64)
@@ -165,7 +165,7 @@ def count_relation(found: StrongestWords, named: NDArray[np.int32], label: int) 
         else np.zeros((0, *hits.shape[1:]), np.int64)
         for hits in (by_head, by_rule)
     )
-    return RelationCounts(label, cases, sentences, words, heads, rules)
+    return RelationCounts(label, cases, sentences, n_cases, heads, rules)
 
 
 def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] | None:
@@ -174,10 +174,10 @@ def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] 
     *Shape* of the second: ``(layer, head)``.
     """
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    there = [x for x in results.labels(METRIC) if results.has_value(METRIC, VIEW, x)]
-    if results.stack.crosses or words is None or not there:
+    labels = [label for label in results.labels(METRIC) if results.has_value(METRIC, VIEW, label)]
+    if results.stack.crosses or words is None or not labels:
         return None
-    return words, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
+    return words, ~np.isnan(results.heads(METRIC, VIEW, labels[0]).value)
 
 
 def effective_sentences(words: NDArray[np.generic]) -> Floats:
@@ -206,7 +206,7 @@ def best_rule(counts: NDArray[np.generic]) -> int:
     return int(order[counts[order].argmax()])
 
 
-def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
+def best_offsets(words: StrongestWords) -> tuple[Ints, Floats]:
     """Return the offset that finds most words of each label, and its accuracy, over all sentences.
 
     Labels are as in `headbook.schema.AnnotationScheme.labels`.
@@ -214,25 +214,27 @@ def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
     Returns:
         Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.
     """
-    offsets, shares = np.zeros(len(found.labels), np.int64), np.full(len(found.labels), np.nan)
-    named = found.named()
-    for label in found.labels_asked():
-        counts = count_relation(found, named, label)
+    offsets, shares = np.zeros(len(words.labels), np.int64), np.full(len(words.labels), np.nan)
+    named = words.named()
+    for label in words.labels_asked():
+        counts = count_relation(words, named, label)
         hits = counts.rules[:, : len(OFFSETS)].sum(0)
-        place = best_rule(hits)
-        offsets[label], shares[label] = OFFSETS[place], hits[place] / counts.words.sum()
+        best = best_rule(hits)
+        offsets[label], shares[label] = OFFSETS[best], hits[best] / counts.words.sum()
     return offsets, shares
 
 
-def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> RatioSums:
+def ratios_of(numerators: NDArray[np.generic], denominators: NDArray[np.generic]) -> RatioSums:
     """Return ratios of sums over the sentences of one split.
 
     Args:
-        n: numerators. *Shape:* ``(sentence, …)``.
-        words: denominators, broadcast to the shape of ``n``.
+        numerators: numerators. *Shape:* ``(sentence, …)``.
+        denominators: denominators, broadcast to the shape of ``numerators``.
     """
-    d = np.broadcast_to(words, n.shape).astype(np.float64)
-    return RatioSums.of(n.astype(np.float64), d, d, np.full(len(n), HELD_OUT))
+    totals = np.broadcast_to(denominators, numerators.shape).astype(np.float64)
+    return RatioSums.of(
+        numerators.astype(np.float64), totals, totals, np.full(len(numerators), HELD_OUT)
+    )
 
 
 def estimates_by_label(
@@ -246,19 +248,19 @@ def estimates_by_label(
         cells: shape of the result without labels, if there are none.
     """
     sums = (
-        np.stack([each.sums for each in ratios], -1) if ratios else RatioSums.zero(*cells, 0).sums
+        np.stack([ratio.sums for ratio in ratios], -1) if ratios else RatioSums.zero(*cells, 0).sums
     )
     return Estimates.of(RatioSums(sums), limits)
 
 
 def held_out_estimates(
-    n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
+    numerators: NDArray[np.generic], denominators: NDArray[np.generic], limits: tuple[float, float]
 ) -> Estimates:
     """Return ratios of sums over the sentences of the held-out split, with intervals.
 
     Args:
-        n: numerators. *Shape:* ``(sentence, …)``.
-        words: denominators, broadcast to the shape of ``n``.
+        numerators: numerators. *Shape:* ``(sentence, …)``.
+        denominators: denominators, broadcast to the shape of ``numerators``.
         limits: least and largest possible ratio.
     """
-    return Estimates.of(ratios_of(n, words), limits)
+    return Estimates.of(ratios_of(numerators, denominators), limits)

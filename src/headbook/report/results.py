@@ -29,9 +29,11 @@ from headbook.study.study import Study
 
 @dataclass(frozen=True, eq=False)
 class StackResults(CachedByFunction):
-    """All numbers measured in one stack.
+    """All numbers that a study measured in one stack.
 
     Attributes:
+        study: the study.
+        stack: the stack.
         baseline: the baseline run whose numbers these are; None for the model itself.
     """
 
@@ -39,17 +41,17 @@ class StackResults(CachedByFunction):
     stack: AttentionStack
     baseline: BaselineRun | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
-    _read: dict[tuple[str, HeadKey], Estimates] = field(default_factory=dict)
-    _there: dict[HeadKey, bool] = field(default_factory=dict)
+    _estimates: dict[tuple[str, HeadKey], Estimates] = field(default_factory=dict)
+    _has_value: dict[HeadKey, bool] = field(default_factory=dict)
 
     @cached_property
     def baselines(self) -> dict[Baseline, tuple["StackResults", ...]]:
         """Results of every baseline; a tuple with one entry for each seed."""
-        found: dict[Baseline, list[StackResults]] = {}
+        results: dict[Baseline, list[StackResults]] = {}
         for baseline_run in self.study.baselines:
-            numbers = StackResults(self.study, self.stack, baseline_run)
-            found.setdefault(baseline_run.baseline, []).append(numbers)
-        return {baseline: tuple(each) for baseline, each in found.items()}
+            of_seed = StackResults(self.study, self.stack, baseline_run)
+            results.setdefault(baseline_run.baseline, []).append(of_seed)
+        return {baseline: tuple(seeds) for baseline, seeds in results.items()}
 
     @property
     def _table(self) -> HeadTable:
@@ -64,14 +66,12 @@ class StackResults(CachedByFunction):
     @cached_property
     def by_id(self) -> Mapping[str, HeadMetric]:
         """Head metrics that this stack has, by id."""
-        there = {column.metric for column in self._columns}
-        known = all_metrics().values()
-        found = [m for m in known if isinstance(m, HeadMetric) and m.id in there]
-        labels = {
-            m.id: tuple(dict.fromkeys(c.label for c in self._columns if c.metric == m.id))
-            for m in found
-        }
-        return {m.id: replace(m, labels=labels[m.id]) if m.named else m for m in found}
+        by_id = {}
+        for metric in all_metrics().values():
+            labels = tuple(dict.fromkeys(c.label for c in self._columns if c.metric == metric.id))
+            if isinstance(metric, HeadMetric) and labels:
+                by_id[metric.id] = replace(metric, labels=labels) if metric.named else metric
+        return by_id
 
     def labels(self, metric: str) -> tuple[str, ...]:
         """Return the labels of a head metric, including those of the corpus; empty if missing."""
@@ -102,7 +102,9 @@ class StackResults(CachedByFunction):
     def drawable(self, metric: HeadMetric) -> list[str]:
         """Return the labels for which a metric has numbers in any view."""
         return [
-            x for x in metric.listed if any(self.has_value(metric.id, v, x) for v in metric.views)
+            label
+            for label in metric.listed
+            if any(self.has_value(metric.id, view, label) for view in metric.views)
         ]
 
     def baseline_band(
@@ -129,8 +131,8 @@ class StackResults(CachedByFunction):
         Args:
             before: words before the number.
         """
-        every = sentences == self.study.manifest.counts["sentences"]
-        return "" if every else f"{before} {count_text(sentences, 'sentence')}"
+        is_whole_corpus = sentences == self.study.manifest.counts["sentences"]
+        return "" if is_whole_corpus else f"{before} {count_text(sentences, 'sentence')}"
 
     def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """Return a number for each head. *Shape:* ``(layer, head)``."""
@@ -147,20 +149,30 @@ class StackResults(CachedByFunction):
     def split(
         self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"
     ) -> Estimates:
-        """Return a number on one split, of ``of``: ``heads``, ``layers`` or ``uniform``."""
+        """Return a metric on one split.
+
+        Args:
+            number: the split, `SELECTION` or `HELD_OUT` of `headbook.analysis.accumulators`.
+            metric: id of the metric.
+            view: view of the attention.
+            label: label of the metric.
+            of: ``heads``, ``layers`` or ``uniform``, for uniform attention.
+        """
         ratios: RatioSums = getattr(self._table, of)
         position = self._columns[HeadKey(metric, view, label)]
-        known = all_metrics()[metric]
-        return Estimates.of(ratios[..., position].split(number), known.limits, known.spread(label))
+        definition = all_metrics()[metric]
+        return Estimates.of(
+            ratios[..., position].split(number), definition.limits, definition.spread(label)
+        )
 
     def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
-        """Check whether any head has a value."""
+        """Check whether any head has a value of a metric in a view."""
         column = HeadKey(metric, view, label)
-        if column not in self._there:  # cached, since pages ask for a column many times
-            self._there[column] = column in self._columns and not bool(
+        if column not in self._has_value:  # cached, since pages ask for a column many times
+            self._has_value[column] = column in self._columns and not bool(
                 np.isnan(self.heads(metric, view, label).value).all()
             )
-        return self._there[column]
+        return self._has_value[column]
 
     def tokens(
         self, metric: str, state: ResidualPoint, space: EmbeddingSpace | None, label: str
@@ -172,8 +184,8 @@ class StackResults(CachedByFunction):
             sums = table.get(self.stack.name)
             if sums is not None and column in sums.columns:
                 ratios = sums.layers[:, sums.columns.index(column)]
-                known = all_metrics()[metric]
-                numbers = Estimates.of(ratios, known.limits, known.spread(label))
+                definition = all_metrics()[metric]
+                numbers = Estimates.of(ratios, definition.limits, definition.spread(label))
                 return None if np.isnan(numbers.value).all() else numbers
         return None
 
@@ -182,14 +194,14 @@ class StackResults(CachedByFunction):
         columns = self._table.columns
         return {column: index for index, column in enumerate(columns)}
 
-    def _numbers(self, name: str, column: HeadKey) -> Estimates:
-        if (name, column) not in self._read:
-            ratios: RatioSums = getattr(self._table, name)
+    def _numbers(self, table: str, column: HeadKey) -> Estimates:
+        if (table, column) not in self._estimates:
+            ratios: RatioSums = getattr(self._table, table)
             metric = all_metrics()[column.metric]
-            self._read[name, column] = Estimates.of(
+            self._estimates[table, column] = Estimates.of(
                 ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
             )
-        return self._read[name, column]
+        return self._estimates[table, column]
 
 
 def heads_by_value(values: Floats) -> list[tuple[int, int]]:
@@ -198,9 +210,9 @@ def heads_by_value(values: Floats) -> list[tuple[int, int]]:
     Args:
         values: *Shape:* ``(layer, head)``.
     """
-    there = np.argwhere(~np.isnan(values))
-    order = np.argsort(-values[tuple(there.T)], kind="stable")
-    return [(int(layer), int(head)) for layer, head in there[order]]
+    known = np.argwhere(~np.isnan(values))
+    order = np.argsort(-values[tuple(known.T)], kind="stable")
+    return [(int(layer), int(head)) for layer, head in known[order]]
 
 
 def study_of(results: Mapping[str, StackResults]) -> Study:

@@ -83,17 +83,17 @@ class HeadDistanceMatrix:
 
     def nearest(self, head: int, most: int) -> list[int]:
         """Return the heads nearest to one head, without heads that share too few rows."""
-        others = self.value[head].copy()
-        others[head] = np.nan
-        order = np.argsort(others, kind="stable")  # NaN goes to the end
-        return [int(place) for place in order[: min(most, int((~np.isnan(others)).sum()))]]
+        distances = self.value[head].copy()
+        distances[head] = np.nan
+        order = np.argsort(distances, kind="stable")  # NaN goes to the end
+        return [int(index) for index in order[: min(most, int((~np.isnan(distances)).sum()))]]
 
     def closest(self, most: int) -> list[tuple[int, int]]:
         """Return the pairs of heads that are nearest to each other, at most ``most``."""
-        one, other = np.triu_indices(len(self.heads), 1)
-        values = self.value[one, other]
+        first, second = np.triu_indices(len(self.heads), 1)
+        values = self.value[first, second]
         order = np.argsort(values, kind="stable")[: min(most, int((~np.isnan(values)).sum()))]
-        return [(int(one[place]), int(other[place])) for place in order]
+        return [(int(first[pair]), int(second[pair])) for pair in order]
 
     @cached_property
     def plane(self) -> HeadPlane:
@@ -110,13 +110,13 @@ class HeadDistanceMatrix:
         as the tree allows.
         """
         kept = self.complete
-        rest = np.setdiff1d(np.arange(len(self.heads)), kept)
+        incomplete = np.setdiff1d(np.arange(len(self.heads)), kept)
         if len(kept) > 2:
             distances = squareform(self.apart[np.ix_(kept, kept)], checks=False)
             tree = hierarchy.linkage(distances, "average", optimal_ordering=True)
             kept = kept[hierarchy.leaves_list(tree)]
             kept = kept[::-1] if kept[0] > kept[-1] else kept
-        return np.concatenate([kept, rest])
+        return np.concatenate([kept, incomplete])
 
 
 def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
@@ -130,33 +130,37 @@ def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatri
     )
     if sums is None or len(heads) < 2:
         return {}
-    found = {
-        column.view: _likeness(heads, sums, index)
+    matrices = {
+        column.view: _distance_matrix(heads, sums, index)
         for index, column in enumerate(sums.columns)
         if column.metric == METRIC
     }
-    known = np.triu_indices(len(heads), 1)
-    return {view: each for view, each in found.items() if not np.isnan(each.value[known]).all()}
+    pairs = np.triu_indices(len(heads), 1)
+    return {
+        view: matrix for view, matrix in matrices.items() if not np.isnan(matrix.value[pairs]).all()
+    }
 
 
-def _likeness(heads: tuple[HeadName, ...], sums: HeadDistances, place: int) -> HeadDistanceMatrix:
-    value = _known(sums.total[place], sums.rows[place])
+def _distance_matrix(
+    heads: tuple[HeadName, ...], sums: HeadDistances, index: int
+) -> HeadDistanceMatrix:
+    value = _mean_distances(sums.total[index], sums.rows[index])
     roots = None
     if sums.alike is not None:
-        rows = sums.alike.rows[place]
-        roots = 1 - _known(sums.alike.total[place], rows)
+        rows = sums.alike.rows[index]
+        roots = 1 - _mean_distances(sums.alike.total[index], rows)
         np.fill_diagonal(roots, 0.0)
         roots = roots.clip(0, 1)
-    return HeadDistanceMatrix(heads, value, sums.rows[place], sums.sentences, roots)
+    return HeadDistanceMatrix(heads, value, sums.rows[index], sums.sentences, roots)
 
 
-def _known(total: Floats, rows: Floats) -> Floats:
+def _mean_distances(total: Floats, rows: Floats) -> Floats:
     """Return means over rows; NaN for pairs with too few rows."""
     # If no pair has that many rows, as in small studies, the pairs with most rows count.
-    least = max(1.0, min(FEW_WORDS, float(rows.max())))
-    value: Floats = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= least)
-    np.fill_diagonal(value, 0.0)
-    return value
+    min_rows = max(1.0, min(FEW_WORDS, float(rows.max())))
+    means: Floats = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= min_rows)
+    np.fill_diagonal(means, 0.0)
+    return means
 
 
 def classical_scaling(squared: Floats) -> tuple[Floats, float]:
@@ -174,22 +178,22 @@ def classical_scaling(squared: Floats) -> tuple[Floats, float]:
     points = np.zeros((n, 2))
     if n < 2:
         return points, float("nan")
-    middle = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-middle @ squared @ middle / 2)
+    centring = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-centring @ squared @ centring / 2)
     total = float(abs(values).sum())
-    best = np.maximum(values[::-1][:2], 0)
-    points[:, : len(best)] = vectors[:, ::-1][:, :2] * np.sqrt(best)
-    places = np.arange(n) - (n - 1) / 2
-    points *= np.where(places @ points < 0, -1, 1)
-    return points + 0.0, float(best.sum()) / total if total > 0 else float("nan")
+    eigenvalues = np.maximum(values[::-1][:2], 0)
+    points[:, : len(eigenvalues)] = vectors[:, ::-1][:, :2] * np.sqrt(eigenvalues)
+    ranks = np.arange(n) - (n - 1) / 2
+    points *= np.where(ranks @ points < 0, -1, 1)
+    return points + 0.0, float(eigenvalues.sum()) / total if total > 0 else float("nan")
 
 
-def procrustes_aligned(plane: HeadPlane, like: HeadPlane) -> Floats:
+def procrustes_aligned(plane: HeadPlane, target: HeadPlane) -> Floats:
     """Rotate or mirror the points of a map towards another map's points of the same heads.
 
     This is an orthogonal Procrustes rotation about the origin; distances do not change.
     """
-    _, own, target = np.intersect1d(plane.heads, like.heads, return_indices=True)
-    left, _, right = np.linalg.svd(plane.points[own].T @ like.points[target])
+    _, moved, fixed = np.intersect1d(plane.heads, target.heads, return_indices=True)
+    left, _, right = np.linalg.svd(plane.points[moved].T @ target.points[fixed])
     rotated: Floats = plane.points @ (left @ right)
     return rotated

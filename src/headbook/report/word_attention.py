@@ -39,12 +39,12 @@ def n_words(text: StoredText) -> int:
 
 def word_names(text: StoredText) -> tuple[str, ...]:
     """Return each word in the text's own letters; empty for a word without a token."""
-    pairs: list[tuple[int, int] | None] = [None] * n_words(text)
+    spans: list[tuple[int, int] | None] = [None] * n_words(text)
     for word, (start, end) in zip(text.words, text.spans, strict=True):
         if word >= 0:
-            first, last = pairs[word] or (start, end)
-            pairs[word] = min(first, start), max(last, end)
-    return tuple("" if span is None else text.text[slice(*span)] for span in pairs)
+            first, last = spans[word] or (start, end)
+            spans[word] = min(first, start), max(last, end)
+    return tuple("" if span is None else text.text[slice(*span)] for span in spans)
 
 
 def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) -> Floats:
@@ -56,13 +56,13 @@ def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) 
     Returns:
         *Shape:* ``(..., word, word)``.
     """
-    counts = ~text.sink(causal=causal)
-    members = (np.array(text.words)[:, None] == np.arange(n_words(text))) & counts[:, None]
-    table = members.astype(np.float64)
+    ordinary = ~text.sink(causal=causal)
+    members = (np.array(text.words)[:, None] == np.arange(n_words(text))) & ordinary[:, None]
+    in_word = members.astype(np.float64)
     # Whole numbers are summed before division, so that equal sums stay equal.
-    sums = table.T @ steps.astype(np.float64) @ table
-    found: Floats = sums / (UINT8_STEPS * np.maximum(table.sum(0), 1))[:, None]
-    return found
+    sums = in_word.T @ steps.astype(np.float64) @ in_word
+    weights: Floats = sums / (UINT8_STEPS * np.maximum(in_word.sum(0), 1))[:, None]
+    return weights
 
 
 def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
@@ -74,17 +74,17 @@ def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -
     """
     relation, direction = relation_of(label)
     tokens = np.array(text.words)[~text.sink(causal=causal)]
-    places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
-    found = []
+    positions = [np.flatnonzero(tokens == word) for word in range(len(weights))]
+    links = []
     for word, head in enumerate(text.heads[: len(weights)]):
-        asked = universal_relation(text.relations[word]) == relation
-        if not asked or not 0 <= head < len(weights) or head == word:
+        has_relation = universal_relation(text.relations[word]) == relation
+        if not has_relation or not 0 <= head < len(weights) or head == word:
             continue
         query, key = (word, head) if direction == "to_head" else (head, word)
-        there = len(places[query]) and len(places[key])
-        if there and (not causal or places[key][0] <= places[query][-1]):
-            found.append(WordLink(query, key, _strongest(weights[query], query) == key))
-    return found
+        has_tokens = len(positions[query]) and len(positions[key])
+        if has_tokens and (not causal or positions[key][0] <= positions[query][-1]):
+            links.append(WordLink(query, key, _strongest(weights[query], query) == key))
+    return links
 
 
 def tree_words(text: StoredText) -> TreeWords:
@@ -92,13 +92,15 @@ def tree_words(text: StoredText) -> TreeWords:
 
     Dependents of a word that is left out are attached to that word's head.
     """
-    tags = dict(zip(text.words, text.tags, strict=True))
-    inside = range(min(n_words(text), len(text.heads)))
-    if not inside:
+    tag_of_word = dict(zip(text.words, text.tags, strict=True))
+    words = range(min(n_words(text), len(text.heads)))
+    if not words:
         return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    kept = [word in tags and not _punctuation(text, word, tags[word]) for word in inside]
-    heads = np.array([text.heads[: len(inside)]], dtype=np.int64)
-    word_trees = prune_tree(heads, np.array([kept]), len(inside))
+    is_kept = [
+        word in tag_of_word and not _punctuation(text, word, tag_of_word[word]) for word in words
+    ]
+    heads = np.array([text.heads[: len(words)]], dtype=np.int64)
+    word_trees = prune_tree(heads, np.array([is_kept]), len(words))
     return TreeWords(word_trees.place[0], word_trees.heads[0])
 
 
