@@ -17,7 +17,7 @@ from headbook.inputs import open_corpus
 from headbook.report import relation_tests as inference
 from headbook.report.relation_counts import best_offsets, best_rule
 from headbook.report.relation_tests import relation_tests
-from headbook.report.relations import MOSTLY, rules_of
+from headbook.report.relations import MIN_RULE_AGREEMENT, rules_of
 from headbook.schema import RELATIONS
 from headbook.study.word_samples import StrongestWords
 from naive_ratios import Part, _wilson_end, ratio
@@ -121,8 +121,8 @@ def test_preferences_are_those_of_plain_loops(seed: int, *, causal: bool) -> Non
 @pytest.mark.parametrize("grouped", [False, True])
 def test_p_is_that_of_plain_loops(monkeypatch: pytest.MonkeyPatch, *, grouped: bool) -> None:
     """Of sentences one by one, and of groups of sentences where there are enough."""
-    monkeypatch.setattr(inference, "SENTENCES", 60 if grouped else 61)
-    monkeypatch.setattr(inference, "BUCKETS", 16)
+    monkeypatch.setattr(inference, "MIN_SENTENCES_FOR_BUCKETS", 60 if grouped else 61)
+    monkeypatch.setattr(inference, "N_BUCKETS", 16)
     sentences = drawn(4)
     tests, report = relation_tests(stored(sentences), ALL), half(sentences, 1)
     keys = sorted({s.key % 16 for s in report}) if grouped else [s.key for s in report]
@@ -249,7 +249,7 @@ def test_a_head_is_named_by_the_rule_that_it_follows() -> None:
         assert rule.agreement == pytest.approx(ratio(own, (0, 1)))
         assert rule.margin == pytest.approx(ratio(ahead, (-1, 1)))
         assert rule.mean.value == pytest.approx(rule.agreement.value - rule.margin.value)
-        assert rule.names == (rule.agreement.value >= MOSTLY and rule.margin.low > 0)
+        assert rule.names == (rule.agreement.value >= MIN_RULE_AGREEMENT and rule.margin.low > 0)
     assert all(found[0, n].names for n in range(4))
 
 

@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.report.head_types import KINDS, OF_SHARE, PART_NAMES
-from headbook.report.wording import SMALL
+from headbook.report.head_types import PART_NAMES
+from headbook.report.type_styles import STYLE_OF_SHARE, TYPE_STYLES
+from headbook.report.wording import NUMBER_WORDS
 from html_pages import html_of
 from printed_numbers import (
     Exempt,
@@ -212,13 +213,13 @@ VERDICTS = {
 
 
 def spelt(words: str) -> int:
-    return SMALL.index(words) if words in SMALL else int(words.replace(",", ""))
+    return NUMBER_WORDS.index(words) if words in NUMBER_WORDS else int(words.replace(",", ""))
 
 
 def kinds_of(label: str) -> str:
     """Return the name of a type as the legend of the atlas has it."""
-    kinds = {name.replace("-", " "): kind.name for name, kind in KINDS.items()}
-    kinds |= {PART_NAMES[part]: KINDS[kind].name for part, kind in OF_SHARE.items()}
+    kinds = {name.replace("-", " "): kind.name for name, kind in TYPE_STYLES.items()}
+    kinds |= {PART_NAMES[part]: TYPE_STYLES[kind].name for part, kind in STYLE_OF_SHARE.items()}
     parts = re.sub(r" \([^()]*\)", "", label).removeprefix("mixed: ").split(" + ")
     parts = [re.sub(r"^offset.*", "offset", part) for part in parts]
     return " + ".join(dict.fromkeys(kinds.get(part.replace("-", " "), part) for part in parts))

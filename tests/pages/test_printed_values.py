@@ -242,7 +242,7 @@ def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
     cells[133, 77] = 255
     address = images.map_preview(cells, rgba_ramp(256))
     picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
-    assert max(picture.size) <= images.PREVIEW
+    assert max(picture.size) <= images.MAX_PREVIEW_PIXELS
     assert {colour for _, colour in picture.getcolors() or []} == {
         rgba_ramp(256)[0],
         rgba_ramp(256)[255],

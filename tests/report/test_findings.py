@@ -119,9 +119,9 @@ def everything(stack: str = "self") -> StackResults:
 def test_there_are_at_most_twelve_findings_and_the_general_ones_come_first() -> None:
     of = everything()
     rules = (*findings.GENERAL, *findings.SPECIAL)
-    assert sum(len(finding_texts(rule, of)) for rule in rules) > findings.MOST
+    assert sum(len(finding_texts(rule, of)) for rule in rules) > findings.MAX_FINDINGS
     found = [finding.text for finding in findings_of(of)]
-    assert len(found) == findings.MOST == 12
+    assert len(found) == findings.MAX_FINDINGS == 12
     assert found[0] == finding_texts(attention.distance_trend, of)[0]
     assert found[1] == finding_texts(attention.sink_layers, of)[0]
 

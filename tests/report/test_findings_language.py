@@ -36,7 +36,7 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
     assert "L0·H1 attends most to nouns (NOUN)" in text
     assert "(sink" not in text  # 30 % are 22 % more than chance, of what is left
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language, "SENTENCES", 1_000)
+        patch.setattr(language, "MIN_SENTENCES", 1_000)
         assert not finding_texts(language.parts_of_speech, of(2.5))  # too few have it
     low = Fake([[0.9, 1.0]])
     assert not finding_texts(

@@ -15,7 +15,7 @@ from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS, TAGS, HeadRule, ends_of, head_rules, relation_words
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, role_of
-from headbook.report.wording import ONE_OF, rule_phrase
+from headbook.report.wording import WORD_CLASS_NOUNS, rule_phrase
 from headbook.schema import RELATIONS, UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 

@@ -8,7 +8,7 @@ import pytest
 
 from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from chosen_results import Fake, fake_results
-from headbook.report.claims.ablation import EMPTY, ablation_tests
+from headbook.report.claims.ablation import EMPTY_ROW, ablation_tests
 from headbook.schema import AblationTarget, HeadKey, SinkView
 from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
@@ -49,7 +49,7 @@ def with_sets(
 
 
 def test_rows_have_all_keys_and_there_are_none_without_ablation() -> None:
-    assert tuple(EMPTY) == KEYS
+    assert tuple(EMPTY_ROW) == KEYS
     assert rows_of(None).empty
 
 

@@ -53,12 +53,13 @@ from headbook.report.ablation import (
     verdict_target_text,
 )
 from headbook.report.findings.finding import metric_link
-from headbook.report.head_types import TAG_VIEW, share_of_head, sink_remark, style_of
+from headbook.report.head_types import TAG_VIEW, share_of_head, sink_remark
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import TAG_NAMES, relation_words
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, estimate, roles_by_head, sink_words
+from headbook.report.type_styles import style_of
 from headbook.report.wording import (
     MISSING,
     STACKS,

@@ -25,9 +25,9 @@ from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
 
 GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
-PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
+WORD_PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
 NO_SOURCE, NO_WORD = -1, -1
-SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)
+SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)  # limits of estimates
 
 
 class Links(NamedTuple):
@@ -93,31 +93,36 @@ def links(results: StackResults, sentence: StoredSentence) -> Links | None:
     stack = results.stack
     maps = results.study.sentence_data.maps.get((stack.name, sentence.index))
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    targets, sources = (np.flatnonzero(~np.array(t.special, bool)) for t in (queries, keys))
+    targets, sources = (np.flatnonzero(~np.array(text.special, bool)) for text in (queries, keys))
     if maps is None or not len(targets) or not len(sources):
         return None
-    seen = maps[:, :, targets][..., sources]
-    weight = seen.max(-1)
-    return Links(targets, sources, np.where(weight > 0, seen.argmax(-1), NO_SOURCE), weight)
+    weights = maps[:, :, targets][..., sources]
+    largest = weights.max(-1)
+    return Links(targets, sources, np.where(largest > 0, weights.argmax(-1), NO_SOURCE), largest)
 
 
 def alignments(results: StackResults) -> Alignments | None:
     """Return the alignment numbers of one stack; None if no sentence has links."""
     texts = results.stack.queries, results.stack.keys
-    pairs = [*_linked(results)]
-    if not pairs:
+    linked = [*_linked(results)]
+    if not linked:
         return None
-    each = [_counts(made, *(sentence.texts[side] for side in texts)) for sentence, made in pairs]
-    copied, diagonal, monotone, even_copied, even_diagonal = zip(*each, strict=True)
-    counted = [
-        _alignment_counts(made, gold, *(sentence.texts[side] for side in texts))
-        for sentence, made in pairs
+    counts = [
+        _counts(sentence_links, *(sentence.texts[side] for side in texts))
+        for sentence, sentence_links in linked
+    ]
+    copied, diagonal, monotone, even_copied, even_diagonal = zip(*counts, strict=True)
+    gold_counts = [
+        _alignment_counts(sentence_links, gold, *(sentence.texts[side] for side in texts))
+        for sentence, sentence_links in linked
         if (gold := gold_of(sentence, results))
     ]
-    errors: list[Estimates | None] = [_numbers(each, SHARE) for each in zip(*counted, strict=True)]
-    error, precision, recall = errors or [None] * 3
+    gold_numbers: list[Estimates | None] = [
+        _numbers(parts, SHARE) for parts in zip(*gold_counts, strict=True)
+    ]
+    error, precision, recall = gold_numbers or [None] * 3
     return Alignments(
-        len(pairs),
+        len(linked),
         _numbers(copied, SHARE),
         _numbers(diagonal, SHARE),
         _numbers(monotone, CORRELATION),
@@ -131,9 +136,9 @@ def alignments(results: StackResults) -> Alignments | None:
 
 def _linked(results: StackResults) -> Iterator[tuple[StoredSentence, Links]]:
     for sentence in results.study.sentence_data.listed:
-        made = links(results, sentence)
-        if made:
-            yield sentence, made
+        sentence_links = links(results, sentence)
+        if sentence_links:
+            yield sentence, sentence_links
 
 
 Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
@@ -141,44 +146,50 @@ Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
 
 def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Estimates:
     """Return ratios of sums over sentences, with intervals clustered by sentence."""
-    n, d = (np.stack(each) for each in zip(*parts, strict=True))
-    return Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), limits)
-
-
-def _counts(made: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:
-    """Return a sentence's part in the first five numbers of `Alignments`."""
-    there = made.best != NO_SOURCE
-    among = there.sum(-1).astype(float)
-    same = same_form(made, target, source)
-    row = np.arange(len(made.targets))
-    hit = same[row, made.best] & there
-    near = (made.best == on_diagonal(len(made.targets), len(made.sources))) & there
-    tau = np.stack([kendall(layer) for layer in made.best])
-    total = np.array(float(len(row)))
-    return (
-        (hit.sum(-1).astype(float), among),
-        (near.sum(-1).astype(float), among),
-        (np.nan_to_num(tau), (~np.isnan(tau)).astype(float)),
-        (same.mean(-1).sum(), total),
-        (total / len(made.sources), total),
+    numerators, denominators = (np.stack(values) for values in zip(*parts, strict=True))
+    return Estimates.of(
+        RatioSums.of(numerators, denominators, denominators, np.zeros(len(numerators), np.int64)),
+        limits,
     )
 
 
-def same_form(made: Links, target: StoredText, source: StoredText) -> NDArray[np.bool_]:
+def _counts(sentence_links: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:
+    """Return a sentence's part in the first five numbers of `Alignments`."""
+    has_source = sentence_links.best != NO_SOURCE
+    n_linked = has_source.sum(-1).astype(float)
+    same = same_form(sentence_links, target, source)
+    rows = np.arange(len(sentence_links.targets))
+    is_copied = same[rows, sentence_links.best] & has_source
+    diagonal = on_diagonal(len(sentence_links.targets), len(sentence_links.sources))
+    is_diagonal = (sentence_links.best == diagonal) & has_source
+    tau = np.stack([kendall(layer) for layer in sentence_links.best])
+    total = np.array(float(len(rows)))
+    return (
+        (is_copied.sum(-1).astype(float), n_linked),
+        (is_diagonal.sum(-1).astype(float), n_linked),
+        (np.nan_to_num(tau), (~np.isnan(tau)).astype(float)),
+        (same.mean(-1).sum(), total),
+        (total / len(sentence_links.sources), total),
+    )
+
+
+def same_form(sentence_links: Links, target: StoredText, source: StoredText) -> NDArray[np.bool_]:
     """Return the mask of pairs with the same letters except for case and accents.
 
     *Shape:* ``(target, source)``. Tokens that are nothing but accents match no token.
     """
-    one = np.array([folded(target.pieces[i]) for i in made.targets])[:, None]
-    other = np.array([folded(source.pieces[i]) for i in made.sources])
-    found: NDArray[np.bool_] = (one == other) & (one != "")
-    return found
+    target_forms = np.array([folded(target.pieces[i]) for i in sentence_links.targets])[:, None]
+    source_forms = np.array([folded(source.pieces[i]) for i in sentence_links.sources])
+    is_same: NDArray[np.bool_] = (target_forms == source_forms) & (target_forms != "")
+    return is_same
 
 
 def folded(text: str) -> str:
     """Return letters without case and accents, as the search of pages folds them."""
     decomposed = unicodedata.normalize("NFD", text.strip())
-    return "".join(c for c in decomposed if not unicodedata.category(c).startswith("M")).lower()
+    return "".join(
+        character for character in decomposed if not unicodedata.category(character).startswith("M")
+    ).lower()
 
 
 def on_diagonal(targets: int, sources: int) -> Ints:
@@ -198,12 +209,12 @@ def kendall(best: Ints) -> Floats:
     Returns:
         *Shape:* ``(head,)``; NaN with fewer than two links, or if all sources are equal.
     """
-    there = best != NO_SOURCE
+    has_source = best != NO_SOURCE
     first, later = np.triu_indices(best.shape[-1], 1)
-    both = there[:, first] & there[:, later]
-    turn = np.sign(best[:, later] - best[:, first]) * both
-    pairs, decided = both.sum(-1).astype(float), np.abs(turn).sum(-1).astype(float)
-    return divide(turn.sum(-1), np.sqrt(pairs * decided))
+    linked = has_source[:, first] & has_source[:, later]
+    direction = np.sign(best[:, later] - best[:, first]) * linked
+    pairs, untied = linked.sum(-1).astype(float), np.abs(direction).sum(-1).astype(float)
+    return divide(direction.sum(-1), np.sqrt(pairs * untied))
 
 
 def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
@@ -212,21 +223,26 @@ def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
     Words are separated by white space, as in files of gold alignments. Sentences whose target the
     model generated, or with a link to a missing word, have no gold links.
     """
-    parts = sentence.metadata.get(GOLD, "").split()
-    matches = [PAIR.fullmatch(part) for part in parts]
+    fields = sentence.metadata.get(GOLD, "").split()
+    matches = [WORD_PAIR.fullmatch(field) for field in fields]
     target, source = sentence.texts[results.stack.queries], sentence.texts[results.stack.keys]
-    if not parts or not all(matches) or target.generated:
+    if not fields or not all(matches) or target.generated:
         return None
-    every = {(int(m[1]), int(m[3])): m[2] == "-" for m in matches if m}
-    sizes = len(source.text.split()), len(target.text.split())
-    if any(one >= sizes[0] or other >= sizes[1] for one, other in every):
+    is_sure_by_pair = {
+        (int(match[1]), int(match[3])): match[2] == "-" for match in matches if match
+    }
+    n_words = len(source.text.split()), len(target.text.split())
+    if any(
+        source_word >= n_words[0] or target_word >= n_words[1]
+        for source_word, target_word in is_sure_by_pair
+    ):
         return None
-    sure = frozenset(pair for pair, is_sure in every.items() if is_sure)
-    return Gold(sure, frozenset(every))
+    sure = frozenset(pair for pair, is_sure in is_sure_by_pair.items() if is_sure)
+    return Gold(sure, frozenset(is_sure_by_pair))
 
 
 def _alignment_counts(
-    made: Links, gold: Gold, target: StoredText, source: StoredText
+    sentence_links: Links, gold: Gold, target: StoredText, source: StoredText
 ) -> tuple[Part, Part, Part]:
     """Return error, precision and recall of each head in one sentence.
 
@@ -234,19 +250,29 @@ def _alignment_counts(
 
     A head links two words if any token of one word has its strongest source in the other.
     """
-    to, of = _words(target)[made.targets], _words(source)[made.sources]
-    shape = made.best.shape[:2]
-    linked, sure, possible = np.zeros((3, *shape))
-    for place in np.ndindex(shape):
-        chosen = zip(of[made.best[place]], to, made.best[place], strict=True)
+    target_words = _words(target)[sentence_links.targets].tolist()
+    source_words = _words(source)[sentence_links.sources].tolist()
+    shape = sentence_links.best.shape[:2]
+    n_predicted, n_hit_sure, n_hit_possible = np.zeros((3, *shape))
+    for head in np.ndindex(shape):
         predicted = {
-            (int(s), int(t)) for s, t, b in chosen if b != NO_SOURCE and NO_WORD not in (s, t)
+            (source_words[source_index], target_word)
+            for source_index, target_word in zip(
+                sentence_links.best[head].tolist(), target_words, strict=True
+            )
+            if source_index != NO_SOURCE
+            and NO_WORD not in (source_words[source_index], target_word)
         }
-        linked[place] = len(predicted)
-        sure[place], possible[place] = len(predicted & gold.sure), len(predicted & gold.possible)
-    total = linked + len(gold.sure)
-    wanted = np.full(shape, float(len(gold.sure)))
-    return (total - sure - possible, total), (possible, linked), (sure, wanted)
+        n_predicted[head] = len(predicted)
+        n_hit_sure[head] = len(predicted & gold.sure)
+        n_hit_possible[head] = len(predicted & gold.possible)
+    total = n_predicted + len(gold.sure)
+    n_sure = np.full(shape, float(len(gold.sure)))
+    return (
+        (total - n_hit_sure - n_hit_possible, total),
+        (n_hit_possible, n_predicted),
+        (n_hit_sure, n_sure),
+    )
 
 
 def _words(text: StoredText) -> Ints:
@@ -288,22 +314,29 @@ def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
     """
     rows = []
     for result in results.values():
-        found = result.cached(alignments) if result.stack.crosses else None
-        if found is not None:
-            rows += [row for head in heads_of(result.stack) for row in _rows(head, found)]
+        numbers = result.cached(alignments) if result.stack.crosses else None
+        if numbers is not None:
+            rows += [row for head in heads_of(result.stack) for row in _rows(head, numbers)]
     return pd.DataFrame(rows, columns=[*ALIGNMENTS.columns])
 
 
-def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:
+def _rows(head: HeadName, numbers: Alignments) -> Iterator[tuple[object, ...]]:
     cell = head.layer, head.head
-    even = {"same_form": found.even_copied.at().value, "diagonal": found.even_diagonal.at().value}
-    estimates = {"monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied}
-    counted = {"aer": found.error, "precision": found.precision, "recall": found.recall}
-    estimates |= {name: numbers for name, numbers in counted.items() if numbers}
-    numbers = {name: table.at(*cell) for name, table in estimates.items()}
-    if "precision" in numbers:
-        precision, recall = numbers["precision"], numbers["recall"]
+    uniform = {
+        "same_form": numbers.even_copied.at().value,
+        "diagonal": numbers.even_diagonal.at().value,
+    }
+    estimates = {
+        "monotone": numbers.monotone,
+        "diagonal": numbers.diagonal,
+        "same_form": numbers.copied,
+    }
+    against_gold = {"aer": numbers.error, "precision": numbers.precision, "recall": numbers.recall}
+    estimates |= {name: values for name, values in against_gold.items() if values}
+    values = {name: table.at(*cell) for name, table in estimates.items()}
+    if "precision" in values:
+        precision, recall = values["precision"], values["recall"]
         mean = f1(precision.value, recall.value)
-        numbers["f1"] = Estimate(mean, math.nan, math.nan, precision.sentences, precision.events)
-    for name, number in numbers.items():
-        yield (*head, name, *number[:5], even.get(name, math.nan))
+        values["f1"] = Estimate(mean, math.nan, math.nan, precision.sentences, precision.events)
+    for name, number in values.items():
+        yield (*head, name, *number[:5], uniform.get(name, math.nan))

@@ -1,22 +1,23 @@
-"""The type of a head by shares of its attention, and the letters and colours of types.
+"""The type of a head by shares of its attention.
 
 Shares of attention decide, not fits, so that a reader can check the type by eye. Wherever a share
 decides, it is corrected for chance (`Share.corrected`): 0 for uniform attention at any length, so
 that short sentences, in which every token is near, make no local window.
 
-1. *Sink*: the share of all attention on the sink. From `SOME_SINK` on the sink is one of the two
-   parts; from `SINK` on the name begins with it.
+1. *Sink*: the share of all attention on the sink. From `MIN_SINK_MENTION` on the sink is one of the
+   two parts; from `MIN_SINK_SHARE` on the name begins with it.
 2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
-   left out), is the first type that holds: near-uniform, normalised entropy of at least `EVENNESS`
-   and none of the shares below reaches `HALF` (0.7 within three tokens still has an entropy of 0.84
-   in a sentence of 20 tokens); key-driven, a fit of one weight per key leaves at most `KEYS_LEFT`;
-   at least `HALF` at one offset (previous-token, next-token, self, offset k), on other occurrences
-   of the token if there are any, or within three tokens either way; in texts of several sentences,
-   odds of at least `ODDS` for the query's own. Else the head is mixed, and its two largest positive
+   left out), is the first type that holds: near-uniform, normalised entropy of at least
+   `MIN_UNIFORM_ENTROPY` and none of the shares below reaches `MIN_PART_SHARE` (0.7 within three
+   tokens still has an entropy of 0.84 in a sentence of 20 tokens); key-driven, a fit of one weight
+   per key leaves at most `MAX_UNEXPLAINED_BY_KEYS`; at least `MIN_PART_SHARE` at one offset
+   (previous-token, next-token, self, offset k), on other occurrences of the token if there are any,
+   or within three tokens either way; in texts of several sentences, odds of at least
+   `MIN_OWN_SENTENCE_ODDS` for the query's own. Else the head is mixed, and its two largest positive
    shares are named.
 
-The thresholds are conventions: a head within `MARGIN` of a threshold is near the border of the type
-on the other side.
+The thresholds are conventions: a head within `BORDER_WIDTH` of a threshold is near the border of
+the type on the other side.
 
 Shares are taken among ordinary keys: the sink is masked and rows are renormalised. Among all keys
 each share of a head that gives most of its attention to the sink is small, and so is its ratio to
@@ -26,7 +27,7 @@ the sink and the rest evenly would seem to avoid every part of speech.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -38,8 +39,8 @@ from headbook.report.wording import percent, signed
 from headbook.schema import SinkView
 
 METRIC = ids.TYPE_SHARES
-MIN_OFF_UNIFORM = 0.05  # least 1 - uniform share; with less, shares could hardly exceed it
-ROUNDING = 1e-9  # tolerance of sums that should reach a threshold
+MIN_OFF_UNIFORM = 0.05  # of 1 - uniform share; with less, shares could hardly exceed it
+ROUNDING_TOLERANCE = 1e-9  # of sums that should reach a threshold
 Place = tuple[int, int]  # layer and head
 Key = TypeVar("Key", int, str)
 
@@ -61,7 +62,7 @@ class Share(NamedTuple):
 
         NaN if either number is missing, or if uniform attention gives more than 95 %.
         """
-        if not 1 - self.even >= MIN_OFF_UNIFORM - ROUNDING:
+        if not 1 - self.even >= MIN_OFF_UNIFORM - ROUNDING_TOLERANCE:
             return math.nan
         return (self.value - self.even) / (1 - self.even)
 
@@ -101,28 +102,28 @@ class TypeShares:
     def window(self) -> Share:
         """Share outside the sink within three tokens either way."""
         near = [self.parts.get(name, NO_SHARE) for name in (*ONE_OFFSET, "near")]
-        return Share(sum(each.value for each in near), sum(each.even for each in near))
+        return Share(sum(share.value for share in near), sum(share.even for share in near))
 
     @property
     def odds(self) -> float:
         """Odds of the query's own sentence over its odds under uniform attention."""
-        own, even = self.own_sentence
-        if math.isnan(own) or not 0 < even < 1:
+        share, even = self.own_sentence
+        if math.isnan(share) or not 0 < even < 1:
             return math.nan
-        return math.inf if own >= 1 else own / (1 - own) * (1 - even) / even
+        return math.inf if share >= 1 else share / (1 - share) * (1 - even) / even
 
     @property
     def largest(self) -> list[str]:
         """Names of the parts above uniform attention, the largest corrected share first."""
-        above = {name: each.corrected for name, each in self.parts.items() if each.corrected > 0}
+        above = {name: share.corrected for name, share in self.parts.items() if share.corrected > 0}
         return sorted(above, key=lambda name: -above[name])
 
     @property
     def best_offset(self) -> int:
         """Offset of the largest corrected share among offsets of 2 and more; 0 without one."""
-        known = {k: each.corrected for k, each in self.offsets.items()}
-        known = {k: value for k, value in known.items() if not math.isnan(value)}
-        return max(known, key=lambda k: known[k], default=0)
+        corrected = {offset: share.corrected for offset, share in self.offsets.items()}
+        corrected = {offset: value for offset, value in corrected.items() if not math.isnan(value)}
+        return max(corrected, key=lambda offset: corrected[offset], default=0)
 
 
 Ask = Callable[[str, SinkView, str], float]
@@ -154,20 +155,23 @@ def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> TypeShares:
         crosses: whether queries and keys are of two texts.
     """
 
-    def of(label: str) -> Share:
+    def share(label: str) -> Share:
         return Share(ask(METRIC, SinkView.RENORM, label), ask(METRIC, SinkView.RENORM, EVEN[label]))
 
-    marks = of("punctuation")
-    parts = {name: of(name) for name in PARTS}
+    punctuation = share("punctuation")
+    parts = {name: share(name) for name in PARTS}
     if crosses:
-        parts = {"punctuation": marks, "words": Share(1 - marks.value, 1 - marks.even)}
+        parts = {
+            "punctuation": punctuation,
+            "words": Share(1 - punctuation.value, 1 - punctuation.even),
+        }
     keys = {kind: ask(METRIC, SinkView.RENORM, f"key_{kind}") for kind in KEYS}
     return TypeShares(
         sink=sink,
         parts=_known(parts),
-        offsets=_known({int(k): of(k) for k in OFFSETS}),
-        same_token=of("same_token"),
-        own_sentence=of("own_sentence"),
+        offsets=_known({int(offset): share(offset) for offset in OFFSETS}),
+        same_token=share("same_token"),
+        own_sentence=share("own_sentence"),
         entropy=ask(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""),
         column=ask(METRIC, SinkView.RENORM, "column"),
         keys={kind: value for kind, value in keys.items() if not math.isnan(value)},
@@ -176,7 +180,7 @@ def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> TypeShares:
 
 
 def _known(shares: Mapping[Key, Share]) -> dict[Key, Share]:
-    return {name: each for name, each in shares.items() if not math.isnan(each.value)}
+    return {name: share for name, share in shares.items() if not math.isnan(share.value)}
 
 
 def share_of_head(
@@ -188,8 +192,13 @@ def share_of_head(
     return results.heads(metric, view, label).at(*place)
 
 
-SINK, SOME_SINK, HALF, EVENNESS, KEYS_LEFT, ODDS = 0.5, 0.25, 0.5, 0.8, 0.15, 2.0
-MARGIN = 0.1  # share of a threshold within which a head is near the border
+MIN_SINK_SHARE = 0.5  # corrected share of the sink from which on a name begins with the sink
+MIN_SINK_MENTION = 0.25  # corrected share of the sink from which on a name mentions the sink
+MIN_PART_SHARE = 0.5  # corrected share from which on one part of the attention gives the type
+MIN_UNIFORM_ENTROPY = 0.8  # normalised entropy of near-uniform heads
+MAX_UNEXPLAINED_BY_KEYS = 0.15  # part of the attention that one weight per key may leave
+MIN_OWN_SENTENCE_ODDS = 2.0  # odds of the query's own sentence, over those of uniform attention
+BORDER_WIDTH = 0.1  # share of a threshold within which a head is near the border
 NOT_MEASURED = "not measured"
 
 
@@ -212,8 +221,8 @@ class OffSinkType(StrEnum):
     """All rows give more than 90 % to the sink."""
 
 
-UNNAMED = {OffSinkType.NOT_MEASURED, OffSinkType.NONE}  # types by which lists do not group
-AT_ONE_OFFSET = {
+UNGROUPED_TYPES = {OffSinkType.NOT_MEASURED, OffSinkType.NONE}  # types by which lists do not group
+TYPE_AT_OFFSET = {
     "previous": OffSinkType.PREVIOUS,
     "next": OffSinkType.NEXT,
     "self": OffSinkType.SELF,
@@ -293,7 +302,7 @@ class HeadType:
     @property
     def family(self) -> str:
         """First part of the name, by which lists group and filter; empty if not measured."""
-        return "sink" if self.sink else "" if self.rest in UNNAMED else str(self.rest)
+        return "sink" if self.sink else "" if self.rest in UNGROUPED_TYPES else str(self.rest)
 
     @property
     def measured(self) -> bool:
@@ -329,65 +338,69 @@ class HeadType:
         return str(self.rest)
 
 
-class _Tests:
+class _ThresholdTests:
     """Comparisons with thresholds that collect the close ones.
 
     Args:
-        turned: name of a comparison whose result is inverted; empty for none.
+        inverted: name of a comparison whose result is inverted; empty for none.
     """
 
-    def __init__(self, turned: str = "") -> None:
-        self._turned = turned
+    def __init__(self, inverted: str = "") -> None:
+        self._inverted = inverted
         self.close: list[str] = []
 
     def __call__(self, name: str, value: float, limit: float, *, most: bool = False) -> bool:
         """Check whether a value is at least, or at most, a limit; False if the value is missing."""
         if math.isnan(value):
             return False
-        if abs(value - limit) <= MARGIN * limit + ROUNDING:
+        if abs(value - limit) <= BORDER_WIDTH * limit + ROUNDING_TOLERANCE:
             self.close.append(name)
-        holds = value <= limit + ROUNDING if most else value >= limit - ROUNDING
-        return holds != (name == self._turned)
+        holds = value <= limit + ROUNDING_TOLERANCE if most else value >= limit - ROUNDING_TOLERANCE
+        return holds != (name == self._inverted)
 
 
 def head_type(shares: TypeShares) -> HeadType:
     """Return the type that the rule gives, with the types that the head is close to."""
-    tests = _Tests()
-    found = _decide(shares, tests)
-    others = [_decide(shares, _Tests(name)).short for name in tests.close]
-    border = tuple(dict.fromkeys(name for name in others if name != found.short))
-    return HeadType(found.shares, found.sink, found.some_sink, found.rest, found.offset, border)
+    tests = _ThresholdTests()
+    decided = _decide(shares, tests)
+    alternatives = [_decide(shares, _ThresholdTests(name)).short for name in tests.close]
+    border = tuple(dict.fromkeys(name for name in alternatives if name != decided.short))
+    return replace(decided, border=border)
 
 
-def _decide(shares: TypeShares, holds: _Tests) -> HeadType:
-    sink = holds("sink", shares.sink.corrected, SINK)
-    some = sink or holds("some sink", shares.sink.corrected, SOME_SINK)
+def _decide(shares: TypeShares, holds: _ThresholdTests) -> HeadType:
+    sink = holds("sink", shares.sink.corrected, MIN_SINK_SHARE)
+    some_sink = sink or holds("some sink", shares.sink.corrected, MIN_SINK_MENTION)
     rest, offset = _rest(shares, holds)
-    return HeadType(shares, sink, some, rest, offset)
+    return HeadType(shares, sink, some_sink, rest, offset)
 
 
-def _rest(shares: TypeShares, holds: _Tests) -> tuple[OffSinkType, int]:
+def _rest(shares: TypeShares, holds: _ThresholdTests) -> tuple[OffSinkType, int]:
     """Return the first type outside the sink that holds, and its offset."""
-    if shares.left_out >= 1 - ROUNDING:
+    if shares.left_out >= 1 - ROUNDING_TOLERANCE:
         return OffSinkType.NONE, 0
-    reached = [rest for rest, value in _halves(shares) if holds(str(rest), value, HALF)]
-    missing = math.isnan(shares.entropy) and not reached
-    if not shares.parts or missing:
+    half_types = [
+        rest for rest, value in _halves(shares) if holds(str(rest), value, MIN_PART_SHARE)
+    ]
+    is_missing = math.isnan(shares.entropy) and not half_types
+    if not shares.parts or is_missing:
         return OffSinkType.NOT_MEASURED, 0
     # A head with half of its attention in one of two sentences still has a high entropy.
-    apart = holds("own share", shares.own_sentence.corrected, HALF) or bool(reached)
-    if holds(OffSinkType.UNIFORM, shares.entropy, EVENNESS) and not apart:
+    in_own_sentence = holds("own share", shares.own_sentence.corrected, MIN_PART_SHARE)
+    is_uneven = in_own_sentence or bool(half_types)
+    if holds(OffSinkType.UNIFORM, shares.entropy, MIN_UNIFORM_ENTROPY) and not is_uneven:
         return OffSinkType.UNIFORM, 0
-    if holds(OffSinkType.KEYS, shares.column, KEYS_LEFT, most=True):
+    if holds(OffSinkType.KEYS, shares.column, MAX_UNEXPLAINED_BY_KEYS, most=True):
         return OffSinkType.KEYS, 0
-    if reached:
-        return reached[0], shares.best_offset if reached[0] is OffSinkType.OFFSET else 0
-    return (OffSinkType.OWN if holds(OffSinkType.OWN, shares.odds, ODDS) else OffSinkType.MIXED), 0
+    if half_types:
+        return half_types[0], shares.best_offset if half_types[0] is OffSinkType.OFFSET else 0
+    in_one_sentence = holds(OffSinkType.OWN, shares.odds, MIN_OWN_SENTENCE_ODDS)
+    return OffSinkType.OWN if in_one_sentence else OffSinkType.MIXED, 0
 
 
 def _halves(shares: TypeShares) -> Iterator[tuple[OffSinkType, float]]:
     """Yield the types that half of the attention decides, with their corrected shares."""
-    for part, rest in AT_ONE_OFFSET.items():
+    for part, rest in TYPE_AT_OFFSET.items():
         yield rest, shares.parts.get(part, NO_SHARE).corrected
     yield OffSinkType.OFFSET, shares.offsets.get(shares.best_offset, NO_SHARE).corrected
     yield OffSinkType.SAME, shares.same_token.corrected
@@ -406,57 +419,10 @@ def _types(results: StackResults) -> Types:
     stack = results.stack
     heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
     shares = {head: shares_of(results, head) for head in heads}
-    return {h: None if math.isnan(s.sink.value) else head_type(s) for h, s in shares.items()}
-
-
-@dataclass(frozen=True)
-class TypeStyle:
-    """A part of a type on pages: class of its colour, letter and name."""
-
-    style: str
-    letter: str
-    name: str
-
-
-KINDS = {
-    "sink": TypeStyle("sink", "S", "sink"),
-    OffSinkType.PREVIOUS: TypeStyle("previous", "P", "previous-token"),
-    OffSinkType.NEXT: TypeStyle("next", "N", "next-token"),
-    OffSinkType.SELF: TypeStyle("self", "I", "self"),
-    OffSinkType.OFFSET: TypeStyle("offset", "K", "one other offset"),
-    OffSinkType.SAME: TypeStyle("same", "R", "same token"),
-    OffSinkType.WINDOW: TypeStyle("window", "W", "local window"),
-    OffSinkType.UNIFORM: TypeStyle("uniform", "U", "near-uniform"),
-    OffSinkType.KEYS: TypeStyle("keys", "C", "key-driven"),
-    OffSinkType.OWN: TypeStyle("own", "O", "own sentence"),
-    "distant": TypeStyle("distant", "D", "distant tokens"),
-    OffSinkType.MIXED: TypeStyle("distant", "M", "mixed"),
-    OffSinkType.NOT_MEASURED: TypeStyle("unmeasured", "–", NOT_MEASURED),
-}
-# The kind of each share that a mixed head may be named by.
-OF_SHARE = {
-    "previous": OffSinkType.PREVIOUS, "next": OffSinkType.NEXT, "self": OffSinkType.SELF,
-    "near": OffSinkType.WINDOW,
-    "punctuation": "distant", "repeated": OffSinkType.SAME, "before": "distant", "after": "distant",
-    "words": "distant",
-}  # fmt: skip
-
-
-def kinds_of(found: HeadType) -> tuple[TypeStyle, ...]:
-    """Return the one or two kinds of a type, without repetition."""
-    kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
-    return tuple(dict.fromkeys(kinds))
-
-
-def letters_of(found: HeadType) -> str:
-    """Return the one or two letters of a type."""
-    return "".join(kind.letter for kind in kinds_of(found))
-
-
-def style_of(found: HeadType) -> str:
-    """Return the classes of a type's colours."""
-    first, *second = kinds_of(found)
-    return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
+    return {
+        head: None if math.isnan(head_shares.sink.value) else head_type(head_shares)
+        for head, head_shares in shares.items()
+    }
 
 
 TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
@@ -466,13 +432,13 @@ def much_to_sink(results: StackResults, place: Place) -> float:
     """Return the share of a head's attention on the sink, if the share is large.
 
     NaN if the share, corrected for uniform attention as in the types of heads, is below
-    `SOME_SINK`, or if it was not measured.
+    `MIN_SINK_MENTION`, or if it was not measured.
     """
-    given = sink_share(results, place)
-    return given.value if given.corrected >= SOME_SINK else math.nan
+    share = sink_share(results, place)
+    return share.value if share.corrected >= MIN_SINK_MENTION else math.nan
 
 
 def sink_remark(results: StackResults, place: Place) -> str:
     """Return a sentence on a large share of the sink, which shares by part of speech leave out."""
-    given = much_to_sink(results, place)
-    return "" if math.isnan(given) else f"{percent(given)} of all its attention goes to the sink."
+    share = much_to_sink(results, place)
+    return "" if math.isnan(share) else f"{percent(share)} of all its attention goes to the sink."

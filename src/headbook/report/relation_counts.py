@@ -79,7 +79,7 @@ class LabelPreference(NamedTuple):
     others: int
 
 
-def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -> LabelPreference:
+def class_preference(words: StrongestWords, label: int, head: tuple[int, int]) -> LabelPreference:
     """Compare the class of a head's strongest words inside a relation and outside.
 
     For each pair of parts of speech, of a querying word and its right answer, the share of
@@ -88,42 +88,50 @@ def class_preference(found: StrongestWords, label: int, head: tuple[int, int]) -
     Cases of which no other words exist are left out.
 
     Args:
-        found: sentences of the reporting half.
+        words: sentences of the reporting half.
         label: index among the scheme's labels.
         head: layer and number.
     """
-    cases, tag = found.cases(label), found.tag.astype(np.int64)
-    strongest = found.strongest[:, *head].astype(np.int64)
-    target = np.where(strongest == NO_SELECTION, NO_SELECTION, tag[found.first + strongest])
-    outside = found.has_others.copy()
-    outside[found.querying(label)] = False
-    n_tags = len(found.scheme.tags)
-    others = np.bincount(tag[outside & (tag >= 0)], minlength=n_tags)
-    known = (tag[cases.query] >= 0) & (tag[cases.key] >= 0)
-    known[known] = others[tag[cases.query][known]] > 0
-    query, key, sentence = (part[known] for part in (cases.query, cases.key, cases.sentence))
-    asking, wanted = tag[query], tag[key]
-    table = np.zeros((n_tags, n_tags))  # share of other words of a tag with a strongest word of one
-    seen = outside & (tag >= 0) & (target >= 0)
-    np.add.at(table, (tag[seen], target[seen]), 1)
-    table = np.nan_to_num(divide(table, others[:, None]))
-    inside = (target[query] == wanted).astype(np.float64)
-    expected = table[asking, wanted]
-    weight = np.zeros((n_tags, n_tags))
-    np.add.at(weight, (asking, wanted), 1)
-    n = np.zeros(len(found.lengths))
-    d = np.zeros(len(found.lengths))
-    np.add.at(n, sentence, inside - expected)
-    np.add.at(d, sentence, 1)
+    cases, tag = words.cases(label), words.tag.astype(np.int64)
+    strongest = words.strongest[:, *head].astype(np.int64)
+    target = np.where(strongest == NOTHING, NOTHING, tag[words.first + strongest])
+    outside = words.has_others & (tag >= 0)
+    outside[words.querying(label)] = False
+    n_tags = len(words.scheme.tags)
+    others = np.bincount(tag[outside], minlength=n_tags)
+    is_known = (tag[cases.query] >= 0) & (tag[cases.key] >= 0)
+    is_known[is_known] = others[tag[cases.query][is_known]] > 0
+    query, key, sentence = (part[is_known] for part in (cases.query, cases.key, cases.sentence))
+    query_tag, key_tag = tag[query], tag[key]
+    with_target = outside & (target >= 0)
+    # Share of other words of one tag (rows) whose strongest word has another tag (columns).
+    tag_shares = divide(
+        _count_pairs(tag[with_target], target[with_target], n_tags), others[:, None]
+    )
+    tag_shares = np.nan_to_num(tag_shares)
+    inside = (target[query] == key_tag).astype(np.float64)
+    expected = tag_shares[query_tag, key_tag]
+    weight = _count_pairs(query_tag, key_tag, n_tags)
+    numerators, n_cases = np.zeros((2, len(words.lengths)))
+    np.add.at(numerators, sentence, inside - expected)
+    np.add.at(n_cases, sentence, 1)
     # Each other word moves the expectation of all cases of its tag.
-    own = np.flatnonzero(outside & (tag >= 0))
-    moved = np.where(target[own] >= 0, weight[tag[own], target[own]], 0.0)
-    moved = divide(moved - (weight * table).sum(1)[tag[own]], others[tag[own]])
-    np.subtract.at(n, found.sentence[own], moved)
-    number = int(others[np.unique(asking)].sum())
-    share, elsewhere = (float(x.mean()) if len(x) else np.nan for x in (inside, expected))
-    sums = RatioSums.of(n, d, d, np.full(len(n), HELD_OUT))
-    return LabelPreference(share, elsewhere, sums, number)
+    other = np.flatnonzero(outside)
+    moved = np.where(target[other] >= 0, weight[tag[other], target[other]], 0.0)
+    moved = divide(moved - (weight * tag_shares).sum(1)[tag[other]], others[tag[other]])
+    np.subtract.at(numerators, words.sentence[other], moved)
+    share, elsewhere = (
+        float(values.mean()) if len(values) else np.nan for values in (inside, expected)
+    )
+    sums = RatioSums.of(numerators, n_cases, n_cases, np.full(len(n_cases), HELD_OUT))
+    return LabelPreference(share, elsewhere, sums, int(others[np.unique(query_tag)].sum()))
+
+
+def _count_pairs(rows: Ints, columns: Ints, n_tags: int) -> Floats:
+    """Return how often each pair of tags occurs. *Shape:* ``(tag, tag)``."""
+    table = np.zeros((n_tags, n_tags))
+    np.add.at(table, (rows, columns), 1)
+    return table
 
 
 METRIC, VIEW = ids.RELATION_ACCURACY, SinkView.NOSINK

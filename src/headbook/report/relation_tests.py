@@ -11,8 +11,8 @@ of the rule. So the signs of whole sentences are flipped at random, and each fli
 largest statistic over all heads and labels. The p-value of a head is the share of flips whose
 largest statistic reaches the head's own statistic. Thus it is family-wise over all heads and
 labels, not only the chosen ones (Westfall & Young 1993; Nichols & Holmes 2002,
-doi:10.1002/hbm.1058). From `SENTENCES` sentences on, signs of `BUCKETS` groups of sentences are
-flipped, because sums of groups are closer to symmetric.
+doi:10.1002/hbm.1058). From `MIN_SENTENCES_FOR_BUCKETS` sentences on, signs of `N_BUCKETS` groups of
+sentences are flipped, because sums of groups are closer to symmetric.
 
 *A claim* needs more than a margin over the rule. An attention head that always attends to nouns
 finds the governor or the dependent of many words. So the strongest key of the relation's querying
@@ -48,8 +48,8 @@ from headbook.report.relation_counts import (
 from headbook.report.results import StackResults
 from headbook.study.word_samples import StrongestWords
 
-SENTENCES = 200  # sentences of both halves from which on groups of sentences are flipped
-BUCKETS = 256  # groups of sentences by hash; half of the groups are held out
+MIN_SENTENCES_FOR_BUCKETS = 200  # in both splits; below, single sentences are flipped
+N_BUCKETS = 256  # groups of sentences by hash; half of the groups are held out
 
 
 def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
@@ -62,10 +62,10 @@ def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
         margin: the tested numbers. *Shape:* that of ``p``.
     """
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.bool_] = (
+        supported: NDArray[np.bool_] = (
             (p < ALPHA) & (margin.low > 0) & (margin.effective >= MIN_EFFECTIVE)
         )
-    return found
+    return supported
 
 
 class SplitScores(NamedTuple):
@@ -141,8 +141,10 @@ class RelationTests:
     def claims(self, label: str, place: tuple[int, int]) -> bool:
         """Check whether a head, by layer and number, is the best head of a label and is claimed."""
         return any(
-            name == label and (int(layer), int(head)) == place and bool(sure)
-            for name, (layer, head), sure in zip(self.labels, self.head, self.claimed, strict=True)
+            name == label and (int(layer), int(head)) == place and bool(is_claimed)
+            for name, (layer, head), is_claimed in zip(
+                self.labels, self.head, self.claimed, strict=True
+            )
         )
 
     def best_label(self, among: NDArray[np.bool_]) -> int | None:
@@ -162,21 +164,21 @@ class RelationTests:
 
 def tests_of_stack(results: StackResults) -> RelationTests | None:
     """Return the tests of a stack; None if the study lacks the strongest words."""
-    hits = words_of(results)
-    return relation_tests(*hits) if hits else None
+    words_and_heads = words_of(results)
+    return relation_tests(*words_and_heads) if words_and_heads else None
 
 
-def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
+def relation_tests(words: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
     """Choose heads and rules on one half of the sentences, and compare them on the other.
 
     A label is tested if its words on the held-out split are in at least `MIN_EFFECTIVE` effective
     sentences, and if it has any words on the selection split.
 
     Args:
-        found: strongest words of all heads.
+        words: strongest words of all heads.
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
-    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
+    halves = [words.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
     tested = []
     for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
@@ -187,7 +189,7 @@ def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> Relatio
                     (selection_counts, held_out_counts), halves[HELD_OUT], named[HELD_OUT], present
                 )
             )
-    return _run_sign_flip_test(halves[HELD_OUT], len(found.index), present, tested)
+    return _run_sign_flip_test(halves[HELD_OUT], len(words.index), present, tested)
 
 
 class _Test(NamedTuple):
@@ -216,7 +218,7 @@ class _Test(NamedTuple):
         present: NDArray[np.bool_],
     ) -> "_Test":
         hits = np.where(present, counts[SELECTION].heads.sum(0), -1)  # absent heads come last
-        layer, head = (int(x) for x in np.unravel_index(hits.argmax(), present.shape))
+        layer, head = (int(index) for index in np.unravel_index(hits.argmax(), present.shape))
         rule = best_rule(counts[SELECTION].rules.sum(0))
         cases, sentences = counts[HELD_OUT].cases, counts[HELD_OUT].sentences
         right = held_out_words.strongest[cases.query, layer, head] == cases.right
@@ -226,6 +228,14 @@ class _Test(NamedTuple):
             np.bincount(row[words], minlength=size) for words in (missed, right & missed)
         )
         return cls((layer, head), rule, hits.argmax(1), counts, (n_missed, n_found))
+
+    def beyond_rule(self) -> Ints:
+        """Return the hits of each head minus those of the rule, on the held-out split.
+
+        *Shape:* ``(sentence, layer, head)``.
+        """
+        counts = self.counts[HELD_OUT]
+        return counts.heads - counts.rules[:, self.rule, None, None]
 
 
 def _run_sign_flip_test(
@@ -243,23 +253,24 @@ def _run_sign_flip_test(
         tested: tested labels.
     """
     keys, clusters = sign_clusters(held_out_words, n_sentences)
-    shape, layers = present.shape, np.arange(len(present))
-    differences = np.zeros((len(keys), *shape, len(tested)), np.float32)
+    differences = np.zeros((len(keys), *present.shape, len(tested)), np.float32)
     layer_margins = []
     for column, test in enumerate(tested):
+        beyond_rule = test.beyond_rule()
         counts = test.counts[HELD_OUT]
-        beyond_rule = counts.heads - counts.rules[:, test.rule, None, None]
         np.add.at(differences[..., column], clusters[counts.sentences], beyond_rule)
-        best_of_layers = beyond_rule[:, layers, test.layer_head]
+        best_of_layers = beyond_rule[:, np.arange(len(present)), test.layer_head]
         layer_margins.append(ratios_of(best_of_layers, counts.words[:, None]))
     held_out_scores, selection_scores = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
-    p = sign_flip_p(differences, present, keys) if tested else np.zeros((*shape, 0))
+    p = sign_flip_p(differences, present, keys) if tested else np.zeros((*present.shape, 0))
     p = np.where(held_out_scores.margin.sentences >= 2, p, np.nan)
     head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
     where_rule_fails = [
         ratios_of(n_found, n_missed) for n_missed, n_found in (test.rule_misses for test in tested)
     ]
-    layer_head = np.array([test.layer_head for test in tested], np.int64).reshape(-1, shape[0]).T
+    layer_head = (
+        np.array([test.layer_head for test in tested], np.int64).reshape(-1, len(present)).T
+    )
     return RelationTests(
         labels=tuple(held_out_words.labels[test.counts[HELD_OUT].label] for test in tested),
         head=head,
@@ -276,7 +287,7 @@ def _run_sign_flip_test(
         p_of_all_heads=p,
         layer_head=layer_head,
         layer_margin=_in_layers_with_heads(
-            present, estimates_by_label(layer_margins, (-1.0, 1.0), shape[:1])
+            present, estimates_by_label(layer_margins, (-1.0, 1.0), (len(present),))
         ),
         family=int(present.sum()) * len(tested),
     )
@@ -284,14 +295,16 @@ def _run_sign_flip_test(
 
 def _scores(tested: list[_Test], half: int) -> SplitScores:
     """Return the scores of the chosen heads and rules on one split."""
-    parts: list[list[RatioSums]] = [[], [], []]
+    ratios: list[list[RatioSums]] = [[], [], []]
     for test in tested:
         counts = test.counts[half]
         hits, rule_hits = counts.heads[:, *test.head], counts.rules[:, test.rule]
-        for part, n in zip(parts, (hits, rule_hits, hits - rule_hits), strict=True):
-            part.append(ratios_of(n, counts.words))
+        for split_ratios, numerators in zip(
+            ratios, (hits, rule_hits, hits - rule_hits), strict=True
+        ):
+            split_ratios.append(ratios_of(numerators, counts.words))
     limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
-    return SplitScores(*map(estimates_by_label, parts, limits))
+    return SplitScores(*map(estimates_by_label, ratios, limits))
 
 
 def sign_clusters(
@@ -304,9 +317,9 @@ def sign_clusters(
         n_sentences: number of sentences in both splits.
     """
     hashes = held_out_words.content_hash
-    if n_sentences < SENTENCES:
+    if n_sentences < MIN_SENTENCES_FOR_BUCKETS:
         return hashes, np.arange(len(hashes))
-    keys, cluster = np.unique(hashes % np.uint64(BUCKETS), return_inverse=True)
+    keys, cluster = np.unique(hashes % np.uint64(N_BUCKETS), return_inverse=True)
     return keys, cluster
 
 

@@ -44,7 +44,7 @@ def points_text(difference: float) -> str:
     return f"{100 * difference:+.1f}".replace("-", MINUS) if difference else "0.0"
 
 
-MOSTLY = 0.5  # share of words from which on a rule describes a head
+MIN_RULE_AGREEMENT = 0.5  # share of words that a rule has to name to describe a head
 
 
 class HeadRelation(NamedTuple):
@@ -90,16 +90,16 @@ class HeadRelations:
         if not self.present[layer, head]:
             return None
         label, rule = self.labels[int(self.label[layer, head])], str(self.rule[layer, head])
-        numbers = (part.at(layer, head) for part in (self.accuracy, self.at_rule, self.margin))
+        numbers = (table.at(layer, head) for table in (self.accuracy, self.at_rule, self.margin))
         return HeadRelation(label, rule, *numbers)
 
 
 def head_relations(
-    found: StrongestWords, present: NDArray[np.bool_], uniform: Floats
+    strongest_words: StrongestWords, present: NDArray[np.bool_], uniform: Floats
 ) -> HeadRelations | None:
     """Return the relation with the largest gain over uniform attention, for each head.
 
-    Relations and directions are compared if their words stand in at least `MIN_EFFECTIVE` effective
+    Relations and directions are compared if their words are in at least `MIN_EFFECTIVE` effective
     sentences of each half; None if no relation has so many.
 
     Args:
@@ -107,38 +107,44 @@ def head_relations(
         uniform: accuracy of uniform attention; NaN if it is not known. *Shape:*
             ``(layer, label)``.
     """
-    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
+    halves = [strongest_words.of(half) for half in (SELECTION, HELD_OUT)]
     named = [half.named() for half in halves]
-    best = np.full(present.shape, -np.inf)
+    best_gain = np.full(present.shape, -np.inf)
     label = np.zeros(present.shape, np.int64)
     rule = np.zeros(present.shape, np.int64)
-    hits, at, words = (np.zeros((len(halves[HELD_OUT].lengths), *present.shape)) for _ in range(3))
-    for number in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
-        choice, report = map(count_relation, halves, named, (number, number))
-        if min(map(effective_sentences, (choice.words, report.words))) < MIN_EFFECTIVE:
+    hits, rule_hits, words = (
+        np.zeros((len(halves[HELD_OUT].lengths), *present.shape)) for _ in range(3)
+    )
+    for candidate in sorted(
+        {*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}
+    ):
+        selection, held_out = map(count_relation, halves, named, (candidate, candidate))
+        if min(map(effective_sentences, (selection.words, held_out.words))) < MIN_EFFECTIVE:
             continue
-        gain = choice.heads.sum(0) / choice.words.sum() - np.nan_to_num(uniform[:, number, None])
-        better = gain > best
-        best[better], label[better] = gain[better], number
-        rule[better] = best_rule(choice.rules.sum(0))
-        for table in (hits, at, words):
-            table[:, better] = 0
-        rows = report.sentences[:, None]
-        chosen = np.flatnonzero(better)
-        cells = np.unravel_index(chosen, present.shape)
-        hits[rows, cells[0], cells[1]] = report.heads[:, better]
-        at[rows, cells[0], cells[1]] = report.rules[:, rule[better]]
-        words[rows, cells[0], cells[1]] = report.words[:, None]
-    if np.isneginf(best).all():
+        gain = selection.heads.sum(0) / selection.words.sum() - np.nan_to_num(
+            uniform[:, candidate, None]
+        )
+        is_better = gain > best_gain
+        best_gain[is_better], label[is_better] = gain[is_better], candidate
+        rule[is_better] = best_rule(selection.rules.sum(0))
+        for counts in (hits, rule_hits, words):
+            counts[:, is_better] = 0
+        rows = held_out.sentences[:, None]
+        improved = np.flatnonzero(is_better)
+        cells = np.unravel_index(improved, present.shape)
+        hits[rows, cells[0], cells[1]] = held_out.heads[:, is_better]
+        rule_hits[rows, cells[0], cells[1]] = held_out.rules[:, rule[is_better]]
+        words[rows, cells[0], cells[1]] = held_out.words[:, None]
+    if np.isneginf(best_gain).all():
         return None
     return HeadRelations(
-        found.labels,
+        strongest_words.labels,
         label,
-        np.array(found.rules)[rule],
+        np.array(strongest_words.rules)[rule],
         present,
         held_out_estimates(hits, words, (0, 1)),
-        held_out_estimates(at, words, (0, 1)),
-        held_out_estimates(hits - at, words, (-1, 1)),
+        held_out_estimates(rule_hits, words, (0, 1)),
+        held_out_estimates(hits - rule_hits, words, (-1, 1)),
     )
 
 
@@ -162,30 +168,38 @@ class HeadRule(NamedTuple):
     @property
     def names(self) -> bool:
         """Whether the rule names half of the head's strongest words, and more than for the mean."""
-        enough = self.agreement.effective >= MIN_EFFECTIVE
-        return bool(enough and self.agreement.value >= MOSTLY and self.margin.low > 0)
+        has_enough = self.agreement.effective >= MIN_EFFECTIVE
+        return bool(
+            has_enough and self.agreement.value >= MIN_RULE_AGREEMENT and self.margin.low > 0
+        )
 
 
 def head_rules(results: StackResults) -> dict[tuple[int, int], HeadRule]:
     """Return the rule that explains each head best, by layer and number; empty without words."""
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    there = [
-        x for x in results.labels(ids.SURFACE_RULE) if results.has_value(ids.SURFACE_RULE, VIEW, x)
+    labels = [
+        label
+        for label in results.labels(ids.SURFACE_RULE)
+        if results.has_value(ids.SURFACE_RULE, VIEW, label)
     ]
-    if results.stack.crosses or words is None or not there:
+    if results.stack.crosses or words is None or not labels:
         return {}
-    return rules_of(words, ~np.isnan(results.heads(ids.SURFACE_RULE, VIEW, there[0]).value))
+    return rules_of(words, ~np.isnan(results.heads(ids.SURFACE_RULE, VIEW, labels[0]).value))
 
 
-def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[int, int], HeadRule]:
+def rules_of(
+    strongest_words: StrongestWords, present: NDArray[np.bool_]
+) -> dict[tuple[int, int], HeadRule]:
     """Choose a rule for each head on one half of the sentences, and report it on the other.
 
     Args:
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
-    halves = [found.of(half) for half in (SELECTION, HELD_OUT)]
-    looking = [np.bincount(h.sentence[h.has_others], minlength=len(h.lengths)) for h in halves]
-    if not all(words.any() for words in looking):
+    halves = [strongest_words.of(half) for half in (SELECTION, HELD_OUT)]
+    n_words = [
+        np.bincount(half.sentence[half.has_others], minlength=len(half.lengths)) for half in halves
+    ]
+    if not all(counts.any() for counts in n_words):
         return {}
     named = [half.named() for half in halves]
     totals = np.stack(
@@ -194,22 +208,25 @@ def rules_of(found: StrongestWords, present: NDArray[np.bool_]) -> dict[tuple[in
     best = np.apply_along_axis(best_rule, -1, totals)
     rules = {}
     for rule in np.unique(best[present]).tolist():
-        choice, report = (_agreements(h, n[rule]) for h, n in zip(halves, named, strict=True))
-        every = report[:, present].mean(1)
-        mean = held_out_estimates(every, looking[HELD_OUT], (0, 1)).at()
+        selection, held_out = (
+            _agreements(half, rule_words[rule])
+            for half, rule_words in zip(halves, named, strict=True)
+        )
+        mean_hits = held_out[:, present].mean(1)
+        mean = held_out_estimates(mean_hits, n_words[HELD_OUT], (0, 1)).at()
         for layer, head in np.argwhere(present & (best == rule)).tolist():
-            own = report[:, layer, head]
+            hits = held_out[:, layer, head]
             rules[layer, head] = HeadRule(
-                found.rules[rule],
-                held_out_estimates(choice[:, layer, head], looking[SELECTION], (0, 1)).at(),
-                held_out_estimates(own, looking[HELD_OUT], (0, 1)).at(),
+                strongest_words.rules[rule],
+                held_out_estimates(selection[:, layer, head], n_words[SELECTION], (0, 1)).at(),
+                held_out_estimates(hits, n_words[HELD_OUT], (0, 1)).at(),
                 mean,
-                held_out_estimates(own - every, looking[HELD_OUT], (-1, 1)).at(),
+                held_out_estimates(hits - mean_hits, n_words[HELD_OUT], (-1, 1)).at(),
             )
     return rules
 
 
-def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
+def _agreements(strongest_words: StrongestWords, word: NDArray[np.int32]) -> Ints:
     """Count the words of each sentence whose strongest word a rule names.
 
     Args:
@@ -218,9 +235,9 @@ def _agreements(found: StrongestWords, word: NDArray[np.int32]) -> Ints:
     Returns:
         *Shape:* ``(sentence, layer, head)``.
     """
-    starts = found.lengths.cumsum() - found.lengths
-    wanted = np.where((word >= 0) & found.has_others, word, NO_SELECTION - 1)[:, None, None]
-    return np.add.reduceat(found.strongest == wanted, starts, dtype=np.int64)
+    starts = strongest_words.lengths.cumsum() - strongest_words.lengths
+    wanted = np.where((word >= 0) & strongest_words.has_others, word, NOTHING - 1)[:, None, None]
+    return np.add.reduceat(strongest_words.strongest == wanted, starts, dtype=np.int64)
 
 
 class RelationNouns(NamedTuple):

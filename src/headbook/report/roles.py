@@ -18,8 +18,8 @@ from headbook.metrics.patterns.type_shares import EVEN
 from headbook.report.head_types import (
     KEY_NAMES,
     METRIC,
+    MIN_SINK_MENTION,
     PART_NAMES,
-    SOME_SINK,
     TAG_VIEW,
     HeadType,
     OffSinkType,
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
 
-REPEATED = 0.4  # least share of attention on repeated random tokens for a claim, by convention
-TWICE = 2.0  # least ratio to uniform attention for a claim on a class of tokens
-ALMOST_ALL = 0.95  # share of the sink's attention from which on the first position is named
+MIN_REPEATED_SHARE = 0.4  # of attention on repeated random tokens, the usual convention
+MIN_CLASS_RATIO = 2.0  # ratio to uniform attention for a claim on a class of tokens
+MIN_FIRST_SHARE = 0.95  # part of the sink's attention for which the first position is named
 
 
 class Claim(NamedTuple):
@@ -87,8 +87,8 @@ def estimate(value: Estimate, *, share: bool = True) -> str:
 
 def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
     """Return a number and its interval as two texts; the second is empty without an interval."""
-    ends = interval_text(value.low, value.high, share=share)
-    return number(value.value, share=share), ends
+    interval = interval_text(value.low, value.high, share=share)
+    return number(value.value, share=share), interval
 
 
 def signed_points(value: float) -> str:
@@ -98,22 +98,22 @@ def signed_points(value: float) -> str:
 
 def point_estimate(value: Estimate) -> str:
     """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
-    ends = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
-    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else ends)
+    interval = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
+    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else interval)
 
 
 def sink_words(results: StackResults) -> str:
     """Return the tokens that are the sink of a stack, in words."""
-    what = "special tokens and the first position" if results.stack.causal else "special tokens"
-    return f"{what}, and the learned sink" if results.stack.learned_sink else what
+    tokens = "special tokens and the first position" if results.stack.causal else "special tokens"
+    return f"{tokens}, and the learned sink" if results.stack.learned_sink else tokens
 
 
-def _it(results: StackResults, found: HeadType) -> str:
+def _subject(results: StackResults, head_type: HeadType) -> str:
     """Return the subject of a sentence on shares outside the sink."""
-    return f"With {sink_words(results)} masked, it" if found.some_sink else "It"
+    return f"With {sink_words(results)} masked, it" if head_type.some_sink else "It"
 
 
-AT = {
+SHARE_AND_PLACE = {
     OffSinkType.PREVIOUS: ("previous", "the previous token"),
     OffSinkType.NEXT: ("next", "the next token"),
     OffSinkType.SELF: ("self", "the token itself"),
@@ -121,80 +121,91 @@ AT = {
 }
 
 
-def position_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def position_claim(
+    results: StackResults, place: Place, head_type: HeadType | None
+) -> Iterator[Claim]:
     """Yield a claim on the share at one offset, on the same token, or in a window."""
-    if found is None:
+    if head_type is None:
         return
-    if found.rest in AT:
-        label, where = AT[found.rest]
-    elif found.rest is OffSinkType.OFFSET:
-        label = str(found.offset)
-        side = "back" if found.offset < 0 else "ahead"
-        where = f"the token {abs(found.offset)} positions {side}"
-    elif found.rest is OffSinkType.WINDOW:
-        within = found.shares.window
-        kept = f"{percent(within.value)} of its attention within three tokens"
+    if head_type.rest in SHARE_AND_PLACE:
+        label, where = SHARE_AND_PLACE[head_type.rest]
+    elif head_type.rest is OffSinkType.OFFSET:
+        label = str(head_type.offset)
+        side = "back" if head_type.offset < 0 else "ahead"
+        where = f"the token {abs(head_type.offset)} positions {side}"
+    elif head_type.rest is OffSinkType.WINDOW:
+        window = head_type.shares.window
+        share_text = f"{percent(window.value)} of its attention within three tokens"
         yield Claim(
             "position",
             "attends to a local window, up to three tokens away",
-            f"{_it(results, found)} keeps {kept}{_uniform(within.even)}.",
-            Estimate(within.value, math.nan, math.nan, 0, 0),
-            within.even,
+            f"{_subject(results, head_type)} keeps {share_text}{_uniform_note(window.even)}.",
+            Estimate(window.value, math.nan, math.nan, 0, 0),
+            window.even,
             column=HeadKey(METRIC, SinkView.RENORM, "window"),
         )
         return
     else:
         return
     value = share_of_head(results, METRIC, SinkView.RENORM, label, place)
-    even = share_of_head(results, METRIC, SinkView.RENORM, EVEN[label], place).value
-    clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
-    yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
-                even, column=HeadKey(METRIC, SinkView.RENORM, label))  # fmt: skip
+    uniform = share_of_head(results, METRIC, SinkView.RENORM, EVEN[label], place).value
+    clause = f"{_subject(results, head_type)} gives {estimate(value)} of its attention to {where}"
+    yield Claim("position", f"attends to {where}", f"{clause}{_uniform_note(uniform)}.", value,
+                uniform, column=HeadKey(METRIC, SinkView.RENORM, label))  # fmt: skip
 
 
-def _uniform(even: float) -> str:
-    return "" if math.isnan(even) else f" (uniform attention: {percent(even)})"
+def _uniform_note(uniform: float) -> str:
+    """Return a number of uniform attention in brackets; empty if it is missing."""
+    return "" if math.isnan(uniform) else f" (uniform attention: {percent(uniform)})"
 
 
-def _even(results: StackResults, metric: str, view: SinkView, label: str, place: Place) -> float:
+def _uniform_value(
+    results: StackResults, metric: str, view: SinkView, label: str, place: Place
+) -> float:
     """Return a number of uniform attention in a head's layer; NaN if it is not known."""
     if not results.has_value(metric, view, label):
         return math.nan
     return float(results.uniform(metric, view, label).value[place[0]])
 
 
-CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of the same word"}
+KEY_CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of the same word"}
 
 
-def token_class(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def token_class(results: StackResults, place: Place, head_type: HeadType | None) -> Iterator[Claim]:
     """Yield the class of tokens furthest above uniform attention, if at least twice as high."""
-    if found is not None and found.rest in {*AT, OffSinkType.OFFSET}:
+    if head_type is not None and head_type.rest in {*SHARE_AND_PLACE, OffSinkType.OFFSET}:
         return
-    own, best = results.stack.default_view, None
-    asked = [(ids.ATTENTION_TO, own, label, name) for label, name in CLASSES.items()]
-    asked += [(ids.POS_RECEIVED, TAG_VIEW, tag, f"{n} ({tag})") for tag, n in TAGS.items()]
-    for metric, view, label, name in asked:
+    default_view = results.stack.default_view
+    candidates = [
+        (ids.ATTENTION_TO, default_view, label, name) for label, name in KEY_CLASSES.items()
+    ]
+    candidates += [
+        (ids.POS_RECEIVED, TAG_VIEW, tag, f"{tag_name} ({tag})") for tag, tag_name in TAGS.items()
+    ]
+    best, best_ratio = None, 0.0
+    for metric, view, label, name in candidates:
         value = share_of_head(results, metric, view, label, place)
-        even = _even(results, metric, view, label, place)
-        clear = value.effective >= MIN_EFFECTIVE and value.low >= TWICE * even > 0
-        if clear and (best is None or value.value / even > best[0]):
-            of = "attention outside the sink" if metric == ids.POS_RECEIVED else "attention"
-            best = value.value / even, value, even, name, of, HeadKey(metric, view, label)
+        uniform = _uniform_value(results, metric, view, label, place)
+        clear = value.effective >= MIN_EFFECTIVE and value.low >= MIN_CLASS_RATIO * uniform > 0
+        if clear and value.value / uniform > best_ratio:
+            best_ratio = value.value / uniform
+            best = _class_claim(name, value, uniform, HeadKey(metric, view, label))
     if best is not None:
-        times, value, even, name, of, column = best
-        yield Claim(
-            "class",
-            f"attends to {name}",
-            f"{capital(name)} receive {estimate(value)} of its {of}, {times:.1f} times "
-            f"uniform attention ({percent(even)}).".replace("Punctuation receive", "Punctuation "
-                                                            "receives"),
-            value,
-            even,
-            column=column,
-        )  # fmt: skip
+        yield best
 
 
-REPETITION = {
+def _class_claim(name: str, value: Estimate, uniform: float, column: HeadKey) -> Claim:
+    """Return the claim that a class of tokens receives more than under uniform attention."""
+    verb = "receives" if name == KEY_CLASSES["punctuation"] else "receive"
+    whole = "attention outside the sink" if column.metric == ids.POS_RECEIVED else "attention"
+    text = (
+        f"{capital(name)} {verb} {estimate(value)} of its {whole}, {value.value / uniform:.1f} "
+        f"times uniform attention ({percent(uniform)})."
+    )
+    return Claim("class", f"attends to {name}", text, value, uniform, column=column)
+
+
+REPETITION_KINDS = {
     ids.INDUCTION_SCORE: ("the token after its earlier occurrence", "an induction head"),
     ids.DUPLICATE_SCORE: ("its earlier occurrence", "a duplicate-token head"),
 }
@@ -202,86 +213,106 @@ REPETITION = {
 
 def repetition_claim(results: StackResults, place: Place) -> Iterator[Claim]:
     """Yield claims on repeated random tokens, above a conventional threshold."""
-    for metric, (where, kind) in REPETITION.items():
+    for metric, (where, kind) in REPETITION_KINDS.items():
         value = share_of_head(results, metric, SinkView.RAW, "", place)
-        if value.value >= REPEATED and value.low > 0:
-            even = _even(results, metric, SinkView.RAW, "", place)
+        if value.value >= MIN_REPEATED_SHARE and value.low > 0:
+            uniform = _uniform_value(results, metric, SinkView.RAW, "", place)
             yield Claim(
                 "repetition",
                 f"is {kind}",
                 f"On repeated random tokens, a token gives {estimate(value)} of its attention to "
-                f"{where} (threshold 40{THIN}%; uniform attention: {percent(even)}).",
+                f"{where} (threshold 40{THIN}%; uniform attention: {percent(uniform)}).",
                 value,
-                even,
+                uniform,
                 column=HeadKey(metric, SinkView.RAW, ""),
             )
 
 
-def shape_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def shape_claim(results: StackResults, place: Place, head_type: HeadType | None) -> Iterator[Claim]:
     """Yield a claim on evenness, on keys that all queries share, or on the largest shares."""
-    if found is None:
+    if head_type is None:
         return
-    it, parts = _it(results, found), found.shares.parts
-    if found.rest is OffSinkType.UNIFORM:
+    subject = _subject(results, head_type)
+    if head_type.rest is OffSinkType.UNIFORM:
         value = share_of_head(results, ids.RELATIVE_ENTROPY, SinkView.RENORM, "", place)
-        clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
+        clause = (
+            f"{subject} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
+        )
         yield Claim("shape", "spreads its attention almost evenly",
                     f"{clause}uniform attention.", value, 1.0,
                     column=HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""))  # fmt: skip
-    elif found.rest is OffSinkType.KEYS:
+    elif head_type.rest is OffSinkType.KEYS:
         value = share_of_head(results, METRIC, SinkView.RENORM, "column", place)
-        best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
-        often = "" if best == "other" else (
-            f"; the key of largest weight belongs mostly to {KEY_NAMES[best]} "
-            f"({percent(found.shares.keys[best])} of sentences)"
+        key_class = max(
+            head_type.shares.keys, key=lambda kind: head_type.shares.keys[kind], default="other"
+        )
+        key_class_note = "" if key_class == "other" else (
+            f"; the key of largest weight belongs mostly to {KEY_NAMES[key_class]} "
+            f"({percent(head_type.shares.keys[key_class])} of sentences)"
         )  # fmt: skip
-        clause = f"{it} attends to the same keys from every query: one weight per key leaves "
+        clause = f"{subject} attends to the same keys from every query: one weight per key leaves "
         yield Claim("shape", "attends to the same keys from every query",
                     f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
-                    f"{often}.", value,
+                    f"{key_class_note}.", value,
                     column=HeadKey(METRIC, SinkView.RENORM, "column"))  # fmt: skip
-    elif found.rest is OffSinkType.OWN:
+    elif head_type.rest is OffSinkType.OWN:
         value = share_of_head(results, METRIC, SinkView.RENORM, "own_sentence", place)
-        clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
-        even = found.shares.own_sentence.even
+        clause = f"{subject} keeps {estimate(value)} of its attention in the query's own sentence"
+        uniform = head_type.shares.own_sentence.even
         yield Claim("shape", "attends within the query's own sentence",
-                    f"{clause}{_uniform(even)}.", value, even,
+                    f"{clause}{_uniform_note(uniform)}.", value, uniform,
                     column=HeadKey(METRIC, SinkView.RENORM, "own_sentence"))  # fmt: skip
-    elif found.rest is OffSinkType.MIXED and found.shares.largest:
-        first, *others = found.shares.largest[:2]
-        listed = " and ".join(
-            f"{PART_NAMES[part]} {percent(parts[part].value)}{_uniform(parts[part].even)}"
-            for part in (first, *others)
-        )
-        value = share_of_head(results, METRIC, SinkView.RENORM, first, place)
-        if math.isnan(value.value):  # cross-attention: the share of words is 1 - punctuation
-            value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
-        names = [PART_NAMES[part] for part in (first, *others)]
-        yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
-                    f"{it} mixes shares; furthest above uniform attention: {listed}.",
-                    value, parts[first].even,
-                    column=HeadKey(METRIC, SinkView.RENORM, first))  # fmt: skip
+    elif head_type.rest is OffSinkType.MIXED and head_type.shares.largest:
+        yield _mixture_claim(results, place, head_type)
 
 
-def sink_claim(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+def _mixture_claim(results: StackResults, place: Place, head_type: HeadType) -> Claim:
+    """Return the claim on the one or two largest shares of a mixed head."""
+    shares, largest = head_type.shares.parts, head_type.shares.largest[:2]
+    part_list = " and ".join(
+        f"{PART_NAMES[part]} {percent(shares[part].value)}{_uniform_note(shares[part].even)}"
+        for part in largest
+    )
+    first = largest[0]
+    value = share_of_head(results, METRIC, SinkView.RENORM, first, place)
+    if math.isnan(value.value):  # cross-attention: the share of words is 1 - punctuation
+        value = Estimate(shares[first].value, math.nan, math.nan, 0, 0)
+    names = " and ".join(PART_NAMES[part] for part in largest)
+    return Claim(
+        "shape",
+        "" if head_type.sink else f"attends to {names}",
+        f"{_subject(results, head_type)} mixes shares; furthest above uniform attention: "
+        f"{part_list}.",
+        value,
+        shares[first].even,
+        column=HeadKey(METRIC, SinkView.RENORM, first),
+    )
+
+
+def sink_claim(results: StackResults, place: Place, head_type: HeadType | None) -> Iterator[Claim]:
     """Yield a claim on the sink's attention and its share of the output."""
-    given = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", place)
-    if math.isnan(given.value):
+    attention = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", place)
+    if math.isnan(attention.value):
         return
-    brought = share_of_head(results, ids.SINK_NORM_SHARE, SinkView.RAW, "", place)
-    even, what = _even(results, ids.SINK_SHARE, SinkView.RAW, "", place), sink_words(results)
-    text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
+    norm_share = share_of_head(results, ids.SINK_NORM_SHARE, SinkView.RAW, "", place)
+    uniform, sink = (
+        _uniform_value(results, ids.SINK_SHARE, SinkView.RAW, "", place),
+        sink_words(results),
+    )
+    text = f"{capital(sink)} receive {estimate(attention)} of its attention{_uniform_note(uniform)}"
     first = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, "first", place).value
-    named = sink_share(results, place).corrected >= SOME_SINK
-    inserted = named and first >= ALMOST_ALL * given.value
-    if inserted:
+    is_large = sink_share(results, place).corrected >= MIN_SINK_MENTION
+    at_first = is_large and first >= MIN_FIRST_SHARE * attention.value
+    if at_first:
         text += ", almost all of it at the first position"
-    if not math.isnan(brought.value):
-        joined = ", but" if brought.high < given.low else ", and" if inserted else " and"
-        text += f"{joined} contribute {estimate(brought)} of its output norm"
-    short = f"attends mostly to {what}" if found is not None and found.sink else ""
+    if not math.isnan(norm_share.value):
+        conjunction = (
+            ", but" if norm_share.high < attention.low else ", and" if at_first else " and"
+        )
+        text += f"{conjunction} contribute {estimate(norm_share)} of its output norm"
+    short = f"attends mostly to {sink}" if head_type is not None and head_type.sink else ""
     column = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
-    yield Claim("sink", short, f"{text}.", given, even, column=column)
+    yield Claim("sink", short, f"{text}.", attention, uniform, column=column)
 
 
 @dataclass(frozen=True)
@@ -327,12 +358,12 @@ def role_of(results: StackResults, head: HeadName, tests: "RelationTests | None"
     """
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
-    at = [*position_claim(results, cell, head_type)]
+    position = [*position_claim(results, cell, head_type)]
     window = head_type is not None and head_type.rest is OffSinkType.WINDOW
-    serves = [*relation(tests, cell)]
+    relation_claims = [*relation(tests, cell)]
     claims = (
-        *at,
-        *(serves or rule(results, cell, positional=bool(at) and not window)),
+        *position,
+        *(relation_claims or rule(results, cell, positional=bool(position) and not window)),
         *token_class(results, cell, head_type),
         *repetition_claim(results, cell),
         *shape_claim(results, cell, head_type),
@@ -354,20 +385,20 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
     if tests is None or n is None:
         return
     ends, label = ends_of(tests.labels[n]), tests.labels[n]
-    found, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
-    other, p = float(tests.at_rule.value[n]), float(tests.p[n])
-    wrong = tests.accuracy_where_rule_fails.at(n)
-    cases = count_text(round(wrong.events), "case")
-    beside = f" It finds {percent(wrong.value)} of the {cases} that the rule misses."
+    accuracy, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
+    rule_accuracy, p = float(tests.at_rule.value[n]), float(tests.p[n])
+    beyond_rule = tests.accuracy_where_rule_fails.at(n)
+    cases = count_text(round(beyond_rule.events), "case")
+    rule_note = f" It finds {percent(beyond_rule.value)} of the {cases} that the rule misses."
     yield Claim(
         "relation",
         f"attends {relation_words(label)}",
-        f"It attends most from {ends.query} to {ends.key} in {estimate(found)} of "
-        f"{count_text(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
-        f"best surface rule ({phrase}: {percent(other)}), {p_family_wise_text(p)}."
-        + (beside if wrong.events else ""),
-        found,
-        other,
+        f"It attends most from {ends.query} to {ends.key} in {estimate(accuracy)} of "
+        f"{count_text(round(accuracy.events), 'case')}: {point_estimate(tests.margin.at(n))} over "
+        f"the best surface rule ({phrase}: {percent(rule_accuracy)}), {p_family_wise_text(p)}."
+        + (rule_note if beyond_rule.events else ""),
+        accuracy,
+        rule_accuracy,
         f"best surface rule ({phrase})",
         p,
         float(tests.selection_scores.margin.value[n]),
@@ -380,18 +411,22 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
     Args:
         positional: whether another claim names an offset, so that an offset rule is not claimed.
     """
-    found = results.cached(head_rules).get(place)
-    if found is None or not found.names or (positional and found.rule.startswith("offset:")):
+    head_rule = results.cached(head_rules).get(place)
+    if (
+        head_rule is None
+        or not head_rule.names
+        or (positional and head_rule.rule.startswith("offset:"))
+    ):
         return
-    phrase = rule_phrase(found.rule)
+    phrase = rule_phrase(head_rule.rule)
     yield Claim(
         "rule",
         f"mostly attends to {phrase}",
-        f"Its strongest other word is {phrase} in {estimate(found.agreement)} of "
-        f"{count_text(round(found.agreement.events), 'word')} (mean over heads: "
-        f"{percent(found.mean.value)}).",
-        found.agreement,
-        found.mean.value,
+        f"Its strongest other word is {phrase} in {estimate(head_rule.agreement)} of "
+        f"{count_text(round(head_rule.agreement.events), 'word')} (mean over heads: "
+        f"{percent(head_rule.mean.value)}).",
+        head_rule.agreement,
+        head_rule.mean.value,
         "mean over heads",
     )
 

@@ -20,19 +20,19 @@ from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS, HeadName
 
 MISSING = "–"
-MAYBE = "may be rounding"  # note on differences if no rounding floor was measured
+ROUNDING_NOTE = "may be rounding"  # note on differences if no rounding floor was measured
 THIN = "\u202f"  # narrow no-break space
 FEW_WORDS = 30  # words, or rows that two heads share, below which a number is greyed
 # Characters that HTML may not contain: controls, surrogates, and the last two of each plane.
-UNSEEN = re.compile(
+FORBIDDEN_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(
         f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
     )
     + "]"
 )
-UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # the space between a number and its unit
-LETTERLESS = re.compile(r"[^\w.+-]", re.ASCII)  # characters that names of files do not have
+UNIT_SPACE = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # the space between a number and its unit
+NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]", re.ASCII)  # characters that names of files do not have
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
@@ -81,7 +81,10 @@ LABELS = {
     "head_found:unsplit": "accuracy, unsplit words",
 }
 DIRECTIONS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
-SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBER_WORDS = (  # up to the largest count that is written as a word
+    "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+)  # fmt: skip
+ORDINAL_ENDINGS = {1: "st", 2: "nd", 3: "rd"}  # by last digit
 MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of segmentation, before a rule
 
 
@@ -168,8 +171,8 @@ def sentence_file(sentence_number: int) -> str:
 
 def choice_file(name: str, view: str = "", label: str = "") -> str:
     """Return a figure's name with view and label; characters other than letters become hyphens."""
-    parts = [name, LETTERLESS.sub("-", label), view]
-    return "-".join(part for part in parts if part)
+    name_parts = [name, NOT_IN_FILE_NAMES.sub("-", label), view]
+    return "-".join(part for part in name_parts if part)
 
 
 def sentence_page(sentence_number: int) -> str:
@@ -178,7 +181,7 @@ def sentence_page(sentence_number: int) -> str:
 
 
 RULE_KINDS = {"offset", "last", *SIDES}
-ONE_OF = {  # names of one word of a class, for rules
+WORD_CLASS_NOUNS = {  # names of one word of a class, for rules
     "ADJ": "adjective",
     "ADP": "adposition",
     "ADV": "adverb",
@@ -209,7 +212,7 @@ def rule_phrase(rule: str) -> str:
     if rule == LAST_NOUN:
         return "the last of the next nouns in a row"
     if kind != "offset":
-        return f"the {kind} {ONE_OF.get(name, f'word tagged {name}')}"
+        return f"the {kind} {WORD_CLASS_NOUNS.get(name, f'word tagged {name}')}"
     offset = int(name)
     if abs(offset) == 1:
         return "the next word" if offset > 0 else "the previous word"
@@ -242,13 +245,13 @@ def shortened(text: str, most: int) -> str:
 
 def unbroken(text: str) -> str:
     """Join numbers and their units with narrow no-break spaces, for HTML."""
-    return UNBROKEN.sub(THIN, text)
+    return UNIT_SPACE.sub(THIN, text)
 
 
 def first_option(values: Iterable[str], order: type[StrEnum]) -> str:
     """Return the first option among values, in the order of the enumeration; empty without one."""
-    there = set(values)
-    return next((str(option) for option in order if option in there), "")
+    present = set(values)
+    return next((str(option) for option in order if option in present), "")
 
 
 def count_text(amount: int, one: str, many: str = "") -> str:
@@ -258,7 +261,7 @@ def count_text(amount: int, one: str, many: str = "") -> str:
 
 def number_word(amount: int) -> str:
     """Return a small count as a word, so that no sentence begins with a figure."""
-    return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
+    return NUMBER_WORDS[amount] if 0 <= amount < len(NUMBER_WORDS) else f"{amount:,}"
 
 
 def capital(text: str) -> str:
@@ -268,8 +271,9 @@ def capital(text: str) -> str:
 
 def ordinal(number: int) -> str:
     """Return an ordinal number: ``1st``, ``2nd``, ``11th``."""
-    teen = 10 < number % 100 < 20
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+    if 10 < number % 100 < 20:
+        return f"{number}th"
+    return f"{number}{ORDINAL_ENDINGS.get(number % 10, 'th')}"
 
 
 def p_family_wise_text(p: float) -> str:
@@ -287,12 +291,16 @@ def visible(text: str) -> str:
 
     Spaces, line feeds and tabs stay; characters that HTML may not contain become U+FFFD.
     """
-    return text if text.isprintable() else UNSEEN.sub(_seen, text)  # most texts need no search
+    if text.isprintable():  # most texts, which need no search
+        return text
+    return FORBIDDEN_CHARACTERS.sub(_visible_character, text)
 
 
-def _seen(match: re.Match[str]) -> str:
+def _visible_character(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
 
 
 def size_text(size: float) -> str:
@@ -315,7 +323,7 @@ def floor_text(floor: float, *, share: bool) -> str:
 def counted_if(floor: float, *, share: bool) -> str:
     """Return the rule by which a difference counts, given its rounding floor; NaN without one."""
     if math.isnan(floor):
-        return f"p < 0.05 family-wise; consistent across sentences; {MAYBE}"
+        return f"p < 0.05 family-wise; consistent across sentences; {ROUNDING_NOTE}"
     return f"p < 0.05 family-wise, interval beyond the {floor_text(floor, share=share)}"
 
 
@@ -326,7 +334,7 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-MAX_NAMED = 3  # most tied places that a note names
+MAX_NAMED_TIES = 3  # tied places that a note names; it counts the others
 Values = NDArray[np.floating]
 Written = Callable[[float], str]
 
@@ -346,10 +354,10 @@ def tied_places(values: Values, written: Written, *, lowest: bool = False) -> li
         return []
     best = int(np.nanargmin(values) if lowest else np.nanargmax(values))
     flat = values.ravel()
-    text = written(float(flat[best]))
-    alike = [place for place in np.flatnonzero(~np.isnan(flat)).tolist()
-             if flat[place] == flat[best] or written(float(flat[place])) == text]  # fmt: skip
-    order = [best, *(place for place in alike if place != best)]
+    best_text = written(float(flat[best]))
+    tied = [place for place in np.flatnonzero(~np.isnan(flat)).tolist()
+             if flat[place] == flat[best] or written(float(flat[place])) == best_text]  # fmt: skip
+    order = [best, *(place for place in tied if place != best)]
     return [tuple(map(int, np.unravel_index(place, values.shape))) for place in order]
 
 
@@ -357,10 +365,11 @@ def tie_note(others: Sequence[str]) -> str:
     """Return `` (tied with L0·H1 and L2·H3)`` for the names of tied places; empty without one."""
     if not others:
         return ""
-    *most, last = others
-    if len(others) > MAX_NAMED:
-        most, last = [*others[:MAX_NAMED]], f"{number_word(len(others) - MAX_NAMED)} more"
-    return f" (tied with {', '.join(most)}{' and ' * bool(most)}{last})"
+    *named, last = others
+    if len(others) > MAX_NAMED_TIES:
+        named = [*others[:MAX_NAMED_TIES]]
+        last = f"{number_word(len(others) - MAX_NAMED_TIES)} more"
+    return f" (tied with {', '.join(named)}{' and ' * bool(named)}{last})"
 
 
 def highest_text(

@@ -13,8 +13,9 @@ from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
 from headbook.pages.patterns import DEAD, PatternsPage
-from headbook.report.head_types import NOT_MEASURED, head_types, kinds_of
+from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
+from headbook.report.type_styles import kinds_of
 from headbook.report.wording import sentence_page, visible
 from headbook.site.registry import PAGES
 from headbook.study.sentence_data import StoredSentence, heads_of
@@ -174,35 +175,36 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
     study = study_of(results)
-    chosen = study.sentence_data.paged
-    searched = chosen[:MAX_SEARCHED_SENTENCES]
+    paged = study.sentence_data.paged
+    searched = paged[:MAX_SEARCHED_SENTENCES]
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage | AnalysisPage)]
         + [
-            _words(*each)
-            for each in (
+            _words(*page_and_note)
+            for page_and_note in (
                 *PAGES_OF_ALL_STUDIES,
+                *([SENTENCES_PAGE] if paged else []),
                 *([PUBLISHED_PAGE] if any(published_figures(results)) else []),
             )
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
-        "total": len(chosen),
+        "total": len(paged),
         "tokens": _tokens(study, searched),
         "relations": RELATION_WORDS,
-        "same": {word: [*others] for word, others in SYNONYMS.items()},
+        "same": {word: [*synonyms] for word, synonyms in SYNONYMS.items()},
         "types": [name for result in results.values() for name in _types(result)],
     }
 
 
 def _types(results: StackResults) -> Iterator[str]:
     """Return the type of each head, as the atlas names it; empty if it has none."""
-    known = results.cached(head_types)
+    types = results.cached(head_types)
     for head in heads_of(results.stack):
-        head_type = known.get((head.layer, head.head))
-        kinds = kinds_of(head_type) if head_type else ()
-        names = [kind.name for kind in kinds if kind.name != NOT_MEASURED]
+        head_type = types.get((head.layer, head.head))
+        styles = kinds_of(head_type) if head_type else ()
+        names = [style.name for style in styles if style.name != NOT_MEASURED]
         yield f"{' + '.join(names)} head" if names else ""
 
 
@@ -225,23 +227,26 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
         for section in page.sections if isinstance(page, PatternsPage) else ():
             if section.without.findings:
                 address = f"{page.path}#{section.stack}-without"
-                unseen = KEYWORDS.get(DEAD, "")
-                yield [DEAD, address, section.without.findings[0].text, unseen]
+                search_words = KEYWORDS.get(DEAD, "")
+                yield [DEAD, address, section.without.findings[0].text, search_words]
             for number, discussion in enumerate(section.discussions, 1):
                 address = f"{page.path}#{section.stack}-question-{number}"
-                unseen = KEYWORDS.get(discussion.question, "")
-                yield [discussion.question, address, discussion.findings[0].text, unseen]
+                search_words = KEYWORDS.get(discussion.question, "")
+                yield [discussion.question, address, discussion.findings[0].text, search_words]
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """Return the questions of the list of heads; each leads to the order that answers it."""
     for page in pages:
         for question in page.questions if isinstance(page, HeadsPage) else ():
-            parts = ((a.head.text, a.value, a.interval, a.behind) for a in question.heads)
-            value = "; ".join(" ".join(filter(None, part)) for part in parts)
+            answers = (
+                (answer.head.text, answer.value, answer.interval, answer.behind)
+                for answer in question.heads
+            )
+            value = "; ".join(" ".join(filter(None, texts)) for texts in answers)
             label = question.column.label.partition(":")[0]
-            unseen = " ".join(filter(None, (KEYWORDS.get(question.column.key), label)))
-            yield [question.text, f"{page.path}#{question.view}", value, unseen]
+            search_words = " ".join(filter(None, (KEYWORDS.get(question.column.key), label)))
+            yield [question.text, f"{page.path}#{question.view}", value, search_words]
 
 
 def _sentence(sentence: StoredSentence) -> list[Any]:
@@ -256,26 +261,26 @@ def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]
         By piece: its letters, how often it occurs in the sentences, in how many of them, the
         numbers of the first, and 1 where the page of tokens has it.
     """
-    times: dict[str, int] = {}
-    places: dict[str, dict[int, None]] = {}
+    counts: dict[str, int] = {}
+    numbers_by_piece: dict[str, dict[int, None]] = {}
     for sentence in sentences:
         for piece in chain.from_iterable(text.pieces for text in sentence.texts.values()):
             name = _bare(visible(piece))
-            times[name] = times.get(name, 0) + 1
-            places.setdefault(name, {})[sentence.number] = None
+            counts[name] = counts.get(name, 0) + 1
+            numbers_by_piece.setdefault(name, {})[sentence.number] = None
     types = {
         _bare(visible(name)) for sums in study.corpus_sums.types.values() for name in sums.names
     }
     return [
         [
             name,
-            times.get(name, 0),
+            counts.get(name, 0),
             len(numbers),
             [*islice(numbers, SENTENCES_PER_TOKEN)],
             int(name in types),
         ]
-        for name in sorted({*times, *types} - {""})
-        for numbers in (places.get(name, {}),)
+        for name in sorted({*counts, *types} - {""})
+        for numbers in (numbers_by_piece.get(name, {}),)
     ]
 
 

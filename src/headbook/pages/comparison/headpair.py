@@ -24,11 +24,12 @@ from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
-from headbook.report.head_types import head_types, style_of
+from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
+from headbook.report.type_styles import style_of
 from headbook.report.wording import (
-    MAYBE,
     MISSING,
+    ROUNDING_NOTE,
     STACKS,
     VIEWS,
     count_text,
@@ -144,7 +145,7 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
 def _rule(found: HeadDifferences) -> str:
     """Return when a number counts as different; floors differ from number to number."""
     if np.isnan(found.floors).all():
-        return f"with p < {LEAST} family-wise; consistent across sentences; {MAYBE}"
+        return f"with p < {LEAST} family-wise; consistent across sentences; {ROUNDING_NOTE}"
     return f"with p < {LEAST} family-wise and an interval beyond the rounding floor"
 
 

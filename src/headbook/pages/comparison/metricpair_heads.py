@@ -27,7 +27,7 @@ from headbook.pages.parts.table import NumberCell, PageTable, Row, domain
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
-    MAYBE,
+    ROUNDING_NOTE,
     VIEWS,
     choice_file,
     count_text,
@@ -192,7 +192,7 @@ class MetricComparison(Generic[Found]):
         unsure = sure.any() and np.isnan(self.found.floors[column])
         return (
             f"{int(sure.sum()):,} of {int((~np.isnan(value)).sum()):,} {what}s differ"
-            f"{f' ({MAYBE})' if unsure else ''}"
+            f"{f' ({ROUNDING_NOTE})' if unsure else ''}"
         )
 
     def rule(self, column: int) -> str:

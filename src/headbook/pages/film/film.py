@@ -27,7 +27,7 @@ from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.head_types import KINDS, letters_of, style_of
+from headbook.report.type_styles import TYPE_STYLES, letters_of, style_of
 from headbook.report.wording import STACKS, count_text, head_name, number, percent
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
@@ -325,13 +325,13 @@ def _types(reel: DrawnFilm, stack: str) -> Drawing | None:
     families = reel.film.families(stack)
     if not families:
         return None
-    order = [kind for kind in KINDS if str(kind) in families]
+    order = [kind for kind in TYPE_STYLES if str(kind) in families]
     shares = reel.film.type_shares(stack, [str(kind) for kind in order])
     return step_areas(
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
-        parts=[(_family(str(kind)), COLOURS[KINDS[kind].style]) for kind in order],
+        parts=[(_family(str(kind)), COLOURS[TYPE_STYLES[kind].style]) for kind in order],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
         axis=reel.axis,
     )

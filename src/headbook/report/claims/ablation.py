@@ -22,11 +22,11 @@ from headbook.study.study import Study
 
 NAN = math.nan
 CLAIM = "ablation"
-CHANGED = "share_changed"
+CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
 ALL, HELD_OUT_SENTENCES = "all", "held_out"
 NO_HEAD = -1  # layer and head of rows that are not about one head
-EMPTY: dict[str, Any] = {
+EMPTY_ROW: dict[str, Any] = {
     "claim": CLAIM, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
     "label": "", "split": ALL, "value": NAN, "low": NAN, "high": NAN, "baseline": "",
     "baseline_value": NAN, "difference": NAN, "difference_low": NAN, "difference_high": NAN,
@@ -39,9 +39,9 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
 
     Labels are the replacement and the target, ``mean/kl``, behind the group where heads were
     replaced together, ``sink/zero/kl``. Effects have their own unit (nats per token, 1 minus a
-    cosine, logits). Rows of `CHANGED` have exact bounds of the share of changed sentences, which
-    hold for all heads, or groups, with this replacement together. Layer and head are -1 in rows
-    about several heads.
+    cosine, logits). Rows of `CHANGED_SHARE` have exact bounds of the share of changed sentences,
+    which hold for all heads, or groups, with this replacement together. Layer and head are -1 in
+    rows about several heads.
     """
     ablation = study.corpus_sums.ablation
     if ablation is None:
@@ -60,7 +60,7 @@ def whole_model(study: Study) -> Iterator[dict[str, Any]]:
         assert ablation is not None
         if target in ablation.unablated:
             counts = ablation.counts[target]
-            yield EMPTY | {
+            yield EMPTY_ROW | {
                 "claim": "whole model",
                 "metric": target,
                 "value": ablation.loss(target),
@@ -79,27 +79,27 @@ def _heads(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str,
     }
     exact = table[(table["method"] == EXACT) & table["low"].notna()]
     for row in exact.to_dict("records"):
-        parts = (row["replacement"], row["target"], row["label"])
-        about = {
+        label_parts = (row["replacement"], row["target"], row["label"])
+        identity = {
             "stack": row["stack"],
             "layer": int(row["layer"]),
             "head": int(row["head"]),
-            "label": "/".join(filter(None, parts)),
+            "label": "/".join(filter(None, label_parts)),
             "n_sentences": int(row["n_sentences"]),
             "n_observations": float(row["n_observations"]),
         }
         numbers = {name: row[name] for name in ("metric", "value", "low", "high")}
         key = row["target"], row["replacement"], row["stack"], row["layer"], row["head"]
-        tested = {"p": p[key]} if row["metric"] == EFFECT else {}
-        yield EMPTY | about | numbers | tested
+        p_column = {"p": p[key]} if row["metric"] == EFFECT else {}
+        yield EMPTY_ROW | identity | numbers | p_column
         if row["verdict"]:
-            yield EMPTY | about | _share(row)
+            yield EMPTY_ROW | identity | _share(row)
 
 
 def _share(row: dict[Any, Any]) -> dict[str, Any]:
     """Return the share of changed sentences with its bounds, beside the fifth of the verdicts."""
     return {
-        "metric": CHANGED,
+        "metric": CHANGED_SHARE,
         "value": row["share_changed"],
         "low": row["share_low"],
         "high": row["share_high"],
@@ -112,7 +112,7 @@ def _share(row: dict[Any, Any]) -> dict[str, Any]:
 def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield groups beside their random sets of largest and smallest effect, and interactions."""
     for row in table.to_dict("records"):
-        about = {
+        identity = {
             "stack": row["stack"],
             "label": f"{row['group']}/{row['replacement']}/{row['target']}",
             "split": HELD_OUT_SENTENCES if row["metric"] == INTERACTION else ALL,
@@ -126,69 +126,69 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "baseline_value": row["random_high"],
                 "difference": row["value"] - row["random_high"],
             }
-            lowest = f"smallest of {int(row['random_sets'])} {RANDOM_SETS}"
-            below = {"baseline": lowest, "baseline_value": row["random_low"]}
-            yield EMPTY | about | numbers | below | {
+            smallest_name = f"smallest of {int(row['random_sets'])} {RANDOM_SETS}"
+            smallest = {"baseline": smallest_name, "baseline_value": row["random_low"]}
+            yield EMPTY_ROW | identity | numbers | smallest | {
                 "difference": row["value"] - row["random_low"]
             }  # fmt: skip
-        yield EMPTY | about | numbers
+        yield EMPTY_ROW | identity | numbers
         if row["metric"] == GROUP and row["verdict"]:
-            yield EMPTY | about | _share(row)
+            yield EMPTY_ROW | identity | _share(row)
 
 
 def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the effect, on both halves, of the head of largest effect on the selection half."""
     target = ablation.targets[0]
-    found = largest_effect(ablation, target)
-    if found is None:
+    largest = largest_effect(ablation, target)
+    if largest is None:
         return
-    head, effect, held_out = found
-    kept = ablation.half == SELECTION
-    about = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
+    head, effect, held_out = largest
+    is_selection = ablation.half == SELECTION
+    identity = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
-        ("choice", kept, (effect, NAN, NAN)),
-        (HELD_OUT_SENTENCES, ~kept, held_out),
+        ("choice", is_selection, (effect, NAN, NAN)),
+        (HELD_OUT_SENTENCES, ~is_selection, held_out),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
         counts = ablation.counts[target][rows]
-        seen = {"n_sentences": int((counts > 0).sum()), "n_observations": float(counts.sum())}
-        yield EMPTY | about | ends | {"split": split} | seen
+        sample = {"n_sentences": int((counts > 0).sum()), "n_observations": float(counts.sum())}
+        yield EMPTY_ROW | identity | ends | {"split": split} | sample
 
 
 def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield two correlations of estimates with exact effects, and the share of missed heads."""
     target = ablation.targets[0]
-    found = audit(ablation, target)
-    if not found.heads or not found.rest:
+    result = audit(ablation, target)
+    if not result.heads or not result.rest:
         return
     label = f"{Replacement.MEAN}/{target}"
-    about = {"n_sentences": len(ablation.content_hash), "n_observations": float(found.heads)}
-    missed = found.missed / found.heads
+    sample = {"n_sentences": len(ablation.content_hash), "n_observations": float(result.heads)}
+    missed = result.missed / result.heads
     for metric, numbers in (
-        ("audit: correlation", {"value": found.pearson}),
-        ("audit: correlation of ranks", {"value": found.spearman}),
-        ("audit: missed", {"value": missed, "low": 0.0, "high": found.share}),
+        ("audit: correlation", {"value": result.pearson}),
+        ("audit: correlation of ranks", {"value": result.spearman}),
+        ("audit: missed", {"value": missed, "low": 0.0, "high": result.share}),
     ):
-        yield EMPTY | about | {"metric": metric, "label": label} | numbers
+        yield EMPTY_ROW | sample | {"metric": metric, "label": label} | numbers
 
 
 def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield pruning steps of orders that are not random, and the removable share of each order."""
     if table.empty:
         return
-    random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
-    about = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
-    for row in table[~random & table["low"].notna()].to_dict("records"):
+    is_random = table["order"].str.startswith(RANDOM_ORDER)
+    sample = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
+    for row in table[~is_random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
-        yield EMPTY | about | numbers | {"metric": "pruning", "label": label}
-    shares, chance = removable_shares(ablation, table)
+        yield EMPTY_ROW | sample | numbers | {"metric": "pruning", "label": label}
+    shares, random_share = removable_shares(ablation, table)
     for order, share in shares.items():
-        yield EMPTY | about | {
+        yield EMPTY_ROW | sample | {
             "metric": "share that can go",
             "label": f"{order}/{Replacement.MEAN}/{ablation.targets[0]}",
             "value": share,
             "baseline": "median of random orders",
-            "baseline_value": chance,
-            "difference": share - chance,
+            "baseline_value": random_share,
+            "difference": share - random_share,
         }  # fmt: skip

@@ -13,7 +13,12 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
 from headbook.metrics import ids
-from headbook.report.findings.attention import ON_RANDOM, POSITIONAL, REPEATED, untrained_mean
+from headbook.report.findings.attention import (
+    MIN_POSITIONAL_SHARE,
+    MIN_REPEATED_SHARE,
+    ON_RANDOM,
+    untrained_mean,
+)
 from headbook.report.findings.finding import (
     heads_above,
     held_out_run_mean,
@@ -60,7 +65,7 @@ def row(
     """
     if math.isnan(difference.value):
         difference = difference._replace(value=value.value - baseline_value)
-    behind = value if value.sentences else difference
+    sample = value if value.sentences else difference
     metric, view, label = map(str, column)
     return {
         "claim": claim, "stack": stack, "layer": layer, "head": head,
@@ -69,7 +74,7 @@ def row(
         "baseline": baseline, "baseline_value": baseline_value,
         "difference": difference.value, "difference_low": difference.low,
         "difference_high": difference.high, "p": p,
-        "n_sentences": behind.sentences, "n_observations": behind.events,
+        "n_sentences": sample.sentences, "n_observations": sample.events,
     }  # fmt: skip
 
 
@@ -84,11 +89,11 @@ QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Rankin
 
 def types(results: StackResults) -> Iterator[Row]:
     """Yield the type of every head as a label, with the share of the sink that its name prints."""
-    for (layer, head), found in head_types(results).items():
-        if found is not None:
+    for (layer, head), head_type in head_types(results).items():
+        if head_type is not None:
             numbers = results.heads(ids.SINK_SHARE, SinkView.RAW).at(layer, head)
-            share = without_interval(found.shares.sink.value, numbers.sentences, numbers.events)
-            yield row(TYPE, results.stack.name, (ids.SINK_SHARE, SinkView.RAW, found.short),
+            share = without_interval(head_type.shares.sink.value, numbers.sentences, numbers.events)
+            yield row(TYPE, results.stack.name, (ids.SINK_SHARE, SinkView.RAW, head_type.short),
                       layer=layer, head=head, value=share)  # fmt: skip
 
 
@@ -138,7 +143,7 @@ TREES = {
     ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
     ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
 }
-MOST_PIECES = 5  # heads that are reported
+MAX_SUBWORD_HEADS = 5  # heads that attend most to the rest of their word
 Cell = tuple[int, int]
 
 
@@ -148,61 +153,66 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
     For each metric's first label, also yield the head with the lowest value.
     """
     for column in _columns(results):
-        first = results.by_id[column.metric].headline == column.label
-        for claim in (HIGHEST, LOWEST) if first else (HIGHEST,):
+        is_headline = results.by_id[column.metric].headline == column.label
+        for claim in (HIGHEST, LOWEST) if is_headline else (HIGHEST,):
             cell = highest(results.split(SELECTION, *column), lowest=claim == LOWEST)
             if cell is not None:
                 for half in (SELECTION, HELD_OUT):
-                    yield _of_head(results, claim, column, cell, half)
+                    yield _head_row(results, claim, column, cell, half)
                 if claim == HIGHEST:
-                    yield from _beside(results, column, cell)
+                    yield from _companion_rows(results, column, cell)
 
 
 def _columns(results: StackResults) -> Iterator[HeadKey]:
     """Yield every column whose numbers differ between heads."""
     for metric in results.metrics:
-        _, joint, without = TREES.get(metric.id, ("", "", ()))
+        _, layer_label, plain_labels = TREES.get(metric.id, ("", "", ()))
         for view in metric.views:
             for label in metric.labels:
-                if (not label or label not in {joint, *without}) and results.has_value(
+                if (not label or label not in {layer_label, *plain_labels}) and results.has_value(
                     metric.id, view, label
                 ):
                     yield HeadKey(metric.id, view, label)
 
 
-def _of_head(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
+def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
     """Return a head's row on one split; the baseline is a trivial tree or uniform attention."""
     baseline = UNIFORM
-    even = results.split(half, *column, of="uniform").at(cell[0]).value
+    baseline_value = results.split(half, *column, of="uniform").at(cell[0]).value
     if column.metric in TREES:
         label = TREES[column.metric][2][0]
         baseline = label.replace("_", " ")
-        even = results.split(half, column.metric, column.view, label).at(*cell).value
+        baseline_value = results.split(half, column.metric, column.view, label).at(*cell).value
     return row(
         claim, results.stack.name, column, layer=cell[0], head=cell[1], split=SPLITS[half],
-        value=results.split(half, *column).at(*cell), baseline=baseline, baseline_value=even,
+        value=results.split(half, *column).at(*cell), baseline=baseline,
+        baseline_value=baseline_value,
     )  # fmt: skip
 
 
-def _beside(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]:
+def _companion_rows(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]:
     """Yield other numbers of a chosen head that findings print beside the one it was chosen by."""
-    found: list[tuple[HeadKey, Estimate]] = []
+    companions: list[tuple[HeadKey, Estimate]] = []
     if column.metric == ids.POS_RECEIVED_RATIO:
         share = column._replace(metric=ids.POS_RECEIVED)
         if results.has_value(*share):
-            found.append((share, results.split(HELD_OUT, *share).at(*cell)))
+            companions.append((share, results.split(HELD_OUT, *share).at(*cell)))
     if column.metric == ids.DEPENDENCY_ALIGNMENT and column.label == "either":
-        near = [HeadKey(ids.ATTENTION_TO, column.view, x) for x in ("previous", "next")]
-        each = [
-            results.split(HELD_OUT, *other).at(*cell) for other in near if results.has_value(*other)
+        neighbours = [
+            HeadKey(ids.ATTENTION_TO, column.view, label) for label in ("previous", "next")
         ]
-        if each:
-            total = sum(value.value for value in each)
-            both = without_interval(total, each[0].sentences, each[0].events)
-            found.append((near[0]._replace(label="previous and next"), both))
+        shares = [
+            results.split(HELD_OUT, *companion).at(*cell)
+            for companion in neighbours
+            if results.has_value(*companion)
+        ]
+        if shares:
+            total = sum(value.value for value in shares)
+            neighbour_share = without_interval(total, shares[0].sentences, shares[0].events)
+            companions.append((neighbours[0]._replace(label="previous and next"), neighbour_share))
     claim = f"at the {HIGHEST} in {column.metric}: {column.label}"
-    for other, value in found:
-        yield row(claim, results.stack.name, other, layer=cell[0], head=cell[1],
+    for companion, value in companions:
+        yield row(claim, results.stack.name, companion, layer=cell[0], head=cell[1],
                   split=HELD_OUT_SPLIT,
                   value=value)  # fmt: skip
 
@@ -210,32 +220,34 @@ def _beside(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]
 def heads_beyond(results: StackResults) -> Iterator[Row]:
     """Yield the heads whose value is clearly beyond a conventional threshold on both splits."""
     view, metric = results.stack.default_view, ids.POSITIONAL_ARGMAX
-    asked = [(HeadKey(metric, view, x), POSITIONAL) for x in results.labels(metric)]
-    asked += [(HeadKey(name, SinkView.RAW, ""), REPEATED) for name in ON_RANDOM]
-    for column, least in asked:
-        for best in heads_above(results, *column, least):
-            yield _of_head(results, f"at least {least:g}", column, best.place, HELD_OUT)
+    thresholds = [
+        (HeadKey(metric, view, label), MIN_POSITIONAL_SHARE) for label in results.labels(metric)
+    ]
+    thresholds += [(HeadKey(name, SinkView.RAW, ""), MIN_REPEATED_SHARE) for name in ON_RANDOM]
+    for column, threshold in thresholds:
+        for best in heads_above(results, *column, threshold):
+            yield _head_row(results, f"at least {threshold:g}", column, best.place, HELD_OUT)
 
 
 def layer_run_rows(results: StackResults) -> Iterator[Row]:
     """Yield the runs of layers with extreme attention to the sink and attention distance."""
-    asked = (
+    metrics = (
         (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
     )
-    for metric, view, other in asked:
-        found = layer_runs(results, metric, view) if results.has_value(metric, view) else None
-        for which, run in zip(("lowest", "highest"), found or (), strict=False):
-            claim, column = f"{which} of all layers: {run_text(run)}", (metric, view, "")
+    for metric, view, companion in metrics:
+        runs = layer_runs(results, metric, view) if results.has_value(metric, view) else None
+        for extreme, run in zip(("lowest", "highest"), runs or (), strict=False):
+            claim, column = f"{extreme} of all layers: {run_text(run)}", (metric, view, "")
             stack, layer = results.stack.name, run[0] if len(run) == 1 else None
             yield row(
                 claim, stack, column, layer=layer, split=HELD_OUT_SPLIT,
                 value=held_out_run_mean(results, run, metric, view), baseline=UNIFORM,
                 baseline_value=uniform_run_mean(results, run, metric, view).value,
             )  # fmt: skip
-            if other and results.has_value(other, view):
-                yield row(claim, stack, (other, view, ""), layer=layer, split=HELD_OUT_SPLIT,
-                          value=held_out_run_mean(results, run, other, view))  # fmt: skip
+            if companion and results.has_value(companion, view):
+                yield row(claim, stack, (companion, view, ""), layer=layer, split=HELD_OUT_SPLIT,
+                          value=held_out_run_mean(results, run, companion, view))  # fmt: skip
             random = untrained_mean(results, run, results.by_id[metric], view)
             if random is not None:
                 yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
@@ -243,31 +255,35 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
 
 def trees_of_layers(results: StackResults) -> Iterator[Row]:
     """Yield the held-out score of trees without attention, of each layer and of its best head."""
-    for metric, (own, joint, without) in TREES.items():
-        if not results.has_value(metric, SinkView.NOSINK, own):
+    for metric, (own_label, layer_label, plain_labels) in TREES.items():
+        if not results.has_value(metric, SinkView.NOSINK, own_label):
             continue
         stack, layers = results.stack.name, results.stack.attention_layers
-        column = HeadKey(metric, SinkView.NOSINK, own)
-        for label in without:
-            other = column._replace(label=label)
-            value = results.split(HELD_OUT, *other).at(layers[0], 0)
-            yield row("tree without attention", stack, other, split=HELD_OUT_SPLIT, value=value)
+        column = HeadKey(metric, SinkView.NOSINK, own_label)
+        for label in plain_labels:
+            tree_column = column._replace(label=label)
+            value = results.split(HELD_OUT, *tree_column).at(layers[0], 0)
+            yield row(
+                "tree without attention", stack, tree_column, split=HELD_OUT_SPLIT, value=value
+            )
         ranked = heads_by_value(results.split(SELECTION, *column).trusted)
         for layer in layers:
-            if joint:
-                other = column._replace(label=joint)
-                value = results.split(HELD_OUT, *other).at(layer, 0)
-                yield row("mean attention of the layer", stack, other, layer=layer,
+            if layer_label:
+                tree_column = column._replace(label=layer_label)
+                value = results.split(HELD_OUT, *tree_column).at(layer, 0)
+                yield row("mean attention of the layer", stack, tree_column, layer=layer,
                           split=HELD_OUT_SPLIT,
                           value=value)  # fmt: skip
-            cell = next((each for each in ranked if each[0] == layer), None)
+            cell = next((place for place in ranked if place[0] == layer), None)
             if cell is not None:
-                yield _of_head(results, "highest of its layer", column, cell, HELD_OUT)
+                yield _head_row(results, "highest of its layer", column, cell, HELD_OUT)
 
 
 def pieces_of_words(results: StackResults) -> Iterator[Row]:
     """Yield the heads that attend most from a subword token to the rest of its word."""
     column = HeadKey(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
     if results.has_value(*column):
-        for cell in heads_by_value(results.split(SELECTION, *column).trusted)[:MOST_PIECES]:
-            yield _of_head(results, f"among the {MOST_PIECES} highest", column, cell, HELD_OUT)
+        for cell in heads_by_value(results.split(SELECTION, *column).trusted)[:MAX_SUBWORD_HEADS]:
+            yield _head_row(
+                results, f"among the {MAX_SUBWORD_HEADS} highest", column, cell, HELD_OUT
+            )

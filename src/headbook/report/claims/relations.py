@@ -18,8 +18,8 @@ RelationRow = dict[str, Any]
 
 # Claims of rows.
 RELATION = "relation"  # a head against the best surface rule for a relation
-WHERE_WRONG = "relation_where_rule_wrong"  # its accuracy on the words that the rule misses
-PREFERENCE = "class_preference"  # its preference for the right class, in the relation and outside
+WHERE_WRONG = "relation_where_rule_wrong"  # that head on the words that the rule misses
+PREFERENCE = "class_preference"  # that head's strongest words of the right class
 RULE = ids.SURFACE_RULE  # a head against the mean head, by the rule that explains the head best
 ELSEWHERE = "other words of the same part of speech"
 MEAN = "mean over heads"
@@ -38,47 +38,48 @@ def relation_rows(results: StackResults) -> Iterator[RelationRow]:
     tests = results.cached(tests_of_stack)
     for n in range(len(tests.labels) if tests else 0):
         assert tests is not None
-        yield from _of_label(results, tests, n)
-    for (layer, head), found in results.cached(head_rules).items():
-        where = _where(results, layer, head, ids.SURFACE_RULE, found.rule)
-        yield _row(RULE, where, CHOICE, found.chosen, baseline=MEAN)
+        yield from _label_rows(results, tests, n)
+    for (layer, head), rule in results.cached(head_rules).items():
+        identity = _identity(results, layer, head, ids.SURFACE_RULE, rule.rule)
+        yield _row(RULE, identity, CHOICE, rule.chosen, baseline=MEAN)
         yield _row(
-            RULE, where, HELD_OUT_WORDS, found.agreement,
-            baseline=MEAN, other=found.mean.value, difference=found.margin,
+            RULE, identity, HELD_OUT_WORDS, rule.agreement,
+            baseline=MEAN, baseline_value=rule.mean.value, difference=rule.margin,
         )  # fmt: skip
 
 
-def _of_label(results: StackResults, tests: RelationTests, n: int) -> Iterator[RelationRow]:
+def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator[RelationRow]:
     layer, head = map(int, tests.head[n])
-    where = _where(results, layer, head, METRIC, tests.labels[n])
-    report = SplitScores(tests.accuracy, tests.at_rule, tests.margin)
-    for split, scores in ((CHOICE, tests.selection_scores), (HELD_OUT_WORDS, report)):
+    identity = _identity(results, layer, head, METRIC, tests.labels[n])
+    held_out_scores = SplitScores(tests.accuracy, tests.at_rule, tests.margin)
+    for split, scores in ((CHOICE, tests.selection_scores), (HELD_OUT_WORDS, held_out_scores)):
         yield _row(
-            RELATION, where, split, scores.accuracy.at(n),
+            RELATION, identity, split, scores.accuracy.at(n),
             baseline=tests.rule[n],
-            other=float(scores.at_rule.value[n]),
+            baseline_value=float(scores.at_rule.value[n]),
             difference=scores.margin.at(n),
             p=float(tests.p[n]) if split == HELD_OUT_WORDS else math.nan,
         )  # fmt: skip
     if tests.accuracy_where_rule_fails.events[n]:
         yield _row(
             WHERE_WRONG,
-            where,
+            identity,
             HELD_OUT_WORDS,
             tests.accuracy_where_rule_fails.at(n),
             baseline=tests.rule[n],
         )
-    found = tests.preference
-    if found.comparable[n]:
-        difference = found.difference.at(n)
-        share = difference._replace(value=float(found.share[n]), low=math.nan, high=math.nan)
+    preference = tests.preference
+    if preference.comparable[n]:
+        difference = preference.difference.at(n)
+        share = difference._replace(value=float(preference.share[n]), low=math.nan, high=math.nan)
         yield _row(
-            PREFERENCE, where, HELD_OUT_WORDS, share,
-            baseline=ELSEWHERE, other=float(found.elsewhere[n]), difference=difference,
+            PREFERENCE, identity, HELD_OUT_WORDS, share,
+            baseline=ELSEWHERE, baseline_value=float(preference.elsewhere[n]),
+            difference=difference,
         )  # fmt: skip
 
 
-def _where(
+def _identity(
     results: StackResults, layer: int, head: int, metric: str, label: str
 ) -> dict[str, str | int]:
     stack = results.stack.name
@@ -87,25 +88,25 @@ def _where(
 
 def _row(
     claim: str,
-    where: Mapping[str, str | int],
+    identity: Mapping[str, str | int],
     split: str,
     value: Estimate,
     *,
     baseline: str,
-    other: float = math.nan,
+    baseline_value: float = math.nan,
     difference: Estimate = NO_ESTIMATE,
     p: float = math.nan,
 ) -> RelationRow:
     return {
         "claim": claim,
-        **where,
+        **identity,
         "view": str(VIEW),
         "split": split,
         "value": value.value,
         "low": value.low,
         "high": value.high,
         "baseline": baseline,
-        "baseline_value": other,
+        "baseline_value": baseline_value,
         "difference": difference.value,
         "difference_low": difference.low,
         "difference_high": difference.high,
@@ -144,11 +145,11 @@ def beside_relations(results: StackResults) -> Iterator[Row]:
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
         layer, head = map(int, tests.head[n])
-        even = results.split(HELD_OUT, METRIC, VIEW, label, of="uniform").value[layer]
+        uniform = results.split(HELD_OUT, METRIC, VIEW, label, of="uniform").value[layer]
         yield row(
             f"{RELATION}, uniform attention", stack, (METRIC, VIEW, label), layer=layer, head=head,
             split=HELD_OUT_SPLIT, value=tests.accuracy.at(n), baseline=UNIFORM,
-            baseline_value=float(even),
+            baseline_value=float(uniform),
         )  # fmt: skip
         if results.has_value(FAR, VIEW, label):
             value = results.split(HELD_OUT, FAR, VIEW, label).at(layer, head)

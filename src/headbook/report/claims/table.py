@@ -47,16 +47,21 @@ OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
     ablation_tests,
 )
-WHOLE = ("layer", "head", "n_sentences")
+INTEGER_COLUMNS = ("layer", "head", "n_sentences")
 
 
 def tests_table(study: Study) -> pd.DataFrame:
     """Return the table of tests of a study; columns as in ``tests.csv``."""
     rows = [
-        row for each in stack_results(study).values() for make in OF_STACK for row in make(each)
+        row
+        for results in stack_results(study).values()
+        for make_rows in OF_STACK
+        for row in make_rows(results)
     ]
-    rows += [row for make in OF_STUDY for row in make(study)]
-    table = pd.DataFrame(rows, columns=[*TESTS.columns]).astype(dict.fromkeys(WHOLE, "Int64"))
+    rows += [row for make_rows in OF_STUDY for row in make_rows(study)]
+    table = pd.DataFrame(rows, columns=[*TESTS.columns]).astype(
+        dict.fromkeys(INTEGER_COLUMNS, "Int64")
+    )
     places = table[["layer", "head"]]
     return table.assign(**places.mask(places == NO_HEAD))
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
 
-MOST = 12  # most findings of a stack
+MAX_FINDINGS = 12  # of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
 # Rules on all heads together.
 GENERAL: Rules = (distance_trend, sink_layers, drift_from_input, own_word, like_untrained)
@@ -57,14 +57,14 @@ SPECIAL: Rules = (
 
 
 def findings_of(results: StackResults, tests: "RelationTests | None" = None) -> list[Finding]:
-    """Return the findings of a stack, the most general first, at most `MOST`.
+    """Return the findings of a stack, the most general first, at most `MAX_FINDINGS`.
 
     Args:
         tests: the tests of relations; None for no findings on relations.
     """
-    found = chain(
+    findings = chain(
         (finding for rule in GENERAL for finding in rule(results)),
         relations(results, tests) if tests is not None else (),
         (finding for rule in SPECIAL for finding in rule(results)),
     )
-    return [*islice(found, MOST)]
+    return [*islice(findings, MAX_FINDINGS)]

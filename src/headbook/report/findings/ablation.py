@@ -29,9 +29,9 @@ from headbook.study.ablation_tests import COSINE_TARGETS, AblationVerdict, head_
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
-HEAVY = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first
+SINK_GROUPS = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first
 PAGE = "importance.html"
-NAMED = 5  # most heads that a finding names
+MAX_NAMED_HEADS = 5  # in one finding
 
 
 def ablation_summary(study: Study) -> Iterator[Finding]:
@@ -57,15 +57,15 @@ def ablation_findings(
     yield from _heavy(ablation, groups)
 
 
-def _found(ablation: AblationResults, *parts: str | Link, half: bool = False) -> Finding:
+def _finding(ablation: AblationResults, *parts: str | Link, held_out: bool = False) -> Finding:
     """Return a finding with the number of sentences behind it.
 
     Args:
         ablation: results behind the finding.
         parts: parts of the text.
-        half: whether only the held-out half of the sentences is behind the finding.
+        held_out: whether only the held-out half of the sentences is behind the finding.
     """
-    sentences = int((ablation.half == HELD_OUT).sum()) if half else len(ablation.content_hash)
+    sentences = int((ablation.half == HELD_OUT).sum()) if held_out else len(ablation.content_hash)
     return Finding(parts, sentences)
 
 
@@ -91,7 +91,7 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
     heads, how, verdicts_of = replaced(ablation)
     if not heads:
         return
-    yield _found(
+    yield _finding(
         ablation,
         f"Of {count_text(heads, 'head')} ",
         Link("replaced one at a time", f"{PAGE}#heads"),
@@ -103,19 +103,19 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
     """Yield the head of largest effect on the selection half, with its held-out effect."""
     target = main_target(ablation)
-    found = ablation_tests.largest_effect(ablation, target)
-    if found is None:
+    largest = ablation_tests.largest_effect(ablation, target)
+    if largest is None:
         return
-    head, _, (value, low, high) = found
+    head, _, (value, low, high) = largest
     if low > ablation_tests.equivalence_margin(ablation, target):
         reported = change_text(ablation, value, low, high)
-        of = f" of {verdict_target_text(ablation)}" if target in COSINE_TARGETS else ""
-        yield _found(
+        target_note = f" of {verdict_target_text(ablation)}" if target in COSINES else ""
+        yield _finding(
             ablation,
-            f"Largest change{of}: {reported} without ",
+            f"Largest change{target_note}: {reported} without ",
             head_link(head),
             ", which was chosen on the other half of the sentences.",
-            half=True,
+            held_out=True,
         )
 
 
@@ -123,26 +123,26 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
     effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
     harmful = head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if harmful:
-        links = [part for head in harmful[:NAMED] for part in (", ", head_link(head))][1:]
-        yield _found(ablation, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
+        links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
+        yield _finding(ablation, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
 
 
 def _audit(ablation: AblationResults) -> Iterator[Finding]:
     audit = ablation_tests.audit(ablation, main_target(ablation))
     if not audit.heads or not audit.rest or np.isnan(audit.pearson):
         return
-    yield _found(
+    yield _finding(
         ablation,
         f"On {count_text(audit.heads, 'head')} picked at random, estimates and exact changes "
         f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
     )
-    more = "exceeds" if audit.missed == 1 else "exceed"
-    rest = f"{count_text(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
-    yield _found(
+    verb = "exceeds" if audit.missed == 1 else "exceed"
+    other_heads = f"{count_text(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
+    yield _finding(
         ablation,
-        f"Of these, {number_word(audit.missed)} {more} the margin although the estimate does not; "
+        f"Of these, {number_word(audit.missed)} {verb} the margin although the estimate does not; "
         "with "
-        f"95\u00a0% confidence, at most {percent(audit.share)} of the {rest}.",
+        f"95\u00a0% confidence, at most {percent(audit.share)} of the {other_heads}.",
     )
 
 
@@ -151,30 +151,30 @@ def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Findin
     if steps.empty or steps["high"].isna().all():
         return
     shares, median = ablation_tests.removable_shares(ablation, steps)
-    share, chance = shares["ablation_effect"], percent(median)
-    most = ablation_tests.group_margin(ablation) * unit_factor(ablation)
-    limit = f"{number(most)}\u00a0{unit(ablation)}"
+    share, random_share = shares["ablation_effect"], percent(median)
+    margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
+    limit = f"{number(margin)}\u00a0{unit(ablation)}"
     together = Link("removed together", f"{PAGE}#pruning")
     if share > 0:
         parts: Parts = (
             f"Of all heads, {percent(share)} can be ", together,
-            f" before the change may exceed {limit} (random order: {chance}).",
+            f" before the change may exceed {limit} (random order: {random_share}).",
         )  # fmt: skip
     else:
-        least = percent(float(steps[steps["share"] > 0]["share"].min()))
+        smallest_step = percent(float(steps[steps["share"] > 0]["share"].min()))
         parts = (
-            f"Even the {least} of heads of smallest effect cannot be ", together,
+            f"Even the {smallest_step} of heads of smallest effect cannot be ", together,
             f" with a change surely below {limit}.",
         )  # fmt: skip
-    yield _found(ablation, *parts, half=True)
+    yield _finding(ablation, *parts, held_out=True)
 
 
 def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]:
     """Yield for each stack whether its sink heads are dead, by three replacements."""
     for stack in dict.fromkeys(groups["stack"]):
-        there = {*groups[groups["stack"] == stack]["group"]}
-        heaviest = next((group for group in HEAVY if group in there), "")
-        yield from answer(ablation, groups, stack, heaviest)
+        names = {*groups[groups["stack"] == stack]["group"]}
+        strictest = next((group for group in SINK_GROUPS if group in names), "")
+        yield from answer(ablation, groups, stack, strictest)
 
 
 def answer(
@@ -192,11 +192,13 @@ def answer(
     rows = group_rows(ablation, groups, stack, group)
     if len(rows) != len(REPLACEMENTS):
         return
-    where = f" ({STACKS[stack]})" if named and stack != "self" else ""
+    stack_note = f" ({STACKS[stack]})" if named and stack != "self" else ""
     heads = int(rows[str(Replacement.MEAN)]["heads"])
-    about = Link(f"{number_word(heads)} {group_name(group, heads)}{where}", f"{PAGE}#groups")
-    for parts in _dead(ablation, rows, about):
-        yield _found(ablation, *parts)
+    group_link = Link(
+        f"{number_word(heads)} {group_name(group, heads)}{stack_note}", f"{PAGE}#groups"
+    )
+    for parts in _dead(ablation, rows, group_link):
+        yield _finding(ablation, *parts)
 
 
 def group_rows(
@@ -216,44 +218,50 @@ def group_name(group: str, heads: int) -> str:
     return f"{group} {noun}"
 
 
-def _dead(ablation: AblationResults, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
+def _dead(ablation: AblationResults, rows: Mapping[str, Any], group_link: Link) -> Iterator[Parts]:
     """Yield one sentence if three verdicts support one: dead, a bias, or not dead."""
-    mean, without, zero = (rows[str(each)] for each in REPLACEMENTS)
-    if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without)):
-        if _inside(zero):
-            yield "Dead by all three replacements: ", about, f"{_beside(ablation, zero)}."
+    mean, without_sink, zero = (rows[str(replacement)] for replacement in REPLACEMENTS)
+    if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without_sink)):
+        if _zero_is_dead(zero):
+            yield (
+                "Dead by all three replacements: ",
+                group_link,
+                f"{_random_sets_note(ablation, zero)}.",
+            )
         elif zero["value"] > zero["random_high"] or zero["verdict"] == AblationVerdict.CHANGES:
             yield (
-                "A constant is all that is lost without ", about, ", a bias and not a computation: "
-                "their mean stands in for them, zero does not"
-                f"{_beside(ablation, zero)}.",
+                "A constant is all that is lost without ", group_link,
+                ", a bias and not a computation: their mean stands in for them, zero does not"
+                f"{_random_sets_note(ablation, zero)}.",
             )  # fmt: skip
     elif mean["verdict"] == AblationVerdict.CHANGES:
         reported = change_text(ablation, *(float(mean[name]) for name in ("value", "low", "high")))
         kl = ablation_tests.ranked_target(ablation) == AblationTarget.KL
-        what = "the KL divergence of predictions" if kl else "the change"
+        measure = "the KL divergence of predictions" if kl else "the change"
         yield (
-            "Not dead: without ", about, f", {what} is {reported} ({verdict_text(mean, 'groups')})"
-            f"{_beside(ablation, mean)}.",
+            "Not dead: without ", group_link,
+            f", {measure} is {reported} ({verdict_text(mean, 'groups')})"
+            f"{_random_sets_note(ablation, mean)}.",
         )  # fmt: skip
 
 
-def _beside(ablation: AblationResults, row: Mapping[str, Any]) -> str:
+def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     """Return the range of random sets and the rank of the group; empty without random sets."""
-    sets, by = int(row["random_sets"]), unit_factor(ablation)
+    sets, factor = int(row["random_sets"]), unit_factor(ablation)
     if not sets:
         return ""
-    ends = " to ".join(
-        f"{number(row[end] * by)}\u00a0{unit(ablation)}" for end in ("random_low", "random_high")
+    random_range = " to ".join(
+        f"{number(row[end] * factor)}\u00a0{unit(ablation)}"
+        for end in ("random_low", "random_high")
     )
-    what = "by zero, " if row["replacement"] == Replacement.ZERO else ""
+    replacement = "by zero, " if row["replacement"] == Replacement.ZERO else ""
     return (
-        f"; {what}{sets:,} random sets with as many heads in each layer: {ends} "
+        f"; {replacement}{sets:,} random sets with as many heads in each layer: {random_range} "
         f"(rank of the group among them: {int(row['rank'])} of {sets + 1:,})"
     )
 
 
-def _inside(zero: Mapping[str, Any]) -> bool:
+def _zero_is_dead(zero: Mapping[str, Any]) -> bool:
     """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
     A group of all heads of its layers has no random sets. Its verdict must then be no change.

@@ -37,7 +37,7 @@ from headbook.report.roles import sink_words
 from headbook.report.wording import count_text, interval_text, is_share, number, number_word, signed
 from headbook.schema import Baseline, SinkView
 
-NAMED = 4  # most metrics that a sentence names
+MAX_NAMED_METRICS = 4  # in one sentence
 
 
 def untrained_mean(
@@ -54,7 +54,7 @@ def untrained_mean(
     ]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
-    values = [one.value for one in estimates]
+    values = [estimate.value for estimate in estimates]
     return estimates[0]._replace(value=float(np.mean(values)), low=min(values), high=max(values))
 
 
@@ -76,19 +76,19 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
         return
     alike: list[HeadMetric] = []
     sentences = 0
-    for each in results.metrics:
-        view = results.view(each)
-        if results.has_value(each.id, view, each.headline):
-            model = results.layers(each.id, view, each.headline)
-            band = results.baseline_band(Baseline.UNTRAINED, each.id, view, each.headline)
-            apart = _apart(model, band)
-            if apart is not None and not apart.any():
-                alike.append(each)
+    for metric in results.metrics:
+        view = results.view(metric)
+        if results.has_value(metric.id, view, metric.headline):
+            model = results.layers(metric.id, view, metric.headline)
+            band = results.baseline_band(Baseline.UNTRAINED, metric.id, view, metric.headline)
+            is_apart = _apart(model, band)
+            if is_apart is not None and not is_apart.any():
+                alike.append(metric)
                 sentences = max(sentences, int(model.sentences.max()))
     if alike:
-        named = alike[:NAMED]
-        links = [part for each in named for part in (", ", *_named(results, each))][1:]
-        more = len(alike) - len(named)
+        named = alike[:MAX_NAMED_METRICS]
+        links = [part for metric in named for part in (", ", *_named(results, metric))][1:]
+        n_unnamed = len(alike) - len(named)
         yield Finding(
             (
                 sentence_start(
@@ -97,7 +97,7 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
                 f"({count_text(len(results.baselines[Baseline.UNTRAINED]), 'seed')}), in any "
                 "layer: ",
                 *links,
-                f" and {number_word(more)} more metrics." if more else ".",
+                f" and {number_word(n_unnamed)} more metrics." if n_unnamed else ".",
             ),
             sentences,
         )
@@ -105,8 +105,8 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
 
 def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
     """Return in which layers the model's interval lies outside a band; None without layers."""
-    known = ~np.isnan(model.low + band.low + band.high)
-    return ((model.low > band.high) | (model.high < band.low))[known] if known.any() else None
+    is_known = ~np.isnan(model.low + band.low + band.high)
+    return ((model.low > band.high) | (model.high < band.low))[is_known] if is_known.any() else None
 
 
 def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
@@ -118,8 +118,8 @@ def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
         yield " (random sequences)"
 
 
-POSITIONAL = 0.9  # threshold of Voita et al. 2019, section 5.1
-REPEATED = 0.4  # threshold that courses on TransformerLens use
+MIN_POSITIONAL_SHARE = 0.9  # threshold of Voita et al. 2019, section 5.1
+MIN_REPEATED_SHARE = 0.4  # threshold that courses on TransformerLens use
 ON_RANDOM = {
     ids.INDUCTION_SCORE: ("the token after the earlier occurrence", "induction"),
     ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
@@ -131,24 +131,24 @@ OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 def distance_trend(results: StackResults) -> Iterator[Finding]:
     """Yield the layers with the longest and shortest distances, compared with random weights."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
-    found = layer_runs(results, name, view) if results.has_value(name, view) else None
-    if found is None:
+    runs = layer_runs(results, name, view) if results.has_value(name, view) else None
+    if runs is None:
         return
-    near, far = (held_out_run_mean(results, run, name, view) for run in found)
+    near, far = (held_out_run_mean(results, run, name, view) for run in runs)
     if not far.low > near.high:
         return
-    span = number(uniform_run_mean(results, found.high, name, view).value)
-    verb = "attends" if len(found.high) == 1 else "attend"
+    uniform = number(uniform_run_mean(results, runs.high, name, view).value)
+    verb = "attends" if len(runs.high) == 1 else "attend"
     yield finding(
         results,
         name,
         (
-            sentence_start(results, f"{run_text(found.high).capitalize()} {verb} "),
+            sentence_start(results, f"{run_text(runs.high).capitalize()} {verb} "),
             metric_link(name, "farthest"),
-            f": {estimate_with_unit(far, name)} on average; {run_text(found.low)}: "
+            f": {estimate_with_unit(far, name)} on average; {run_text(runs.low)}: "
             f"{estimate_with_unit(near, name)}, "
-            f"uniform attention: {span} tokens.",
-            *_untrained_trend(results, found.low, found.high),
+            f"uniform attention: {uniform} tokens.",
+            *_untrained_trend(results, runs.low, runs.high),
         ),
         min(near.sentences, far.sentences),
     )
@@ -158,58 +158,58 @@ def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
     """Yield a sentence on the distances of these layers with random weights."""
-    known, view = head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
-    near, far = (untrained_mean(results, run, known, view) for run in (low, high))
+    metric, view = head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
+    near, far = (untrained_mean(results, run, metric, view) for run in (low, high))
     if near is None or far is None:
         return
-    there = f"{with_ends(far, known)} and {with_ends(near, known)} tokens, {seeds(results)}"
+    distances = f"{with_ends(far, metric)} and {with_ends(near, metric)} tokens, {seeds(results)}"
     if far.low > near.high:
-        yield f" The same architecture with random weights differs likewise: {there}."
+        yield f" The same architecture with random weights differs likewise: {distances}."
     else:
-        yield f" The same architecture with random weights shows no such difference: {there}."
+        yield f" The same architecture with random weights shows no such difference: {distances}."
 
 
 def sink_layers(results: StackResults) -> Iterator[Finding]:
     """Yield the layers that attend most to the sink, and how much of their output comes from it."""
     name, view = ids.SINK_SHARE, SinkView.RAW
-    found = layer_runs(results, name, view) if results.has_value(name, view) else None
-    if found is None:
+    runs = layer_runs(results, name, view) if results.has_value(name, view) else None
+    if runs is None:
         return
-    least, most = (held_out_run_mean(results, run, name, view) for run in found)
-    chance = uniform_run_mean(results, found.high, name, view)
-    if not most.low > chance.value:
+    least, most = (held_out_run_mean(results, run, name, view) for run in runs)
+    uniform = uniform_run_mean(results, runs.high, name, view)
+    if not most.low > uniform.value:
         return
-    beside = (
-        f"; {run_text(found.low)}: {estimate_with_unit(least, name)}"
+    least_note = (
+        f"; {run_text(runs.low)}: {estimate_with_unit(least, name)}"
         if least.high < most.low
         else ""
     )
-    verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
+    verb, possessive = ("attends", "its") if len(runs.high) == 1 else ("attend", "their")
     yield finding(
         results,
         name,
         (
-            sentence_start(results, f"{run_text(found.high).capitalize()} {verb} most to "),
+            sentence_start(results, f"{run_text(runs.high).capitalize()} {verb} most to "),
             metric_link(name, sink_words(results)),
-            f": {estimate_with_unit(most, name)} of {whose} attention{beside}, uniform attention: "
-            f"{number(chance.value, share=True)}.",
-            *_contributed(results, found.high, most),
+            f": {estimate_with_unit(most, name)} of {possessive} attention{least_note}, "
+            f"uniform attention: {number(uniform.value, share=True)}.",
+            *_contributed(results, runs.high, most),
         ),
         most.sentences,
     )
 
 
-def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
+def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimate) -> Parts:
     """Return a sentence on the sink's share of the output, if it differs from its attention."""
     name = ids.SINK_NORM_SHARE
     if not results.has_value(name, SinkView.RAW):
         return ()
-    brought = held_out_run_mean(results, run, name, SinkView.RAW)
-    if brought.low <= given.high and brought.high >= given.low:
+    norm_share = held_out_run_mean(results, run, name, SinkView.RAW)
+    if norm_share.low <= attention.high and norm_share.high >= attention.low:
         return ()
-    where = "that layer's" if len(run) == 1 else "these layers'"
+    of_layers = "that layer's" if len(run) == 1 else "these layers'"
     link = metric_link(name, "value-weighted norm ‖αvW_O‖")
-    return (f" They contribute {estimate_with_unit(brought, name)} of {where} ", link, ".")
+    return (f" They contribute {estimate_with_unit(norm_share, name)} of {of_layers} ", link, ".")
 
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
     heads: list[tuple[ChosenHead, str]] = []
     chance = 0.0
     for offset in head_metric(name).labels:
-        for best in heads_above(results, name, view, offset, POSITIONAL):
+        for best in heads_above(results, name, view, offset, MIN_POSITIONAL_SHARE):
             heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
             chance = max(
                 chance, uniform_estimate(results, name, view, offset, best.head.layer).value
@@ -246,8 +246,8 @@ def neighbour_heads(results: StackResults) -> Iterator[Finding]:
         best = choose_head(results, name, view, label)
         if best is None:
             continue
-        chance = uniform_estimate(results, name, view, label, best.head.layer)
-        if best.value.low > chance.value:
+        uniform = uniform_estimate(results, name, view, label, best.head.layer)
+        if best.value.low > uniform.value:
             yield finding(
                 results,
                 name,
@@ -257,7 +257,7 @@ def neighbour_heads(results: StackResults) -> Iterator[Finding]:
                     ": ",
                     head_link(best.head),
                     f"{best.tied}, {estimate_with_unit(best.value, name)} (uniform attention: "
-                    f"{number(chance.value, share=True)}).",
+                    f"{number(uniform.value, share=True)}).",
                 ),
                 best.value.sentences,
             )
@@ -270,7 +270,7 @@ def variability(results: StackResults) -> Iterator[Finding]:
     least = choose_head(results, name, view, lowest=True)
     if most is None or least is None or not most.value.low > least.value.high:
         return
-    chance = uniform_estimate(results, name, view, "", most.head.layer)
+    uniform = uniform_estimate(results, name, view, "", most.head.layer)
     yield finding(
         results,
         name,
@@ -281,7 +281,7 @@ def variability(results: StackResults) -> Iterator[Finding]:
             f"{least.tied}, {estimate_with_unit(least.value, name)}, and highest in ",
             head_link(most.head),
             f"{most.tied}, {estimate_with_unit(most.value, name)}; uniform attention: "
-            f"{number(chance.value, share=is_share(head_metric(name)))}.",
+            f"{number(uniform.value, share=is_share(head_metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
     )
@@ -289,10 +289,12 @@ def variability(results: StackResults) -> Iterator[Finding]:
 
 def repeated_tokens(results: StackResults) -> Iterator[Finding]:
     """Yield findings on heads that attend to earlier occurrences in repeated random tokens."""
-    for name, (where, kind) in ON_RANDOM.items():
-        heads = [(best, "") for best in heads_above(results, name, SinkView.RAW, "", REPEATED)]
+    for name, (key, kind) in ON_RANDOM.items():
+        heads = [
+            (best, "") for best in heads_above(results, name, SinkView.RAW, "", MIN_REPEATED_SHARE)
+        ]
         if heads:
-            chance = max(
+            uniform = max(
                 uniform_estimate(results, name, SinkView.RAW, "", best.head.layer).value
                 for best, _ in heads
             )
@@ -302,10 +304,10 @@ def repeated_tokens(results: StackResults) -> Iterator[Finding]:
                 (
                     sentence_start(results, heads_of_kind(len(heads), kind)),
                     " on repeated random tokens: at least 40 % of the attention to ",
-                    metric_link(name, where),
+                    metric_link(name, key),
                     ".",
                     *list_heads(heads, name),
-                    f" (uniform attention: {number(chance, share=True)}).",
+                    f" (uniform attention: {number(uniform, share=True)}).",
                 ),
                 min(best.value.sentences for best, _ in heads),
             )

@@ -13,6 +13,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.report.results import StackResults
 from headbook.report.wording import (
+    NUMBER_WORDS,
     STACKS,
     count_text,
     head_name,
@@ -27,8 +28,7 @@ from headbook.report.wording import (
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
-MOST_SMALL = 10  # largest count that is written as a word
-NAMED = 2  # most heads that a sentence names, so that few intervals are in it
+MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
 
 
 class Link(NamedTuple):
@@ -93,8 +93,8 @@ class ChosenHead(NamedTuple):
 
 def finding(results: StackResults, metric_id: str, parts: Parts, sentences: int) -> Finding:
     """Return a finding about a metric, with the metric's source."""
-    known = all_metrics()[metric_id]
-    source = known.source if isinstance(known, HeadMetric) else Source.ALL
+    metric = all_metrics()[metric_id]
+    source = metric.source if isinstance(metric, HeadMetric) else Source.ALL
     return Finding(parts, sentences, source, sample_size(results))
 
 
@@ -106,18 +106,18 @@ def sample_size(results: StackResults) -> int:
 
 def head_metric(metric_id: str) -> HeadMetric:
     """Return a head metric by id."""
-    found = all_metrics()[metric_id]
-    assert isinstance(found, HeadMetric)
-    return found
+    metric = all_metrics()[metric_id]
+    assert isinstance(metric, HeadMetric)
+    return metric
 
 
 def estimate_with_unit(value: Estimate, name: str) -> str:
     """Return a number as text, with its interval and unit."""
-    known: Metric = all_metrics()[name]
-    share = is_share(known)
-    unit = f" {known.unit}" if known.unit else ""
-    ends = interval_text(value.low, value.high, share=share)
-    return f"{number(value.value, share=share)}{unit} {ends}"
+    metric: Metric = all_metrics()[name]
+    share = is_share(metric)
+    unit = f" {metric.unit}" if metric.unit else ""
+    interval = interval_text(value.low, value.high, share=share)
+    return f"{number(value.value, share=share)}{unit} {interval}"
 
 
 def metric_link(name: str, text: str) -> Link:
@@ -147,7 +147,7 @@ def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
 
 def heads_of_kind(amount: int, kind: str) -> str:
     """Return a number of heads as the beginning of a sentence: ``Two positional heads``."""
-    if amount <= MOST_SMALL:
+    if amount < len(NUMBER_WORDS):
         return f"{number_word(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
     return f"{kind.capitalize()} heads ({amount:,})"
 
@@ -180,9 +180,9 @@ def choose_head(
     ]
     if not heads:
         return None
-    head, *others = heads
+    head, *tied_heads = heads
     value = results.split(HELD_OUT, name, view, label).at(head.layer, head.head)
-    return ChosenHead(head, value, tie_note([head_name(each) for each in others]))
+    return ChosenHead(head, value, tie_note([head_name(tied_head) for tied_head in tied_heads]))
 
 
 def uniform_estimate(
@@ -205,22 +205,22 @@ def heads_above(
     selection, held_out = (
         results.split(split, name, view, label) for split in (SELECTION, HELD_OUT)
     )
-    enough = (selection.effective >= MIN_EFFECTIVE) & (held_out.effective >= MIN_EFFECTIVE)
+    has_enough = (selection.effective >= MIN_EFFECTIVE) & (held_out.effective >= MIN_EFFECTIVE)
     with np.errstate(invalid="ignore"):
-        found = np.argwhere(enough & (selection.value >= least) & (held_out.low >= least))
-    for layer, head in found:
-        cell = int(layer), int(head)
-        yield ChosenHead(HeadName(results.stack.name, *cell), held_out.at(*cell))
+        cells = np.argwhere(has_enough & (selection.value >= least) & (held_out.low >= least))
+    for layer, head in cells:
+        place = int(layer), int(head)
+        yield ChosenHead(HeadName(results.stack.name, *place), held_out.at(*place))
 
 
 def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
     """Return the highest few heads, with remarks and numbers, as an unfinished sentence."""
-    ranked = sorted(heads, key=lambda each: -each[0].value.value)
+    ranked = sorted(heads, key=lambda head_and_remark: -head_and_remark[0].value.value)
     parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
-    for best, remark in ranked[:NAMED]:
+    for best, remark in ranked[:MAX_LISTED_HEADS]:
         parts += [", ", head_link(best.head), f"{remark}, {estimate_with_unit(best.value, name)}"]
-    more = len(ranked) - NAMED
-    return (parts[0], *parts[2:], *([f", {number_word(more)} more"] if more > 0 else []))
+    n_unnamed = len(ranked) - MAX_LISTED_HEADS
+    return (parts[0], *parts[2:], *([f", {number_word(n_unnamed)} more"] if n_unnamed > 0 else []))
 
 
 RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention
@@ -245,8 +245,8 @@ def layer_runs(results: StackResults, name: str, view: SinkView, label: str = ""
     if not windows:
         return None
     means = [float(numbers.value[[*window]].mean()) for window in windows]
-    found = Runs(windows[int(np.argmin(means))], windows[int(np.argmax(means))])
-    return None if set(found.low) & set(found.high) else found
+    runs = Runs(windows[int(np.argmin(means))], windows[int(np.argmax(means))])
+    return None if set(runs.low) & set(runs.high) else runs
 
 
 def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
@@ -256,7 +256,7 @@ def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     layers are correlated, since no mean varies more than its parts do on average.
     """
     value, low, high = (
-        float(each[[*run]].mean()) for each in (numbers.value, numbers.low, numbers.high)
+        float(part[[*run]].mean()) for part in (numbers.value, numbers.low, numbers.high)
     )
     sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
     return Estimate(value, low, high, int(sentences), float(events))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
 
-SENTENCES = 10  # least sentences with a part of speech, in each half, for a finding
+MIN_SENTENCES = 10  # with a part of speech, in each split, for a finding
 
 
 def parts_of_speech(results: StackResults) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
     best = choose_head(results, name, view, tag) if tag else None
-    if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
+    if best is not None and best.value.low > 1 and best.value.sentences >= MIN_SENTENCES:
         share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
         sink = much_to_sink(results, best.place)
         yield finding(
@@ -74,15 +74,15 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
 
 def _favourite(results: StackResults, name: str, view: SinkView) -> str:
     """Return the tag with the highest value of any head on the selection split, or ""."""
-    top: dict[str, float] = {}
+    highest_by_tag: dict[str, float] = {}
     for tag in results.labels(name):
         if results.has_value(name, view, tag):
-            first = results.split(SELECTION, name, view, tag)
-            enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)
-            value = np.where(enough, first.value, np.nan)
+            selection = results.split(SELECTION, name, view, tag)
+            has_enough = (selection.events >= FEW_WORDS) & (selection.sentences >= MIN_SENTENCES)
+            value = np.where(has_enough, selection.value, np.nan)
             if not np.isnan(value).all():
-                top[tag] = float(np.nanmax(value))
-    return max(top, key=lambda tag: top[tag], default="")
+                highest_by_tag[tag] = float(np.nanmax(value))
+    return max(highest_by_tag, key=lambda tag: highest_by_tag[tag], default="")
 
 
 def dependencies(results: StackResults) -> Iterator[Finding]:
@@ -91,8 +91,8 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
     best = choose_head(results, name, view, label)
     if best is None:
         return
-    even = uniform_estimate(results, name, view, label, best.head.layer)
-    if best.value.low > even.value:
+    uniform = uniform_estimate(results, name, view, label, best.head.layer)
+    if best.value.low > uniform.value:
         yield finding(
             results,
             name,
@@ -101,7 +101,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
                 f"{best.tied} gives most attention along ",
                 metric_link(name, "dependencies"),
                 f": {estimate_with_unit(best.value, name)} of its attention, uniform attention: "
-                f"{number(even.value, share=True)}.{_near(results, best, view)}",
+                f"{number(uniform.value, share=True)}.{_near(results, best, view)}",
             ),
             best.value.sentences,
         )
@@ -109,14 +109,14 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
 
 def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
     """Return a sentence on the attention of a head to neighbouring tokens."""
-    near = [
-        results.split(HELD_OUT, ids.ATTENTION_TO, view, place).at(*best.place).value
-        for place in ("previous", "next")
-        if results.has_value(ids.ATTENTION_TO, view, place)
+    shares = [
+        results.split(HELD_OUT, ids.ATTENTION_TO, view, neighbour).at(*best.place).value
+        for neighbour in ("previous", "next")
+        if results.has_value(ids.ATTENTION_TO, view, neighbour)
     ]
-    if not near:
+    if not shares:
         return ""
-    share = number(sum(near), share=True)
+    share = number(sum(shares), share=True)
     return f" Neighbouring tokens, where most dependencies are, receive {share}."
 
 
@@ -146,7 +146,7 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
     yield finding(results, name, parts, best.value.sentences)
 
 
-class _Trees(NamedTuple):
+class _TreeMetric(NamedTuple):
     """A metric of induced trees and its words in a finding.
 
     Attributes:
@@ -168,7 +168,7 @@ def phrase_trees(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head with the best phrase trees, against right-branching trees."""
     yield from _trees(
         results,
-        _Trees(
+        _TreeMetric(
             ids.PHRASE_TREES, "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
         ),
     )
@@ -178,52 +178,52 @@ def dependency_trees(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head with the best dependency trees, against linking neighbours."""
     yield from _trees(
         results,
-        _Trees(
+        _TreeMetric(
             ids.DEPENDENCY_TREES, "uas", "chain", "dependency trees", "linking neighbours", "UAS"
         ),
     )
 
 
-def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
-    best = choose_head(results, of.metric, SinkView.NOSINK, of.label)
+def _trees(results: StackResults, tree: _TreeMetric) -> Iterator[Finding]:
+    best = choose_head(results, tree.metric, SinkView.NOSINK, tree.label)
     if best is None:
         return
-    base = results.split(HELD_OUT, of.metric, SinkView.NOSINK, of.baseline).at(*best.place)
-    better = best.value.low > base.high
-    link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
-    reached = f"{of.score} {estimate_with_unit(best.value, of.metric)}"
-    against = f"{of.beaten}: {estimate_with_unit(base, of.metric)}"
-    if better:
+    baseline = results.split(HELD_OUT, tree.metric, SinkView.NOSINK, tree.baseline).at(*best.place)
+    is_better = best.value.low > baseline.high
+    link = metric_link(tree.metric, tree.trees.capitalize() if is_better else tree.trees)
+    score_text = f"{tree.score} {estimate_with_unit(best.value, tree.metric)}"
+    baseline_text = f"{tree.beaten}: {estimate_with_unit(baseline, tree.metric)}"
+    if is_better:
         yield finding(
             results,
-            of.metric,
+            tree.metric,
             (
                 link,
                 " induced from ",
                 head_link(best.head),
-                f"{best.tied} reach {reached}; {against}.",
+                f"{best.tied} reach {score_text}; {baseline_text}.",
             ),
             best.value.sentences,
         )
-    elif _all_below(results, of):
+    elif _all_below(results, tree):
         yield finding(
             results,
-            of.metric,
+            tree.metric,
             (
-                sentence_start(results, f"No head beats {of.beaten} in "), link, "; the best, ",
-                head_link(best.head), f"{best.tied}: {reached}; {against}.",
+                sentence_start(results, f"No head beats {tree.beaten} in "), link, "; the best, ",
+                head_link(best.head), f"{best.tied}: {score_text}; {baseline_text}.",
             ),
             best.value.sentences,
         )  # fmt: skip
 
 
-def _all_below(results: StackResults, of: _Trees) -> bool:
+def _all_below(results: StackResults, tree: _TreeMetric) -> bool:
     """Check whether the interval of every head lies below the interval of the baseline."""
-    heads, base = (
-        results.heads(of.metric, SinkView.NOSINK, label) for label in (of.label, of.baseline)
+    heads, baseline = (
+        results.heads(tree.metric, SinkView.NOSINK, label) for label in (tree.label, tree.baseline)
     )
-    there = ~np.isnan(heads.value)
-    return bool((heads.high[there] < base.low[there]).all())
+    is_known = ~np.isnan(heads.value)
+    return bool((heads.high[is_known] < baseline.low[is_known]).all())
 
 
 def rare_words(results: StackResults) -> Iterator[Finding]:
@@ -252,27 +252,27 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
 
     One relation is named, the one with the largest margin on the selection split.
     """
-    at = tests.best_label(tests.claimed)
-    if at is None:
+    label = tests.best_label(tests.claimed)
+    if label is None:
         return
-    head = HeadName(results.stack.name, *map(int, tests.head[at]))
-    ends, rule = ends_of(tests.labels[at]), rule_phrase(tests.rule[at])
-    number = int(tests.claimed.sum())
+    head = HeadName(results.stack.name, *map(int, tests.head[label]))
+    ends, rule = ends_of(tests.labels[label]), rule_phrase(tests.rule[label])
+    n_claimed = int(tests.claimed.sum())
     words = results.study.corpus_sums.heads[results.stack.name].strongest_words
     yield Finding(
         (
             sentence_start(
-                results, f"In {number_word(number)} of {len(tests.labels):,} pairs of relation "
+                results, f"In {number_word(n_claimed)} of {len(tests.labels):,} pairs of relation "
             ),
             "and direction, a head beats the ",
             metric_link(ids.RELATION_ACCURACY, "best surface rule"),
             f" (p ≤ {ALPHA:g} family-wise) and does more than prefer a class of words. ",
             head_link(head),
-            f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
-            f"cases: {point_estimate(tests.margin.at(at))} over the best surface rule ({rule}), "
-            f"{p_family_wise_text(float(tests.p[at]))}.",
+            f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(label))} of "
+            f"cases: {point_estimate(tests.margin.at(label))} over the best surface rule ({rule}), "
+            f"{p_family_wise_text(float(tests.p[label]))}.",
         ),
-        int(tests.accuracy.sentences[at]),
+        int(tests.accuracy.sentences[label]),
         Source.SAMPLE,
         len(words.index) if words else 0,
     )

@@ -7,24 +7,25 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.head_types import OffSinkType, head_types, kinds_of
+from headbook.report.head_types import OffSinkType, head_types
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.roles import Role, best_relation, point_estimate, roles_by_head, sink_words
+from headbook.report.type_styles import kinds_of
 from headbook.report.wording import STACKS, count_text, head_name, head_page
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
-HALF = 0.5
-MOST_ROLES = 3
+MIN_EVEN_SHARE = 0.5  # a layer with a larger share of near-uniform heads is called even
+MAX_ROLES = 3  # heads with a role that the overview names
 
 
 def overview_lead(results: Mapping[str, StackResults]) -> Parts:
     """Return the first sentences: evenness, the sink, and at most three heads with a role."""
     first = next(iter(results.values()))
     if len(results) == 1:
-        parts: list[str | Link] = [*_whole(first)]
+        parts: list[str | Link] = [*_stack_clauses(first)]
     else:
         parts = [*_stacks(results)]
     roles = [*_roles(results)]
@@ -36,21 +37,23 @@ def overview_lead(results: Mapping[str, StackResults]) -> Parts:
     return tuple(parts)
 
 
-def _whole(results: StackResults) -> Iterator[str]:
+def _stack_clauses(results: StackResults) -> Iterator[str]:
     """Yield which layers attend almost evenly, and the attention of later layers to the sink."""
     even = _even_layers(results)
     model = results.study.manifest.model.name
     clauses = []
     if even:
         types = head_types(results)
-        near = sum(_is_even(types, (layer, y)) for layer in even for y in _heads(results))
+        n_even = sum(_is_even(types, (layer, head)) for layer in even for head in _heads(results))
         total = len(even) * results.stack.n_heads
         named = _layers(even)
         verb = "attends" if len(even) == 1 else "attend"
         clauses.append(
-            f"{named} {verb} almost evenly ({near:,} of {total:,} heads are near-uniform)"
+            f"{named} {verb} almost evenly ({n_even:,} of {total:,} heads are near-uniform)"
         )
-    clauses += [*_sink(results, [x for x in results.stack.attention_layers if x not in even])]
+    clauses += [
+        *_sink(results, [layer for layer in results.stack.attention_layers if layer not in even])
+    ]
     if clauses:
         yield f"In {model}, {'; '.join(clauses)}."
     else:
@@ -63,16 +66,18 @@ def _heads(results: StackResults) -> range:
 
 
 def _is_even(types: Mapping[tuple[int, int], object], place: tuple[int, int]) -> bool:
-    found = types.get(place)
-    return getattr(found, "rest", None) is OffSinkType.UNIFORM and not getattr(found, "sink", False)
+    head_type = types.get(place)
+    return getattr(head_type, "rest", None) is OffSinkType.UNIFORM and not getattr(
+        head_type, "sink", False
+    )
 
 
 def _even_layers(results: StackResults) -> list[int]:
     """Return the first layers in which more than half of the heads are near-uniform, not sinks."""
     types, even_layers = head_types(results), []
     for layer in results.stack.attention_layers:
-        near = [_is_even(types, (layer, y)) for y in _heads(results)]
-        if sum(near) <= HALF * len(near):
+        is_even = [_is_even(types, (layer, head)) for head in _heads(results)]
+        if sum(is_even) <= MIN_EVEN_SHARE * len(is_even):
             break
         even_layers.append(layer)
     return even_layers
@@ -88,24 +93,24 @@ def _layers(layers: Sequence[int]) -> str:
 def _sink(results: StackResults, layers: Sequence[int]) -> Iterator[str]:
     if not layers or not results.has_value(ids.SINK_SHARE, SinkView.RAW):
         return
-    given = results.layers(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]
-    even = float(np.nanmean(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]))
+    shares = results.layers(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]
+    uniform = float(np.nanmean(results.uniform(ids.SINK_SHARE, SinkView.RAW).value[[*layers]]))
     text = (
-        f"{_layers(layers)} {'gives' if len(layers) == 1 else 'give'} {_span(given)} of their "
-        f"attention to {sink_words(results)} (uniform attention: {100 * even:.0f}\u202f%)"
+        f"{_layers(layers)} {'gives' if len(layers) == 1 else 'give'} {_span(shares)} of their "
+        f"attention to {sink_words(results)} (uniform attention: {100 * uniform:.0f}\u202f%)"
     )
     if len(layers) == 1:
         text = text.replace("of their", "of its")
     if results.has_value(ids.SINK_NORM_SHARE, SinkView.RAW):
-        brought = results.layers(ids.SINK_NORM_SHARE, SinkView.RAW).value[[*layers]]
-        only = "only " if np.nanmax(brought) < np.nanmin(given) else ""
-        text += f", which contribute {only}{_span(brought)} of the output norm"
+        norm_shares = results.layers(ids.SINK_NORM_SHARE, SinkView.RAW).value[[*layers]]
+        only = "only " if np.nanmax(norm_shares) < np.nanmin(shares) else ""
+        text += f", which contribute {only}{_span(norm_shares)} of the output norm"
     yield text
 
 
 def _span(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> str:
     """Return the range of values in whole per cent."""
-    low, high = (round(100 * float(end(values))) for end in (np.nanmin, np.nanmax))
+    low, high = (round(100 * float(extreme(values))) for extreme in (np.nanmin, np.nanmax))
     return f"{low}\u202f%" if low == high else f"{low}–{high}\u202f%"
 
 
@@ -113,59 +118,70 @@ def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
     """Yield the most frequent head type of each stack."""
     model = study_of(results).manifest.model.name
     clauses = []
-    for r in results.values():
-        types = [each for each in head_types(r).values() if each is not None and each.measured]
+    for result in results.values():
+        types = [
+            head_type
+            for head_type in head_types(result).values()
+            if head_type is not None and head_type.measured
+        ]
         if types:
-            names = Counter(" + ".join(k.name for k in kinds_of(kind)) for kind in types)
-            (name, number), total = names.most_common(1)[0], len(types)
-            clauses.append(f"{STACKS[r.stack.name]}, {name} ({number:,} of {total:,} heads)")
+            names = Counter(
+                " + ".join(style.name for style in kinds_of(head_type)) for head_type in types
+            )
+            (name, n_heads), total = names.most_common(1)[0], len(types)
+            clauses.append(f"{STACKS[result.stack.name]}, {name} ({n_heads:,} of {total:,} heads)")
     if clauses:
         yield f"The most frequent head types of {model}: {'; '.join(clauses)}."
 
 
 def _roles(results: Mapping[str, StackResults]) -> Iterator[str | Link]:
-    """Yield at most three heads with a clear role, the clearest of each kind."""
-    found = [(r, head, known) for r in results.values() for head, known in roles_by_head(r).items()]
-    chosen: list[tuple[HeadName, str]] = []
+    """Yield at most `MAX_ROLES` heads with a clear role, the clearest of each kind."""
+    roles = [
+        (result, role) for result in results.values() for role in roles_by_head(result).values()
+    ]
+    chosen: dict[HeadName, str] = {}
     for kind in ("previous", "next", "relation", "repetition"):
-        ranked = [each for each in found if _does(each[2], kind)]
-        taken = {head for head, _ in chosen}
-        ranked = [each for each in ranked if each[1] not in taken]
-        if ranked and len(chosen) < MOST_ROLES:
-            r, head, known = max(ranked, key=lambda each: _much(each[2], kind))
-            chosen.append((head, _role_text(r, known, kind)))
-    for n, (head, text) in enumerate(chosen):
-        yield "" if n == 0 else "; " if n < len(chosen) else ""
+        candidates = [
+            (result, role)
+            for result, role in roles
+            if _has_role(role, kind) and role.head not in chosen
+        ]
+        if candidates and len(chosen) < MAX_ROLES:
+            result, role = max(candidates, key=lambda candidate: _clarity(candidate[1], kind))
+            chosen[role.head] = _role_text(result, role, kind)
+    for index, (head, text) in enumerate(chosen.items()):
+        if index:
+            yield "; "
         yield Link(head_name(head), head_page(head))
         yield f" {text}"
     if chosen:
         yield "."
 
 
-def _does(known: Role, kind: str) -> bool:
+def _has_role(role: Role, kind: str) -> bool:
     if kind in {"previous", "next"}:
-        rest = OffSinkType.PREVIOUS if kind == "previous" else OffSinkType.NEXT
-        return known.type is not None and known.type.rest is rest and not known.type.sink
-    return known.claim(kind) is not None
+        offset_type = OffSinkType.PREVIOUS if kind == "previous" else OffSinkType.NEXT
+        return role.type is not None and role.type.rest is offset_type and not role.type.sink
+    return role.claim(kind) is not None
 
 
-def _much(known: Role, kind: str) -> float:
-    claim = known.claim("position" if kind in {"previous", "next"} else kind)
+def _clarity(role: Role, kind: str) -> float:
+    claim = role.claim("position" if kind in {"previous", "next"} else kind)
     if claim is None:
         return 0.0
     return claim.chosen if kind == "relation" else claim.value.value
 
 
-def _role_text(results: StackResults, known: Role, kind: str) -> str:
+def _role_text(results: StackResults, role: Role, kind: str) -> str:
     """Return the role of one head in words, with its margin over the best rule if tested."""
-    claim = known.claim("position" if kind in {"previous", "next"} else kind)
+    claim = role.claim("position" if kind in {"previous", "next"} else kind)
     assert claim is not None
     if kind != "relation":
         return claim.short
     tests = results.cached(tests_of_stack)
     assert tests is not None
-    n = best_relation(tests, (known.head.layer, known.head.head))
-    assert n is not None
-    margin, ends = tests.margin.at(n), ends_of(tests.labels[n])
+    label = best_relation(tests, (role.head.layer, role.head.head))
+    assert label is not None
+    margin, ends = tests.margin.at(label), ends_of(tests.labels[label])
     text = f"attends from {ends.query} to {ends.key}"
     return f"{text} ({point_estimate(margin)} over the best surface rule)"

@@ -34,12 +34,12 @@ Rule = Callable[[StackResults, Types], Iterator[Finding]]
 
 PATTERN = ids.PATTERN
 # Kinds of sink keys; the first token and separators count as special tokens once more.
-KEYS = {
+SINK_KEY_NAMES = {
     "first": "the first token",
     "separator": "separators",
     "special": "other special tokens",
 }
-NAMED = 4  # most heads that a sentence names
+MAX_NAMED_HEADS = 4  # in one sentence
 POSITIONAL = (
     OffSinkType.PREVIOUS,
     OffSinkType.NEXT,
@@ -71,20 +71,20 @@ def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
 
 def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
     """Yield the number of sink heads, and the layer with most of them."""
-    known, sinks = _known(types), _sinks(types)
-    if not known:
+    heads, sinks = _known(types), _sinks(types)
+    if not heads:
         return
-    text = f"Sink heads: {len(sinks):,} of {len(known):,}"
+    text = f"Sink heads: {len(sinks):,} of {len(heads):,}"
     if sinks:
         per_layer = Counter(layer for layer, _ in sinks)
         layer, most = min(per_layer.items(), key=lambda item: (-item[1], item[0]))
-        size = sum(cell[0] == layer for cell in known)
+        size = sum(cell[0] == layer for cell in heads)
         text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
-    even = sum(
+    n_even = sum(
         kind.rest is OffSinkType.UNIFORM and not kind.sink for kind in types.values() if kind
     )
-    near = f" Near-uniform heads: {even:,}." if _measured(types) else ""
-    yield Finding((f"{text}.{near}",), _sentences(results))
+    even_note = f" Near-uniform heads: {n_even:,}." if _measured(types) else ""
+    yield Finding((f"{text}.{even_note}",), _sentences(results))
 
 
 def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
@@ -92,17 +92,22 @@ def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
     if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
         return
     layers = results.layers(PATTERN, SinkView.RAW, "vertical")
-    there = [layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])]
-    low, top = (pick(there, key=lambda at: float(layers.value[at])) for pick in (min, max))
-    shares = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
+    layers_with_value = [
+        layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])
+    ]
+    low, high = (
+        extreme(layers_with_value, key=lambda layer: float(layers.value[layer]))
+        for extreme in (min, max)
+    )
+    shares = {layer: number(float(layers.value[layer]), share=True) for layer in (low, high)}
     yield Finding(
         (
             "Attention to the same keys from every query, or to all alike, explains ",
-            Link(shares[top], f"metrics/{PATTERN}.html"),
-            f" of the attention in layer {top}",
-            f" (most) and {shares[low]} in layer {low} (least)." if low != top else ".",
+            Link(shares[high], f"metrics/{PATTERN}.html"),
+            f" of the attention in layer {high}",
+            f" (most) and {shares[low]} in layer {low} (least)." if low != high else ".",
         ),
-        int(layers.sentences[top]),
+        int(layers.sentences[high]),
     )
 
 
@@ -110,7 +115,9 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
     """Yield which kinds of sink key receive most attention in sink heads."""
     kinds = Counter(kind for sink in _sinks(types) if (kind := _key(results, sink)))
     if kinds:
-        listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
+        listed = ", ".join(
+            f"{SINK_KEY_NAMES[kind]} ({n_heads:,})" for kind, n_heads in kinds.most_common()
+        )
         heads = count_text(sum(kinds.values()), "sink head")
         yield Finding(
             (f"Largest part of the attention to the sink, over {heads}: {listed}.",),
@@ -120,29 +127,36 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _key(results: StackResults, place: Place) -> str:
     """Return the kind of sink key that receives most from a head; empty if none is known."""
-    own = {k: share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, k, place).value for k in KEYS}
-    own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
-    own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
-    best = max(own, key=lambda kind: own[kind])
-    return best if own[best] > 0 else ""
+    shares = {
+        kind: share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
+        for kind in SINK_KEY_NAMES
+    }
+    shares = {kind: 0.0 if np.isnan(value) else value for kind, value in shares.items()}
+    shares["special"] = max(shares["special"] - shares["first"] - shares["separator"], 0.0)
+    best = max(shares, key=lambda kind: shares[kind])
+    return best if shares[best] > 0 else ""
 
 
 def _given(results: StackResults, types: Types) -> Iterator[Finding]:
     """Yield the attention of sink heads to the sink, compared with all other heads."""
     if not results.has_value(ids.SINK_SHARE, SinkView.RAW):
         return
-    given, sinks = results.heads(ids.SINK_SHARE, SinkView.RAW), _sinks(types)
-    own = _values(given, sinks)
-    rest = _values(given, [cell for cell in _known(types) if cell not in sinks])
-    if own:
-        even = float(np.nanmax(results.uniform(ids.SINK_SHARE, SinkView.RAW).value))
-        beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
+    numbers, sinks = results.heads(ids.SINK_SHARE, SinkView.RAW), _sinks(types)
+    sink_shares = _values(numbers, sinks)
+    other_shares = _values(numbers, [cell for cell in _known(types) if cell not in sinks])
+    if sink_shares:
+        uniform = float(np.nanmax(results.uniform(ids.SINK_SHARE, SinkView.RAW).value))
+        other_note = (
+            f"; the other {len(other_shares):,}: {_mean(other_shares)}" if other_shares else ""
+        )
+        heads = count_text(len(sink_shares), "sink head")
         yield Finding(
             (
-                f"Mean attention to {sink_words(results)} in {count_text(len(own), 'sink head')}: ",
-                f"{_mean(own)}{beside}; uniform attention: {number(even, share=True)}.",
+                f"Mean attention to {sink_words(results)} in {heads}: "
+                f"{_mean(sink_shares)}{other_note}; "
+                f"uniform attention: {number(uniform, share=True)}.",
             ),
-            int(given.sentences.max()),
+            int(numbers.sentences.max()),
         )
 
 
@@ -152,10 +166,12 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
         results.has_value(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     ):
         return
-    given, brought = (results.heads(m, SinkView.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
-    sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
-    values = _values(brought, sinks)
-    idle = [sink for sink in sinks if brought.high[sink] < given.low[sink] / 2]
+    attention, norm_share = (
+        results.heads(name, SinkView.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
+    )
+    sinks = [sink for sink in _sinks(types) if attention.value[sink] > 0]
+    values = _values(norm_share, sinks)
+    idle = [sink for sink in sinks if norm_share.high[sink] < attention.low[sink] / 2]
     if values:
         yield Finding(
             (
@@ -164,19 +180,19 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
                 " of the value-weighted norm. Less than half of their share of attention, "
                 f"95 % intervals apart: in {number_word(len(idle))} of these heads.",
             ),
-            int(brought.sentences.max()),
+            int(norm_share.sentences.max()),
         )
 
 
 def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
     """Yield the number of positional heads, by type."""
-    positional, known = _positional(types), _measured(types)
-    if not known:
+    positional, measured = _positional(types), _measured(types)
+    if not measured:
         return
-    parts: Parts = [f"Positional heads: {len(positional):,} of {len(known):,}"]
+    parts: Parts = [f"Positional heads: {len(positional):,} of {len(measured):,}"]
     if positional:
-        names = Counter(each.rest for p in positional if (each := types[p]))
-        listed = ", ".join(f"{rest} ({n:,})" for rest, n in names.most_common())
+        names = Counter(head_type.rest for place in positional if (head_type := types[place]))
+        listed = ", ".join(f"{rest} ({n_heads:,})" for rest, n_heads in names.most_common())
         parts += [f", by type {listed}: ", *_named(results, positional)]
     yield Finding((*parts, "."), _sentences(results))
 
@@ -185,21 +201,20 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
     """Yield the largest weights of positional heads, and their attention to the sink."""
     positional = _positional(types)
     others = [cell for cell in _known(types) if cell not in positional]
-    for metric, what in (
+    for metric, measure in (
         (ids.CONFIDENCE, "Mean maximum weight"),
         (ids.SINK_SHARE, f"Attention to {sink_words(results)}"),
     ):
         if results.has_value(metric, SinkView.RAW):
             numbers = results.heads(metric, SinkView.RAW)
-            own, rest = _values(numbers, positional), _values(numbers, others)
-            if own and rest:
+            positional_values, other_values = _values(numbers, positional), _values(numbers, others)
+            if positional_values and other_values:
                 yield Finding(
                     (
-                        f"{what}: ",
-                        Link(_mean(own), f"metrics/{metric}.html"),
-                        f" in {count_text(len(own), 'positional head')}, {_mean(rest)} in the "
-                        "other "
-                        f"{len(rest):,}.",
+                        f"{measure}: ",
+                        Link(_mean(positional_values), f"metrics/{metric}.html"),
+                        f" in {count_text(len(positional_values), 'positional head')}, "
+                        f"{_mean(other_values)} in the other {len(other_values):,}.",
                     ),
                     int(numbers.sentences.max()),
                 )
@@ -265,7 +280,9 @@ def _sinks(types: Types) -> list[Place]:
 
 def _positional(types: Types) -> list[Place]:
     """Return the heads of one offset or a window whose type does not begin with the sink."""
-    return [p for p, kind in types.items() if kind and not kind.sink and kind.rest in POSITIONAL]
+    return [
+        place for place, kind in types.items() if kind and not kind.sink and kind.rest in POSITIONAL
+    ]
 
 
 def _sentences(results: StackResults) -> int:
@@ -275,22 +292,26 @@ def _sentences(results: StackResults) -> int:
 def _named(results: StackResults, places: Sequence[Place]) -> Parts:
     """Return the first few heads as links, and the number of the others."""
     parts: Parts = []
-    for cell in places[:NAMED]:
+    for cell in places[:MAX_NAMED_HEADS]:
         head = HeadName(results.stack.name, *cell)
         parts += [", ", Link(head_name(head), head_page(head))]
-    more = [f" and {number_word(len(places) - NAMED)} more"] if len(places) > NAMED else []
-    return [*parts[1:], *more]
+    others = (
+        [f" and {number_word(len(places) - MAX_NAMED_HEADS)} more"]
+        if len(places) > MAX_NAMED_HEADS
+        else []
+    )
+    return [*parts[1:], *others]
 
 
 def _values(numbers: Estimates, places: Sequence[Place]) -> list[float]:
-    found = [float(numbers.value[cell]) for cell in places]
-    return [value for value in found if not np.isnan(value)]
+    values = [float(numbers.value[cell]) for cell in places]
+    return [value for value in values if not np.isnan(value)]
 
 
 def _mean(values: Sequence[float]) -> str:
     """Return a mean over heads as text, with the smallest and the largest value."""
-    mean, ends = (
+    mean, range_text = (
         percent(float(np.mean(values))),
         f"{in_hundred(min(values))} to {percent(max(values))}",
     )
-    return mean if len(values) == 1 else f"{mean} (range over heads {ends})"
+    return mean if len(values) == 1 else f"{mean} (range over heads {range_text})"

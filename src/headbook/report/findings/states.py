@@ -37,13 +37,17 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return {}
-    true, mixed = (
-        [anchors.best(c, order) for c in ANCHOR_COLUMNS] for order in (TRUE_ORDER, SHUFFLED_ORDER)
+    true, shuffled = (
+        [anchors.best(column, order) for column in ANCHOR_COLUMNS] for order in (TRUE, SHUFFLED)
     )
     return {
         layer: [
-            (distinct(a, layer), distinct(b, layer), int((a.token[layer] >= 0).sum()))
-            for a, b in zip(true, mixed, strict=True)
+            (
+                distinct(true_anchor, layer),
+                distinct(shuffled_anchor, layer),
+                int((true_anchor.token[layer] >= 0).sum()),
+            )
+            for true_anchor, shuffled_anchor in zip(true, shuffled, strict=True)
         ]
         for layer in results.stack.attention_layers
     }
@@ -54,7 +58,7 @@ def distinct(best: TopAnchor, layer: int) -> int:
     return len({*best.token[layer].tolist()} - {-1})
 
 
-DOMINANT = 1 / 4  # share of the anisotropy from which on a single dimension is named
+MIN_DOMINANT_SHARE = 1 / 4  # of the anisotropy; a dimension with less is not named
 
 
 def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
@@ -74,52 +78,52 @@ def _place(sums: GeometrySums, state: int) -> str:
 
 
 def _anisotropy(sums: GeometrySums) -> Iterator[str]:
-    found = sums.of(ids.ANISOTROPY, "raw").value
-    if np.isnan(found).any():
+    cosines = sums.of(ids.ANISOTROPY, "raw").value
+    if np.isnan(cosines).any():
         return
-    top = int(found.argmax())
+    highest = int(cosines.argmax())
     yield (
-        f"Mean cosine of two tokens of different sentences: {number(found[0])} at the input, "
-        f"{number(found[-1])} after the last layer, highest in {_place(sums, top)} "
-        f"({number(found[top])})."
+        f"Mean cosine of two tokens of different sentences: {number(cosines[0])} at the input, "
+        f"{number(cosines[-1])} after the last layer, highest in {_place(sums, highest)} "
+        f"({number(cosines[highest])})."
     )
 
 
 def _outlier(sums: GeometrySums) -> Iterator[str]:
-    whole = sums.of(ids.ANISOTROPY, "raw").value
+    cosines = sums.of(ids.ANISOTROPY, "raw").value
     largest = sums.of(ids.OUTLIER_DIMENSIONS, "largest").value
-    rest = sums.of(ids.ANISOTROPY, "without_outliers").value
-    if np.isnan([whole, largest, rest]).any():
+    without_outliers = sums.of(ids.ANISOTROPY, "without_outliers").value
+    if np.isnan([cosines, largest, without_outliers]).any():
         return
     # If the mean cosine may be 0, the share of one dimension means nothing.
-    sure = sums.above(ids.ANISOTROPY, "raw")
-    parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
-    state = int(parts.argmax())
-    if parts[state] < DOMINANT:
+    is_positive = sums.above(ids.ANISOTROPY, "raw")
+    shares = np.divide(largest, cosines, out=np.zeros(len(cosines)), where=is_positive)
+    state = int(shares.argmax())
+    if shares[state] < MIN_DOMINANT_SHARE:
         yield (
-            f"No single dimension contributes {percent(DOMINANT)} or more of the mean cosine of "
-            "two tokens in any layer."
+            f"No single dimension contributes {percent(MIN_DOMINANT_SHARE)} or more of the mean "
+            "cosine of two tokens in any layer."
         )
         return
-    named = sums.largest(state, 1)[0]
+    dimension = sums.largest(state, 1)[0]
     yield (
-        f"Dimension {named} contributes {number(largest[state])} of the mean cosine of "
-        f"{number(whole[state])} in {_place(sums, state)}; without its three largest dimensions: "
-        f"{number(rest[state])}."
+        f"Dimension {dimension} contributes {number(largest[state])} of the mean cosine of "
+        f"{number(cosines[state])} in {_place(sums, state)}; without its three largest dimensions: "
+        f"{number(without_outliers[state])}."
     )
 
 
 def _alike(sums: GeometrySums) -> Iterator[str]:
-    for name, what in (
+    for name, subject in (
         (ids.SELF_SIMILARITY, "Self-similarity"),
         (ids.INTRA_SENTENCE_SIMILARITY, "Intra-sentence similarity"),
     ):
-        found = sums.of(name, "adjusted").value
+        similarities = sums.of(name, "adjusted").value
         # Only an interval above 0 supports that tokens are more similar than the baseline.
         if sums.above(name, "adjusted")[[0, -1]].all():
             yield (
-                f"{what} above the anisotropy baseline: {number(found[0])} at the input, "
-                f"{number(found[-1])} after the last layer."
+                f"{subject} above the anisotropy baseline: {number(similarities[0])} at the input, "
+                f"{number(similarities[-1])} after the last layer."
             )
 
 
@@ -136,25 +140,25 @@ def _variance(sums: GeometrySums) -> Iterator[str]:
 
 
 def _rank(sums: GeometrySums) -> Iterator[str]:
-    found = sums.of(ids.EFFECTIVE_RANK, "").value
-    if np.isnan(found[[0, -1]]).any():
+    ranks = sums.of(ids.EFFECTIVE_RANK, "").value
+    if np.isnan(ranks[[0, -1]]).any():
         return
-    most = int(np.nanargmax(found))
+    highest = int(np.nanargmax(ranks))
     yield (
-        f"Effective rank of {MINIBATCH} tokens: {number(found[0])} of "
-        f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(found[-1])} after the last "
-        f"layer, highest in {_place(sums, most)} ({number(found[most])})."
+        f"Effective rank of {MINIBATCH} tokens: {number(ranks[0])} of "
+        f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(ranks[-1])} after the last "
+        f"layer, highest in {_place(sums, highest)} ({number(ranks[highest])})."
     )
 
 
 def _path(sums: GeometrySums) -> Iterator[str]:
-    raw, treated = (
+    raw, standardised = (
         sums.of(ids.STANDARDISED_COSINE, label).value for label in ("raw", "standardised")
     )
-    if not np.isnan([raw[-1], treated[-1]]).any():
+    if not np.isnan([raw[-1], standardised[-1]]).any():
         yield (
             f"Cosine to the input embedding after the last layer: {number(raw[-1])}; with every "
-            f"dimension standardised: {number(treated[-1])}."
+            f"dimension standardised: {number(standardised[-1])}."
         )
 
 
@@ -162,11 +166,12 @@ def _cka(sums: GeometrySums) -> Iterator[str]:
     if np.isnan(sums.cka).any():
         return
     steps = np.diag(sums.cka, 1)
-    turn = int(steps.argmin())
-    before, after = (_place(sums, state) for state in (turn, turn + 1))
+    least_similar = int(steps.argmin())
+    before, after = (_place(sums, state) for state in (least_similar, least_similar + 1))
     yield (
         f"Least similar consecutive states: {before} and {after}, CKA "
-        f"{number(float(steps[turn]))}; input and last layer: {number(float(sums.cka[0, -1]))}."
+        f"{number(float(steps[least_similar]))}; input and last layer: "
+        f"{number(float(sums.cka[0, -1]))}."
     )
 
 
@@ -186,7 +191,7 @@ DISTANCE, REPETITION = ids.HIGH_PAIR_DISTANCE, ids.REPETITION_LIFT
 PREFERENCE, SEGMENTS = ids.SAME_SENTENCE_PREFERENCE, ids.SEGMENTATION
 ENDS = ids.SEPARATOR_ATTENTION
 TOP = "top 1 %"
-CLOSE = 0.7  # correlation over heads from which on two numbers are called related
+MIN_CORRELATION = 0.7  # over heads, for two numbers to be called related
 
 
 def summary(results: StackResults) -> Iterator[str]:
@@ -216,12 +221,12 @@ def _drift(results: StackResults) -> Iterator[str]:
     else:
         verdict = "no clear difference"
     values = np.where(np.isnan(numbers.value), np.inf, numbers.value)
-    least = int(values.argmin())
+    nearest_layer = int(values.argmin())
     yield (
         "Distance of tokens with nearly the same head output (top 1 % of pairs), over that of all "
         f"pairs: {_text(first, DISTANCE)} in layer {layers[0]}, {_text(last, DISTANCE)} in layer "
-        f"{layers[-1]} ({verdict}). Smallest in layer {least}: "
-        f"{_text(numbers.at(least), DISTANCE)}."
+        f"{layers[-1]} ({verdict}). Smallest in layer {nearest_layer}: "
+        f"{_text(numbers.at(nearest_layer), DISTANCE)}."
     )
 
 
@@ -231,20 +236,20 @@ def _rows(results: StackResults) -> Iterator[str]:
         and results.has_value(ROWS, SinkView.RAW, "all")
     ):
         return
-    written = results.heads(SIMILARITY, SinkView.RAW, "all").value.ravel()
+    outputs = results.heads(SIMILARITY, SinkView.RAW, "all").value.ravel()
     rows = results.heads(ROWS, SinkView.RAW, "all").value.ravel()
-    both = ~np.isnan(written) & ~np.isnan(rows)
-    if both.sum() < 3 or not (written[both].std() and rows[both].std()):
+    is_known = ~np.isnan(outputs) & ~np.isnan(rows)
+    if is_known.sum() < 3 or not (outputs[is_known].std() and rows[is_known].std()):
         return
-    r = float(np.corrcoef(written[both], rows[both])[0, 1])
+    r = float(np.corrcoef(outputs[is_known], rows[is_known])[0, 1])
     verdict = (
         "similar outputs mostly come from similar rows"
-        if r >= CLOSE
+        if r >= MIN_CORRELATION
         else "similar outputs are not only due to similar rows"
     )
     yield (
-        f"Across {int(both.sum()):,} heads, similarity of outputs correlates with similarity of "
-        f"attention rows (r = {number(r)}): {verdict}."
+        f"Across {int(is_known.sum()):,} heads, similarity of outputs correlates with similarity "
+        f"of attention rows (r = {number(r)}): {verdict}."
     )
 
 
@@ -252,12 +257,13 @@ def _anchors(results: StackResults) -> Iterator[str]:
     layers = results.cached(anchor_layers)
     if not layers:
         return
-    true, mixed, heads = (sum(counts[0][i] for counts in layers.values()) for i in range(3))
+    n_true, n_shuffled, n_heads = (
+        sum(counts[0][index] for counts in layers.values()) for index in range(3)
+    )
     yield (
-        f"Different anchors per layer, summed over layers: {true:,} for the "
-        f"{count_text(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of "
-        "each "
-        "sentence shuffled."
+        f"Different anchors per layer, summed over layers: {n_true:,} for the "
+        f"{count_text(n_heads, 'head')} with pairs of cosine ≥ 0.9; {n_shuffled:,} with the tokens "
+        "of each sentence shuffled."
     )
 
 
@@ -267,16 +273,16 @@ def _ends(results: StackResults) -> Iterator[str]:
         if not results.has_value(ENDS, SinkView.RAW, label):
             continue
         numbers = results.layers(ENDS, SinkView.RAW, label)
-        most = int(np.nanargmax(numbers.value))
-        by_norm = results.layers(ENDS, SinkView.RAW, f"{label}_by_norm").at(most)
-        weighted = (
-            f", value-weighted {number(by_norm.value, share=True)}"
-            if not np.isnan(by_norm.value)
+        highest_layer = int(np.nanargmax(numbers.value))
+        norm_share = results.layers(ENDS, SinkView.RAW, f"{label}_by_norm").at(highest_layer)
+        norm_note = (
+            f", value-weighted {number(norm_share.value, share=True)}"
+            if not np.isnan(norm_share.value)
             else ""
         )
         yield (
-            f"Attention to {name} is highest in layer {most}: "
-            f"{_text(numbers.at(most), ENDS)}{weighted}, from tokens that see one."
+            f"Attention to {name} is highest in layer {highest_layer}: "
+            f"{_text(numbers.at(highest_layer), ENDS)}{norm_note}, from tokens that see one."
         )
 
 
@@ -284,29 +290,30 @@ def _preference(results: StackResults) -> Iterator[str]:
     if not results.has_value(PREFERENCE, SinkView.RAW, TOP):
         return
     numbers = results.layers(PREFERENCE, SinkView.RAW, TOP)
-    most = int(np.nanargmax(numbers.value))
+    highest_layer = int(np.nanargmax(numbers.value))
     yield (
         "Odds that similar tokens are of one sentence, over those of other pairs of the same "
-        f"distance: at most {_text(numbers.at(most), PREFERENCE)} (layer {most})."
+        f"distance: at most {_text(numbers.at(highest_layer), PREFERENCE)} (layer {highest_layer})."
     )
 
 
 def _segments(results: StackResults) -> Iterator[str]:
     if not results.has_value(SEGMENTS, SinkView.RAW, "f1:even"):
         return
-    found = {}
+    best_f1 = {}
     for rule in HEAD_RULES:
         layer, f1 = best_layer(results, rule)
-        found[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
+        best_f1[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
     first = results.stack.attention_layers[0]
-    base = {
+    baseline_f1 = {
         rule: _text(results.layers(SEGMENTS, SinkView.RAW, f"f1:{rule}").at(first), SEGMENTS)
         for rule in ("punctuation", "even")
     }
     yield (
-        f"Sentence ends, best F1: {found['similarity']} by dips of similarity, "
-        f"{found['attention']} by attention to ., ! and ?. Baselines: {base['punctuation']} for "
-        f"every ., ! and ?, {base['even']} at even distances."
+        f"Sentence ends, best F1: {best_f1['similarity']} by dips of similarity, "
+        f"{best_f1['attention']} by attention to ., ! and ?. Baselines: "
+        f"{baseline_f1['punctuation']} for every ., ! and ?, "
+        f"{baseline_f1['even']} at even distances."
     )
 
 
@@ -347,13 +354,14 @@ def own_word(results: StackResults) -> Iterator[Finding]:
         if numbers is None:
             continue
         last = numbers.at(len(numbers.value) - 1)
-        near = [layer for layer, high in enumerate(numbers.high) if high < np.log10(2)]
-        if not near or last.low <= np.log10(2):
+        nearest_layers = [layer for layer, high in enumerate(numbers.high) if high < np.log10(2)]
+        if not nearest_layers or last.low <= np.log10(2):
             return
         yield Finding(
             (
                 sentence_start(
-                    results, f"Up to layer {_end(near)}, a typical token is nearest to its own "
+                    results,
+                    f"Up to layer {_end(nearest_layers)}, a typical token is nearest to its own ",
                 ),
                 "vocabulary token; after the last layer, ",
                 metric_link(ids.VOCABULARY_RANK, "others are nearer"),
