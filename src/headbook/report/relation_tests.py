@@ -252,17 +252,8 @@ def _run_sign_flip_test(
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
         tested: tested labels.
     """
-    keys, clusters = sign_clusters(held_out_words, n_sentences)
-    differences = np.zeros((len(keys), *present.shape, len(tested)), np.float32)
-    layer_margins = []
-    for column, test in enumerate(tested):
-        beyond_rule = test.beyond_rule()
-        counts = test.counts[HELD_OUT]
-        np.add.at(differences[..., column], clusters[counts.sentences], beyond_rule)
-        best_of_layers = beyond_rule[:, np.arange(len(present)), test.layer_head]
-        layer_margins.append(ratios_of(best_of_layers, counts.words[:, None]))
     held_out_scores, selection_scores = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
-    p = sign_flip_p(differences, present, keys) if tested else np.zeros((*present.shape, 0))
+    p = _sign_flip_p(held_out_words, n_sentences, present, tested)
     p = np.where(held_out_scores.margin.sentences >= 2, p, np.nan)
     head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
     where_rule_fails = [
@@ -286,11 +277,26 @@ def _run_sign_flip_test(
         p=p[head[:, 0], head[:, 1], np.arange(len(tested))],
         p_of_all_heads=p,
         layer_head=layer_head,
-        layer_margin=_in_layers_with_heads(
-            present, estimates_by_label(layer_margins, (-1.0, 1.0), (len(present),))
-        ),
+        layer_margin=_layer_margins(present, tested),
         family=int(present.sum()) * len(tested),
     )
+
+
+def _sign_flip_p(
+    held_out_words: StrongestWords,
+    n_sentences: int,
+    present: NDArray[np.bool_],
+    tested: list[_Test],
+) -> Floats:
+    """Return the family-wise p-value of each head and label. *Shape:* ``(layer, head, label)``."""
+    if not tested:
+        return np.zeros((*present.shape, 0))
+    keys, clusters = sign_clusters(held_out_words, n_sentences)
+    differences = np.zeros((len(keys), *present.shape, len(tested)), np.float32)
+    for column, test in enumerate(tested):
+        sentences = test.counts[HELD_OUT].sentences
+        np.add.at(differences[..., column], clusters[sentences], test.beyond_rule())
+    return sign_flip_p(differences, present, keys)
 
 
 def _scores(tested: list[_Test], half: int) -> SplitScores:
@@ -323,8 +329,19 @@ def sign_clusters(
     return keys, cluster
 
 
-def _in_layers_with_heads(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
-    """Return numbers of layers that have heads; NaN in other layers."""
+def _layer_margins(present: NDArray[np.bool_], tested: list[_Test]) -> Estimates:
+    """Return the margin of the best head of each layer; NaN in layers without heads.
+
+    *Shape:* ``(layer, label)``.
+    """
+    layers = np.arange(len(present))
+    margins = [
+        ratios_of(
+            test.beyond_rule()[:, layers, test.layer_head], test.counts[HELD_OUT].words[:, None]
+        )
+        for test in tested
+    ]
+    numbers = estimates_by_label(margins, (-1.0, 1.0), (len(present),))
     has_heads = np.any(present, axis=1, keepdims=True)
     value, low, high = (
         np.where(has_heads, part, np.nan) for part in (numbers.value, numbers.low, numbers.high)

@@ -239,11 +239,11 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """Return the questions of the list of heads; each leads to the order that answers it."""
     for page in pages:
         for question in page.questions if isinstance(page, HeadsPage) else ():
-            answers = (
+            head_texts = (
                 (answer.head.text, answer.value, answer.interval, answer.behind)
                 for answer in question.heads
             )
-            value = "; ".join(" ".join(filter(None, texts)) for texts in answers)
+            value = "; ".join(" ".join(filter(None, texts)) for texts in head_texts)
             label = question.column.label.partition(":")[0]
             search_words = " ".join(filter(None, (KEYWORDS.get(question.column.key), label)))
             yield [question.text, f"{page.path}#{question.view}", value, search_words]
