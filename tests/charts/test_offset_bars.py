@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headbook.charts import Drawing, OffsetBar, offset_profile
-from headbook.charts.attention import HEIGHT, PROFILE_TICKS, TOP
+from headbook.charts.attention import HEIGHT, MAX_PROFILE_TICKS, TOP
 from headbook.charts.figure import SVG
 
 BARS = [
@@ -59,7 +59,7 @@ def test_missing_shares_have_no_bar_and_missing_intervals_no_line() -> None:
 def test_axis_has_few_round_ticks_and_holds_all_bars(most: float) -> None:
     drawing = offset_profile("a", "caption", [OffsetBar(0, most, most, most, most / 2)])
     ticks = [float(text[:-1]) / 100 for text in labels(drawing) if text.endswith("%")]
-    assert 2 <= len(ticks) <= PROFILE_TICKS + 1
+    assert 2 <= len(ticks) <= MAX_PROFILE_TICKS + 1
     assert ticks[-1] >= most * (1 - 1e-9)
     assert max(heights(drawing)) <= HEIGHT
 

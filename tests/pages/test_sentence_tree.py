@@ -55,7 +55,7 @@ def texts(tree: SentenceTree) -> dict[str, list[tuple[str, float]]]:
     """Words and labels with their places from the left, told apart by their size."""
     found: dict[str, list[tuple[str, float]]] = {"words": [], "labels": []}
     for text in parts(tree, "text"):
-        kind = "words" if text.get("font-size") == str(language.TEXT) else "labels"
+        kind = "words" if text.get("font-size") == str(language.TEXT_PIXELS) else "labels"
         found[kind].append((text.text or "", float(text.get("x", "nan"))))
     return found
 

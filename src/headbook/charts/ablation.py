@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.axes import rounded_rows, styled_spec
+from headbook.charts.axes import rounded_rows, styled_spec, text_tooltips
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import GREY, INK, SERIES, ramp
 
@@ -37,11 +37,12 @@ def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -
     legend = alt.Legend(
         orient="top", titleLimit=0, gradientLength=200, values=[*domain], format=".3~g"
     )
-    numbers = [alt.Tooltip(f"{each}:Q", format=".3~g") for each in ("value", "low", "high")]
-    about = [alt.Tooltip(each) for each in ("layer:O", "head:O", "method:N", "verdict:N")]
     cells = base.mark_rect().encode(
         color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
-        tooltip=[*about, *numbers],
+        tooltip=[
+            *text_tooltips("layer:O", "head:O", "method:N", "verdict:N"),
+            *_number_tooltips("value", "low", "high"),
+        ],
     )
     lines = (
         base.transform_filter(alt.datum.method == "estimated")
@@ -80,8 +81,8 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRow
         for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
     )
     series = list(dict.fromkeys(rows["series"]))
-    wide = alt.Legend(orient="top", title=None, columns=1, labelLimit=0)
-    legend = wide if len(series) > 1 else None
+    full_legend = alt.Legend(orient="top", title=None, columns=1, labelLimit=0)
+    legend = full_legend if len(series) > 1 else None
     colour = alt.Color(
         "series:N", scale=alt.Scale(domain=series, range=[*SERIES[: len(series)]]), legend=legend
     )
@@ -89,9 +90,8 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRow
         strokeDash=[4, 3], strokeWidth=1, color=GREY
     )
     dots = alt.Chart(rows).mark_circle(size=50, opacity=1)
-    about = [alt.Tooltip("head:N"), alt.Tooltip("series:N")]
-    numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
-    dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
+    tooltip = [*text_tooltips("head:N", "series:N"), *_number_tooltips("x", "y")]
+    dots = dots.encode(x=x, y=y, color=colour, tooltip=tooltip)
     chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=PLOT_PIXELS, height=PLOT_PIXELS)
     return styled_spec(chart), table
 
@@ -106,11 +106,11 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """
     table, rows = rows, rounded_rows(rows)
     series = list(dict.fromkeys(rows["order"]))
-    inks = iter(SERIES * len(series))
-    ink = [GREY if each == RANDOM else next(inks) for each in series]
+    colours = iter(SERIES * len(series))
+    series_colours = [GREY if name == RANDOM else next(colours) for name in series]
     colour = alt.Color(
         "order:N",
-        scale=alt.Scale(domain=series, range=ink),
+        scale=alt.Scale(domain=series, range=series_colours),
         legend=alt.Legend(
             orient="top",
             title=None,
@@ -125,9 +125,14 @@ def pruning_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     y = alt.Y("value:Q", title=title)
     base: Any = alt.Chart(rows).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    numbers = [alt.Tooltip(f"{each}:Q", format=".3~g") for each in ("value", "low", "high")]
+    numbers = _number_tooltips("value", "low", "high")
     line = base.mark_line(strokeWidth=2, point={"size": 26, "filled": True}).encode(
         y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
     )
     chart = alt.layer(band, line).properties(width=CURVE_SIZE[0], height=CURVE_SIZE[1])
     return styled_spec(chart), table
+
+
+def _number_tooltips(*columns: str) -> list[alt.Tooltip]:
+    """Return columns of effects, in three digits, for a tooltip."""
+    return [alt.Tooltip(f"{column}:Q", format=".3~g") for column in columns]

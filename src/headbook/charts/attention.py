@@ -17,14 +17,14 @@ from headbook.report.wording import interval_text, number, shortened
 from headbook.study.sentence_data import UINT8_STEPS
 
 # Font size; widths of a Latin and of an East Asian letter.
-TEXT, LETTER_PIXELS, WIDE_LETTER_PIXELS = 12, 6.9, 12.0
+TEXT_PIXELS, LETTER_PIXELS, WIDE_LETTER_PIXELS = 12, 6.9, 12.0
 MAX_TOKEN_LETTERS = 24  # longer tokens are shortened
 GAP_PIXELS = 8.0
 CELL_PIXELS = 14.0  # of a map that fits on a page
 PAGE_PIXELS = PIXELS * max(WIDTHS.values())  # wider pictures are shrunk, with their letters
-MIN_TEXT = 9.5  # pixels: 7 points, in maps that are too wide with larger letters
-LEAN = -60  # degrees by which the names of columns are turned
-RISE, RUN = 0.87, 0.5  # sine and cosine of this angle
+MIN_TEXT_PIXELS = 9.5  # font size: 7 points, in maps that are too wide with larger letters
+NAME_ANGLE = -60  # degrees by which the names of columns are turned
+ANGLE_SINE, ANGLE_COSINE = 0.87, 0.5  # sine and cosine of this angle
 ROW_PIXELS, SIDES_DISTANCE = 20.0, 180.0  # from token to token, and from query to key
 LEGEND_WIDTH, LEGEND_HEIGHT, LEGEND_STEPS = 140.0, 10.0, 40  # width, height and steps of a legend
 # Numbers of the legends of colours and of lines.
@@ -56,17 +56,27 @@ def attention_map(
         weights: from 0 to 1; cells of NaN stay blank. *Shape:* ``(query, key)``.
         about: title of the colour scale.
     """
-    rows, columns = ([shortened(t, MAX_TOKEN_LETTERS) for t in side] for side in (queries, keys))
+    rows, columns = map(_shortened, (queries, keys))
     grid = _grid(rows, columns)
     left, top, cell = grid.left, grid.top, grid.cell
-    high = cell * len(rows)
-    space = max(grid.space(columns), LEGEND_WIDTH + 2 * GAP_PIXELS + _width(about)) + GAP_PIXELS
-    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, grid)]
-    parts += _names(grid, rows, columns)
-    parts += _colour_scale(left, top + high + 2 * GAP_PIXELS, about)
-    return drawing(
-        name, caption, left + space, top + high + 2 * GAP_PIXELS + LEGEND_HEIGHT + 2 * TEXT, parts
+    map_height = cell * len(rows)
+    width_right = (
+        max(grid.space(columns), LEGEND_WIDTH + 2 * GAP_PIXELS + _width(about)) + GAP_PIXELS
     )
+    parts = [f'<path d="{path}" fill="{fill}"/>' for fill, path in _cells(weights, grid)]
+    parts += _names(grid, rows, columns)
+    parts += _colour_scale(left, top + map_height + 2 * GAP_PIXELS, about)
+    return drawing(
+        name,
+        caption,
+        left + width_right,
+        top + map_height + 2 * GAP_PIXELS + LEGEND_HEIGHT + 2 * TEXT_PIXELS,
+        parts,
+    )
+
+
+def _shortened(tokens: Sequence[str]) -> list[str]:
+    return [shortened(token, MAX_TOKEN_LETTERS) for token in tokens]
 
 
 class _Grid(NamedTuple):
@@ -79,35 +89,43 @@ class _Grid(NamedTuple):
 
     def space(self, columns: Sequence[str]) -> float:
         """Return the width of the cells with the slanted names over them."""
-        lean = self.text / TEXT * RUN
-        ends = (self.cell * (i + 0.5) + lean * _width(t) for i, t in enumerate(columns))
+        slant = self.text / TEXT_PIXELS * ANGLE_COSINE
+        ends = (
+            self.cell * (column + 0.5) + slant * _width(token)
+            for column, token in enumerate(columns)
+        )
         return max(self.cell * len(columns), *ends)
 
 
 def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
     """Return cells as large as fit on a page."""
-    for text in (TEXT, MIN_TEXT):
-        part = text / TEXT
-        left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP_PIXELS
-        top = max(part * RISE * max(map(_width, columns)), 2 * text) + 2 * GAP_PIXELS
-        grid = _Grid(left, top, CELL_PIXELS, text)
+    for text_size in (TEXT_PIXELS, MIN_TEXT_PIXELS):
+        scale = text_size / TEXT_PIXELS
+        left = scale * max(_width(token) for token in (*rows, "query ↓")) + 2 * GAP_PIXELS
+        top = max(scale * ANGLE_SINE * max(map(_width, columns)), 2 * text_size) + 2 * GAP_PIXELS
+        grid = _Grid(left, top, CELL_PIXELS, text_size)
         if left + grid.space(columns) + GAP_PIXELS <= PAGE_PIXELS:
             return grid
-    space = PAGE_PIXELS - left - GAP_PIXELS
-    ends = [(space - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]
-    return grid._replace(cell=min(space / len(columns), *ends))
+    free_width = PAGE_PIXELS - left - GAP_PIXELS
+    ends = [
+        (free_width - scale * ANGLE_COSINE * _width(token)) / (column + 0.5)
+        for column, token in enumerate(columns)
+    ]
+    return grid._replace(cell=min(free_width / len(columns), *ends))
 
 
 def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
     """Draw as many names of tokens as fit, and the names of both sides in the corner."""
     left, top, cell, text = grid
-    every = math.ceil(text / cell)
+    label_distance = math.ceil(text / cell)
     for name, y in (("key →", top - GAP_PIXELS - text), ("query ↓", top - GAP_PIXELS)):
         yield svg_text(name, left - GAP_PIXELS, y, text, GREY, anchor="end")
-    for i, name in [*enumerate(rows)][::every]:
-        yield svg_text(name, left - GAP_PIXELS, top + cell * (i + 0.5) + 4, text, anchor="end")
-    for i, name in [*enumerate(columns)][::every]:
-        place = f"translate({left + cell * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
+    for index, name in [*enumerate(rows)][::label_distance]:
+        yield svg_text(name, left - GAP_PIXELS, top + cell * (index + 0.5) + 4, text, anchor="end")
+    for index, name in [*enumerate(columns)][::label_distance]:
+        place = (
+            f"translate({left + cell * (index + 0.5) + 4:.1f} {top - 6:.1f}) rotate({NAME_ANGLE})"
+        )
         yield f'<g transform="{place}">{svg_text(name, 0, 0, text, anchor="start")}</g>'
 
 
@@ -125,8 +143,8 @@ def attention_lines(
     Args:
         about: title of the legend of line widths.
     """
-    rows, columns = ([shortened(t, MAX_TOKEN_LETTERS) for t in side] for side in (queries, keys))
-    left = max(_width(t) for t in (*rows, "query")) + 2 * GAP_PIXELS
+    rows, columns = map(_shortened, (queries, keys))
+    left = max(_width(token) for token in (*rows, "query")) + 2 * GAP_PIXELS
     right, top = left + SIDES_DISTANCE, GAP_PIXELS + ROW_PIXELS
     parts = []
     for query, key, weight in sorted(links, key=lambda link: link.weight):  # strong ones on top
@@ -139,17 +157,20 @@ def attention_lines(
         (right + GAP_PIXELS, "start", ["key", *columns]),
     )
     for x, anchor, texts in sides:
-        for i, text in enumerate(texts):
-            ink = INK if i else GREY
+        for row, text in enumerate(texts):
+            ink = INK if row else GREY
             parts.append(
-                svg_text(text, x, top + ROW_PIXELS * (i - 0.5) + 4, TEXT, ink, anchor=anchor)
+                svg_text(
+                    text, x, top + ROW_PIXELS * (row - 0.5) + 4, TEXT_PIXELS, ink, anchor=anchor
+                )
             )
     below = top + ROW_PIXELS * max(len(rows), len(columns)) + GAP_PIXELS
     parts += _width_scale(left, below, about)
-    space = max(
-        max(_width(t) for t in (*columns, "key")) + 2 * GAP_PIXELS, GAP_PIXELS + _width(about)
+    width_right = max(
+        max(_width(token) for token in (*columns, "key")) + 2 * GAP_PIXELS,
+        GAP_PIXELS + _width(about),
     )
-    return drawing(name, caption, right + space, below + ROW_PIXELS + TEXT, parts)
+    return drawing(name, caption, right + width_right, below + ROW_PIXELS + TEXT_PIXELS, parts)
 
 
 def _width(text: str) -> float:
@@ -162,44 +183,51 @@ def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
     All cells are drawn in the lowest colour first, so that no paper shines through the joints of
     the others.
     """
-    palette, mask = colours(UINT8_STEPS + 1), ~np.isnan(weights)
+    palette, is_visible = colours(UINT8_STEPS + 1), ~np.isnan(weights)
     steps = (np.nan_to_num(weights) * UINT8_STEPS).round().astype(np.int64)
-    yield palette[0], "".join(d for visible, d in _runs(mask, grid) if visible)
+    yield palette[0], "".join(path for visible, path in _runs(is_visible, grid) if visible)
     shapes: dict[int, list[str]] = {}
-    for step, d in _runs(steps, grid):
-        shapes.setdefault(step, []).append(d)
+    for step, path in _runs(steps, grid):
+        shapes.setdefault(step, []).append(path)
     yield from ((palette[step], "".join(shapes[step])) for step in sorted(shapes) if step)
 
 
 def _runs(cells: NDArray[Any], grid: _Grid) -> Iterator[tuple[int, str]]:
     """Yield value and outline of each run of equal neighbours in a row."""
     left, top, cell, _ = grid
-    high = f"{cell:.2f}".removesuffix(".00")
-    for row, line in enumerate(cells.tolist()):
+    height = f"{cell:.2f}".removesuffix(".00")
+    for row, row_cells in enumerate(cells.tolist()):
         column = 0
-        for value, group in groupby(line):
+        for value, group in groupby(row_cells):
             length = len([*group])
             place = f"M{left + cell * column:.1f} {top + cell * row:.1f}"
-            wide = f"{cell * length:.2f}".removesuffix(".00")
-            yield value, f"{place}h{wide}v{high}h-{wide}z"
+            width = f"{cell * length:.2f}".removesuffix(".00")
+            yield value, f"{place}h{width}v{height}h-{width}z"
             column += length
 
 
 def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
     palette = colours(LEGEND_STEPS)
-    for part, colour in enumerate(palette):  # each to the end; the next one covers the rest
+    for step, colour in enumerate(palette):  # each to the end; the next one covers the rest
         x, width = (
-            left + LEGEND_WIDTH * part / LEGEND_STEPS,
-            LEGEND_WIDTH * (1 - part / LEGEND_STEPS),
+            left + LEGEND_WIDTH * step / LEGEND_STEPS,
+            LEGEND_WIDTH * (1 - step / LEGEND_STEPS),
         )
         place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{LEGEND_HEIGHT:.0f}"'
         yield f'<rect {place} fill="{colour}"/>'
     for tick in LEGEND_TICKS:
         yield svg_text(
-            f"{tick:g}", left + LEGEND_WIDTH * tick, top + LEGEND_HEIGHT + TEXT + 1, TEXT
+            f"{tick:g}",
+            left + LEGEND_WIDTH * tick,
+            top + LEGEND_HEIGHT + TEXT_PIXELS + 1,
+            TEXT_PIXELS,
         )
     yield svg_text(
-        about, left + LEGEND_WIDTH + 2 * GAP_PIXELS, top + LEGEND_HEIGHT, TEXT, anchor="start"
+        about,
+        left + LEGEND_WIDTH + 2 * GAP_PIXELS,
+        top + LEGEND_HEIGHT,
+        TEXT_PIXELS,
+        anchor="start",
     )
 
 
@@ -210,10 +238,14 @@ def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
         x = left + share * index
         yield _line(f"M{x:.1f} {top + ROW_PIXELS / 2:.1f}h{share / 2:.1f}", weight)
         yield svg_text(
-            f"{weight:g}", x + share / 2 + 4, top + ROW_PIXELS / 2 + 4, TEXT, anchor="start"
+            f"{weight:g}", x + share / 2 + 4, top + ROW_PIXELS / 2 + 4, TEXT_PIXELS, anchor="start"
         )
     yield svg_text(
-        about, left + SIDES_DISTANCE + GAP_PIXELS, top + ROW_PIXELS / 2 + 4, TEXT, anchor="start"
+        about,
+        left + SIDES_DISTANCE + GAP_PIXELS,
+        top + ROW_PIXELS / 2 + 4,
+        TEXT_PIXELS,
+        anchor="start",
     )
 
 
@@ -229,8 +261,8 @@ def _line(path: str, weight: float) -> str:
 WIDTH, HEIGHT = 400.0, 210.0  # of the plot
 LEFT, TOP, BELOW, RIGHT = 52.0, 8.0, 42.0, 12.0
 PROFILE_BAR = 0.8  # width of a bar, as a share of the width of an offset
-STEPS = (1, 2, 2.5, 5, 10)  # distances of ticks, times a power of ten
-PROFILE_TICKS = 5  # at most, above 0
+TICK_STEPS = (1, 2, 2.5, 5, 10)  # distances of ticks, times a power of ten
+MAX_PROFILE_TICKS = 5  # above 0
 LABEL_TEXT, TITLE_TEXT = 11, 12  # font sizes of labels and of titles of axes
 
 
@@ -260,17 +292,21 @@ def offset_profile(name: str, caption: str, bars: Sequence[OffsetBar]) -> Drawin
     Args:
         bars: offsets in order; NaN if missing.
     """
-    numbers = [part for bar in bars for part in bar[1:] if not math.isnan(part)]
+    numbers = [number for bar in bars for number in bar[1:] if not math.isnan(number)]
     step = _step(max(numbers, default=1.0) or 1.0)
     top = step * math.ceil(max(numbers, default=1.0) / step - 1e-9) or step
     parts = [*_axes(bars, step, top), *_bars(bars, top), _uniform(bars, top)]
     return drawing(name, caption, LEFT + WIDTH + RIGHT, TOP + HEIGHT + BELOW, parts)
 
 
-def _step(most: float) -> float:
-    """Return the least round distance of ticks that gives at most `PROFILE_TICKS`."""
-    ten = 10.0 ** math.floor(math.log10(most / PROFILE_TICKS))
-    return next(step * ten for step in STEPS if step * ten * PROFILE_TICKS >= most * (1 - 1e-9))
+def _step(largest: float) -> float:
+    """Return the least round distance of ticks that gives at most `MAX_PROFILE_TICKS`."""
+    power = 10.0 ** math.floor(math.log10(largest / MAX_PROFILE_TICKS))
+    return next(
+        step * power
+        for step in TICK_STEPS
+        if step * power * MAX_PROFILE_TICKS >= largest * (1 - 1e-9)
+    )
 
 
 def _x(bars: Sequence[OffsetBar], place: float) -> float:
@@ -290,20 +326,20 @@ def _axes(bars: Sequence[OffsetBar], step: float, top: float) -> Iterator[str]:
             f'<path d="M{LEFT:.1f} {y:.1f}h{WIDTH:.0f}" stroke="{INK}" stroke-opacity="{opacity}"/>'
         )
         yield svg_text(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, LABEL_TEXT, anchor="end")
-    every = max(1, max(abs(bar.offset) for bar in bars) // 4)
+    label_distance = max(1, max(abs(bar.offset) for bar in bars) // 4)
     for index, bar in enumerate(bars):
-        if bar.offset % every == 0:
+        if bar.offset % label_distance == 0:
             yield svg_text(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, LABEL_TEXT)
     middle = LEFT + WIDTH / 2
-    about = "offset in tokens: − earlier keys, + later keys"
-    yield svg_text(about, middle, TOP + HEIGHT + 36, TITLE_TEXT)
-    turned = svg_text("share of attention", 0, 0, TITLE_TEXT)
-    yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{turned}</g>'
+    title = "offset in tokens: − earlier keys, + later keys"
+    yield svg_text(title, middle, TOP + HEIGHT + 36, TITLE_TEXT)
+    side_title = svg_text("share of attention", 0, 0, TITLE_TEXT)
+    yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{side_title}</g>'
 
 
 def _bars(bars: Sequence[OffsetBar], top: float) -> Iterator[str]:
     """Draw bars with their numbers as titles, then the lines of all intervals as one shape."""
-    width, lines = WIDTH / len(bars) * PROFILE_BAR, ""
+    width, interval_path = WIDTH / len(bars) * PROFILE_BAR, ""
     yield f'<g fill="{BLUE}">'
     for index, bar in enumerate(bars):
         if math.isnan(bar.value):
@@ -312,21 +348,21 @@ def _bars(bars: Sequence[OffsetBar], top: float) -> Iterator[str]:
         shape = f'x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}"'
         height = HEIGHT * bar.value / top
         if not math.isnan(bar.low):
-            lines += f"M{x:.1f} {_y(bar.low, top):.1f}V{_y(bar.high, top):.1f}"
-        offset, value, ends, _ = bar.cells
-        message = escape(f"{offset}: {value} {ends}".strip())
+            interval_path += f"M{x:.1f} {_y(bar.low, top):.1f}V{_y(bar.high, top):.1f}"
+        offset, value, interval, _ = bar.cells
+        message = escape(f"{offset}: {value} {interval}".strip())
         yield f'<rect {shape} height="{height:.1f}"><title>{message}</title></rect>'
     yield "</g>"
-    yield f'<path d="{lines}" stroke="{INK}" stroke-width="1.2" pointer-events="none"/>'
+    yield f'<path d="{interval_path}" stroke="{INK}" stroke-width="1.2" pointer-events="none"/>'
 
 
 def _uniform(bars: Sequence[OffsetBar], top: float) -> str:
     """Draw uniform attention as a step for each offset."""
-    line = "".join(
+    path = "".join(
         f"M{_x(bars, index):.1f} {_y(bar.uniform, top):.1f}H{_x(bars, index + 1):.1f}"
         for index, bar in enumerate(bars)
         if not math.isnan(bar.uniform)
     )
     return (
-        f'<path d="{line}" fill="none" stroke="{GREY}" stroke-width="1.5" stroke-dasharray="4 3"/>'
+        f'<path d="{path}" fill="none" stroke="{GREY}" stroke-width="1.5" stroke-dasharray="4 3"/>'
     )

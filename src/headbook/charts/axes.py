@@ -43,8 +43,8 @@ def styled_spec(chart: Any) -> Spec:
     named: dict[int, tuple[str, pd.DataFrame]] = {}  # by identity: layers share their rows
 
     def name(table: Any) -> dict[str, str]:
-        first = f"rows-{len(named)}", table
-        return {"name": named.setdefault(id(table), first)[0]}
+        new_name = f"rows-{len(named)}", table
+        return {"name": named.setdefault(id(table), new_name)[0]}
 
     # Altair reads each cell several times, to check it and to name the table by its content.
     alt.data_transformers.register("named", name)
@@ -53,7 +53,7 @@ def styled_spec(chart: Any) -> Spec:
     spec.pop("$schema", None)  # an address that no page may request
     spec |= {"background": None, "config": vega_config()}
     if named:
-        spec["datasets"] = {each: records(table) for each, table in named.values()}
+        spec["datasets"] = {table_name: records(table) for table_name, table in named.values()}
     return spec
 
 
@@ -79,9 +79,9 @@ FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "
 Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-def cell_axis(**more: Any) -> alt.Axis:
+def cell_axis(**options: Any) -> alt.Axis:
     """Return an axis of a map of cells: labels alone, without ticks and line."""
-    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
+    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **options)
 
 
 def axis_heading(title: str) -> alt.Title:
@@ -101,11 +101,11 @@ def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floa
     """
     order = np.argsort(values, kind="stable")
     groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
-    for number, index in enumerate(order):
-        mean, size = float(values[index]) - number * gap, 1
+    for rank, index in enumerate(order):
+        mean, size = float(values[index]) - rank * gap, 1
         while groups and groups[-1][0] > mean:
-            other, members = groups.pop()
-            mean = (mean * size + other * members) / (size + members)
+            last_mean, members = groups.pop()
+            mean = (mean * size + last_mean * members) / (size + members)
             size += members
         groups.append((mean, size))
     group_means = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
@@ -119,8 +119,8 @@ def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floa
 
 def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:
     """Return columns of numbers with their format in a tooltip."""
-    form = f".4{SHARE_FORMAT if share else PLAIN_FORMAT}"
-    return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
+    number_format = f".4{SHARE_FORMAT if share else PLAIN_FORMAT}"
+    return [alt.Tooltip(f"{name}:Q", format=number_format) for name in names]
 
 
 def text_tooltips(*names: str) -> list[alt.Tooltip]:
@@ -143,9 +143,9 @@ def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
         again: whether another layer of the chart makes the lists.
     """
     for field, chosen, options in choices:
-        wanted: Any = chosen
+        value: Any = chosen
         if len(options) > 1:
-            wanted = alt.param(
+            value = alt.param(
                 name=f"{field}_shown",
                 value=chosen,
                 bind=alt.binding_select(
@@ -154,6 +154,6 @@ def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
                     name=f"{FIELDS.get(field, field)} ",
                 ),
             )
-            chart = chart if again else chart.add_params(wanted)
-        chart = chart.transform_filter(alt.datum[field] == wanted)
+            chart = chart if again else chart.add_params(value)
+        chart = chart.transform_filter(alt.datum[field] == value)
     return chart

@@ -120,28 +120,30 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         for axis, side, title in zip((alt.X, alt.Y), "ab", titles, strict=True)
     )
     points = with_choices(alt.Chart(rows), choices).mark_point(size=42, strokeWidth=1.4)
-    sure = alt.when("datum.supported")
+    is_supported = alt.when("datum.supported")
     points = points.encode(
         x=x,
         y=y,
-        stroke=sure.then(alt.value(BLUE)).otherwise(alt.value(GREY)),
-        fill=sure.then(alt.value(BLUE)).otherwise(alt.value(HOLLOW)),
+        stroke=is_supported.then(alt.value(BLUE)).otherwise(alt.value(GREY)),
+        fill=is_supported.then(alt.value(BLUE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("name:N"), *number_tooltips("a", "b")],
     )
-    same = with_choices(alt.Chart(_same(rows, show)), choices, again=True)
-    line = same.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(x="a:Q", y="b:Q")
+    equal_numbers = with_choices(alt.Chart(_equal_number_ends(rows, show)), choices, again=True)
+    line = equal_numbers.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(
+        x="a:Q", y="b:Q"
+    )
     return styled_spec(
         alt.layer(line, points).properties(width=PLOT_PIXELS, height=PLOT_PIXELS)
     ), table
 
 
-def _same(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+def _equal_number_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     """Return both ends of the line of equal numbers, for each choice."""
     line_ends: list[dict[str, Any]] = []
-    for chosen, group in rows.groupby([*show], sort=False):
+    for choice, group in rows.groupby([*show], sort=False):
         ends = group[["a", "b"]].to_numpy(float)
-        both = dict(zip(show, chosen if isinstance(chosen, tuple) else (chosen,), strict=True))
-        line_ends += [both | {"a": end, "b": end} for end in (ends.min(), ends.max())]
+        columns = dict(zip(show, choice if isinstance(choice, tuple) else (choice,), strict=True))
+        line_ends += [columns | {"a": end, "b": end} for end in (ends.min(), ends.max())]
     return pd.DataFrame(line_ends)
 
 
@@ -181,8 +183,8 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Spe
     of_layers = base.transform_filter(alt.datum.kind == "layer")
     y = alt.Y("value:Q", title=None)
     band = of_layers.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
-    tips = [*text_tooltips("series:N"), *number_tooltips("depth", "value", "low", "high")]
-    line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tips)
+    tooltip = [*text_tooltips("series:N"), *number_tooltips("depth", "value", "low", "high")]
+    line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tooltip)
     points = base.transform_filter(alt.datum.kind == "head")
     points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
     return styled_spec(_curve(alt.layer(band, points, line), title)), table
@@ -200,8 +202,8 @@ def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Sp
     base = base.encode(x=LAYER, color=_colour(rows))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
-    tips = [*text_tooltips("series:N", "layer:O"), *number_tooltips("value", "low", "high")]
-    line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tips)
+    tooltip = [*text_tooltips("series:N", "layer:O"), *number_tooltips("value", "low", "high")]
+    line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tooltip)
     return styled_spec(_curve(alt.layer(band, line), title)), table
 
 
@@ -220,11 +222,11 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
     band = band.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     ends = base.mark_rule(color=PURPLE, opacity=0.5).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=1.6, color=PURPLE).encode(y=alt.Y("value:Q", title=None))
-    sure = alt.when("datum.supported")
+    is_supported = alt.when("datum.supported")
     points = base.mark_point(size=40, strokeWidth=1.6, opacity=1).encode(
         y="value:Q",
         stroke=alt.value(PURPLE),
-        fill=sure.then(alt.value(PURPLE)).otherwise(alt.value(HOLLOW)),
+        fill=is_supported.then(alt.value(PURPLE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "p")],
     )
     return styled_spec(_curve(alt.layer(zero, band, ends, line, points), title)), table

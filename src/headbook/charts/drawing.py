@@ -15,7 +15,7 @@ from headbook.charts.theme import FONT, INK
 from headbook.report.wording import visible
 
 TAG = re.compile(r"<[^>]*>")
-WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # decimals that are zero
+ZERO_DECIMALS = re.compile(r"(?<=\d)\.0(?=\D)")  # decimals that are zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def drawing(name: str, caption: str, width: float, height: float, parts: Iterabl
         caption,
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
         f'aria-label="{escape(visible(caption))}" font-family="{FONT}" text-anchor="middle" '
-        f'fill="{INK}">{"".join(_short(part) for part in parts)}</svg>',
+        f'fill="{INK}">{"".join(_without_zero_decimals(part) for part in parts)}</svg>',
     )
 
 
@@ -67,14 +67,15 @@ def svg_text(
     text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
 ) -> str:
     """Return text as an SVG element."""
-    more = f' text-anchor="{anchor}"' if anchor != "middle" else ""
-    more += f' fill="{ink}"' if ink != INK else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{more}>{escape(visible(text))}</text>'
+    attributes = f' text-anchor="{anchor}"' if anchor != "middle" else ""
+    attributes += f' fill="{ink}"' if ink != INK else ""
+    place = f'x="{x:.1f}" y="{y:.1f}"'
+    return f'<text {place} font-size="{size}"{attributes}>{escape(visible(text))}</text>'
 
 
-def _short(part: str) -> str:
+def _without_zero_decimals(part: str) -> str:
     """Return an element without decimals that are zero; texts stay."""
-    return TAG.sub(lambda tag: WHOLE.sub("", tag[0]), part)
+    return TAG.sub(lambda tag: ZERO_DECIMALS.sub("", tag[0]), part)
 
 
 def guessed_width(text: str, letter: float, wide: float) -> float:
@@ -83,8 +84,8 @@ def guessed_width(text: str, letter: float, wide: float) -> float:
     Args:
         letter, wide: pixels of a Latin and of an East Asian letter.
     """
-    east = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return letter * (len(text) - east) + wide * east
+    n_wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return letter * (len(text) - n_wide) + wide * n_wide
 
 
 MARGIN = 2.0  # per cent of the width at either end
@@ -101,13 +102,12 @@ def interval_dot(value: float, low: float, high: float, baseline: float, *, supp
         supported: if not, the dot is hollow and the interval dashed.
     """
     kind = "dot" if supported else "dot weak"
-    parts = "" if math.isnan(baseline) else f'<rect x="{_at(baseline)}" {TICK}/>'
+    marks = "" if math.isnan(baseline) else f'<rect x="{_x_percent(baseline)}" {TICK}/>'
     if not math.isnan(low):
-        parts += f'<line x1="{_at(low)}" x2="{_at(high)}"/>'
-    return (
-        f'<svg class="{kind}" aria-hidden="true">{parts}<circle cx="{_at(value)}" r="4.5"/></svg>'
-    )
+        marks += f'<line x1="{_x_percent(low)}" x2="{_x_percent(high)}"/>'
+    marks += f'<circle cx="{_x_percent(value)}" r="4.5"/>'
+    return f'<svg class="{kind}" aria-hidden="true">{marks}</svg>'
 
 
-def _at(value: float) -> str:
+def _x_percent(value: float) -> str:
     return f"{MARGIN + (100 - 2 * MARGIN) * min(max(value, 0.0), 1.0):.1f}%"

@@ -149,7 +149,11 @@ def static_spec(spec: Spec) -> Spec:
     if not chosen:
         return spec
     sets = {
-        name: [row for row in rows if all(row.get(k, v) == v for k, v in chosen.items())]
+        name: [
+            row
+            for row in rows
+            if all(row.get(column, value) == value for column, value in chosen.items())
+        ]
         for name, rows in spec.get("datasets", {}).items()
     }
     return spec | {"datasets": sets}
@@ -198,7 +202,7 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
     root = _drawn(spec)
     ET.register_namespace("", SVG)
     ids: dict[str, str] = {}
-    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+    for number, element in enumerate(element for element in root.iter() if "id" in element.attrib):
         ids[element.attrib["id"]] = f"{name}-{number}"
     for element in root.iter():
         for key, value in [*element.attrib.items()]:
@@ -230,11 +234,13 @@ def _drawn(spec: dict[str, Any]) -> ET.Element:
     has a caption instead.
     """
     data = spec.get("datasets", {})
-    spec = _unpointed({name: part for name, part in spec.items() if name != "datasets"})
+    spec = _unpointed({name: section for name, section in spec.items() if name != "datasets"})
     spec["datasets"] = data
     config = spec.get("config", {}) | {"aria": False}
-    free = {part: config.get(part, {}) | {"labelLimit": 0} for part in LABELS.values()}
-    root = _svg(spec | {"config": config | free})
+    unlimited = {
+        section: config.get(section, {}) | {"labelLimit": 0} for section in LABELS.values()
+    }
+    root = _svg(spec | {"config": config | unlimited})
     if any(_long(group) for group in root.iter(GROUP) if _role(group) in LABELS):
         root = _svg(spec | {"config": config})
     return root
@@ -243,8 +249,8 @@ def _drawn(spec: dict[str, Any]) -> ET.Element:
 def _unpointed(part: Any) -> Any:
     """Return a part of a specification without tooltips."""
     if isinstance(part, dict):
-        return {name: _unpointed(each) for name, each in part.items() if name != "tooltip"}
-    return [_unpointed(each) for each in part] if isinstance(part, list) else part
+        return {name: _unpointed(value) for name, value in part.items() if name != "tooltip"}
+    return [_unpointed(value) for value in part] if isinstance(part, list) else part
 
 
 def _svg(spec: dict[str, Any]) -> ET.Element:
@@ -297,21 +303,21 @@ def _join(element: ET.Element) -> None:
 
 def _straight(element: ET.Element) -> None:
     """Write a line at some place as a path."""
-    at = TRANSLATION.fullmatch(element.get("transform", ""))
-    if element.tag == LINE and at:
+    place = TRANSLATION.fullmatch(element.get("transform", ""))
+    if element.tag == LINE and place:
         x, y = (element.attrib.pop(name, "0") for name in ("x2", "y2"))
         del element.attrib["transform"]
         element.tag = PATH
-        element.attrib = {"d": f"M{at[1]},{at[2]}l{x},{y}", **element.attrib}
+        element.attrib = {"d": f"M{place[1]},{place[2]}l{x},{y}", **element.attrib}
 
 
 def _place(text: ET.Element) -> None:
     """Write the place of a text in as few characters as possible."""
-    at = TRANSLATION.fullmatch(text.get("transform", ""))
-    if at and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
+    match = TRANSLATION.fullmatch(text.get("transform", ""))
+    if match and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
         del text.attrib["transform"]
-        place = zip("xy", at.groups(), strict=True)
-        text.attrib = {name: far for name, far in place if far != "0"} | text.attrib
+        place = zip("xy", match.groups(), strict=True)
+        text.attrib = {name: pixels for name, pixels in place if pixels != "0"} | text.attrib
 
 
 def _style_of(element: ET.Element) -> dict[str, str]:
@@ -328,15 +334,15 @@ def _share(element: ET.Element) -> None:
         element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
     _place(element)
     for name in INHERITED_ATTRIBUTES if element.tag == GROUP else ():
-        tag_names = {child.get(name) for child in element}
-        if len(tag_names) == 1 and None not in tag_names:
-            element.set(name, tag_names.pop() or "")
+        values = {child.get(name) for child in element}
+        if len(values) == 1 and None not in values:
+            element.set(name, values.pop() or "")
             for child in element:
                 del child.attrib[name]
     element[:] = [
-        each
+        part
         for child in element
-        for each in ([*child] if child.tag == GROUP and not child.attrib else [child])
+        for part in ([*child] if child.tag == GROUP and not child.attrib else [child])
     ]
 
 
@@ -383,9 +389,9 @@ ENTRY = "window.vegaEmbed=vegaEmbed;"
 def vega_bundle() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that defines only ``vegaEmbed``."""
     file = user_cache_path("headbook") / f"vega-{version('vl-convert-python')}.kept"
-    entry, _, kept = (read_checked(file) or b"").decode().partition("\n")
+    entry, _, cached = (read_checked(file) or b"").decode().partition("\n")
     if entry == ENTRY:
-        return kept
+        return cached
     script = str(vl_convert.javascript_bundle(ENTRY))
     if file.is_absolute():  # else there is no home, and the folder would be the current one's
         with suppress(OSError):  # it may be read-only, or the disk full

@@ -1,7 +1,7 @@
 """Numbers of heads over training steps.
 
-Steps stand on a logarithmic axis; step 0, which such an axis does not have, stands apart on its
-left, and no line leads there.
+Steps are placed on a logarithmic axis. Such an axis has no step 0, which is therefore drawn apart
+on its left, without a line to it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,10 +59,13 @@ def _places(steps: Ints, *, named: bool) -> list[float]:
     """Return places of steps on the axis, from 0 to 1."""
     if not named:
         return [float(place) for place in np.linspace(0, 1, len(steps))]
-    later = np.log(steps[steps > 0].astype(np.float64))
-    width = float(later[-1] - later[0]) if len(later) > 1 else 0.0
-    first = FIRST_STEP_PLACE if steps[0] == 0 else 0.0
-    places = [first + (1 - first) * (x - later[0]) / width if width else 1.0 for x in later]
+    log_steps = np.log(steps[steps > 0].astype(np.float64))
+    width = float(log_steps[-1] - log_steps[0]) if len(log_steps) > 1 else 0.0
+    first_place = FIRST_STEP_PLACE if steps[0] == 0 else 0.0
+    places = [
+        first_place + (1 - first_place) * (log_step - log_steps[0]) / width if width else 1.0
+        for log_step in log_steps
+    ]
     return [*([0.0] if steps[0] == 0 else []), *map(float, places)]
 
 
@@ -77,13 +80,17 @@ def sparkline(
         turn: index of the half-rise step, which a rule marks; or None.
     """
     low, high = ends
-    size = (high - low) or 1.0
+    value_range = (high - low) or 1.0
     x = [2 + (SPARK_WIDTH - 4) * place for place in axis.places]
-    y = 2 + (SPARK_HEIGHT - 4) * (high - np.clip(values, low, high)) / size
-    known = [n for n, value in enumerate(values) if not np.isnan(value)]
-    joined = [n for n in known if n or not axis.apart]
+    y = 2 + (SPARK_HEIGHT - 4) * (high - np.clip(values, low, high)) / value_range
+    known = [step for step, value in enumerate(values) if not np.isnan(value)]
+    on_line = [step for step in known if step or not axis.apart]
     rule = "" if turn is None else f'<path class="turn" d="M{x[turn]:.0f} 0V{SPARK_HEIGHT}"/>'
-    line = f'<path d="M{"L".join(f"{x[n]:.0f},{y[n]:.1f}" for n in joined)}"/>' if joined else ""
+    line = (
+        f'<path d="M{"L".join(f"{x[step]:.0f},{y[step]:.1f}" for step in on_line)}"/>'
+        if on_line
+        else ""
+    )
     dot = f'<path d="M{x[0] - 2:.0f},{y[0]:.1f}h4"/>' if axis.apart and 0 in known else ""
     return (
         f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" preserveAspectRatio="none" '
@@ -107,34 +114,41 @@ def step_areas(
         parts: names and colours, from below.
         texts: shares at the last step as text.
     """
-    known = np.nan_to_num(shares)
-    upper = known.cumsum(1)
-    lower = upper - known
-    drawn = [*draw_axes(axis, (0.0, 1.0), SHARE_TICKS)]
-    for n, (part, colour) in enumerate(parts):
-        shape = _area(lower[:, n], upper[:, n], axis)
-        drawn.append(
+    heights = np.nan_to_num(shares)
+    upper = heights.cumsum(1)
+    lower = upper - heights
+    elements = [*draw_axes(axis, (0.0, 1.0), SHARE_TICKS)]
+    for part_index, (part, colour) in enumerate(parts):
+        shape = _area(lower[:, part_index], upper[:, part_index], axis)
+        elements.append(
             f'<path d="{shape}" fill="{colour}" stroke="{colour}" stroke-width="0.6">'
             f"<title>{escape(part)}</title></path>"
         )
-    drawn += _rules(axis)
-    middles = [
-        (y_of(float(lower[-1, n] + upper[-1, n]) / 2, (0.0, 1.0)), n) for n in range(len(parts))
+    elements += _rules(axis)
+    label_heights = [
+        (y_of(float(lower[-1, part_index] + upper[-1, part_index]) / 2, (0.0, 1.0)), part_index)
+        for part_index in range(len(parts))
     ]
-    for y, n in spread_labels(middles):
-        drawn += _named(*parts[n], texts[n], y)
-    return drawing(name, caption, WIDTH, HEIGHT, drawn)
+    for y, part_index in spread_labels(label_heights):
+        elements += _legend_entry(*parts[part_index], texts[part_index], y)
+    return drawing(name, caption, WIDTH, HEIGHT, elements)
 
 
 def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
     """Return the path of one part; the first step is a separate bar if it stands apart."""
-    first = 1 if axis.apart else 0
+    first_on_area = 1 if axis.apart else 0
     x = [*map(x_of, axis.places)]
     bottom, top = ([y_of(float(end), (0.0, 1.0)) for end in ends] for ends in (low, high))
-    bar = f"M{x[0]:.1f} {bottom[0]:.1f}V{top[0]:.1f}h{BAR_PIXELS}V{bottom[0]:.1f}z" if first else ""
-    over = [f"{x[n]:.1f},{top[n]:.1f}" for n in range(first, len(x))]
-    under = [f"{x[n]:.1f},{bottom[n]:.1f}" for n in reversed(range(first, len(x)))]
-    return f"{bar}M{'L'.join([*over, *under])}z"
+    bar = (
+        f"M{x[0]:.1f} {bottom[0]:.1f}V{top[0]:.1f}h{BAR_PIXELS}V{bottom[0]:.1f}z"
+        if first_on_area
+        else ""
+    )
+    upper_edge = [f"{x[step]:.1f},{top[step]:.1f}" for step in range(first_on_area, len(x))]
+    lower_edge = [
+        f"{x[step]:.1f},{bottom[step]:.1f}" for step in reversed(range(first_on_area, len(x)))
+    ]
+    return f"{bar}M{'L'.join([*upper_edge, *lower_edge])}z"
 
 
 def _rules(axis: CurveAxis) -> Iterator[str]:
@@ -145,7 +159,7 @@ def _rules(axis: CurveAxis) -> Iterator[str]:
     yield f'<path d="{path}" stroke="{INK}" stroke-opacity="0.25" stroke-width="0.7"/>'
 
 
-def _named(part: str, colour: str, text: str, y: float) -> Iterator[str]:
+def _legend_entry(part: str, colour: str, text: str, y: float) -> Iterator[str]:
     x = WIDTH - LABELS_WIDTH + 8
     yield (
         f'<rect x="{x:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
@@ -156,7 +170,7 @@ def _named(part: str, colour: str, text: str, y: float) -> Iterator[str]:
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300
-MAX_COLOURED_HEADS = len(CURVES)  # others are grey
+MAX_COLOURED_HEADS = len(CURVES)  # the other heads are grey
 OTHERS = "other heads"
 
 
@@ -172,47 +186,49 @@ def head_steps(
         share: whether values are parts of a whole.
         named: heads with a colour, at most as many as there are.
     """
-    table, kept = rows.drop(columns="place"), rounded_rows(rows, 4)
-    kept = kept.assign(
-        part=kept["place"].gt(0) | (not axis.apart),
-        series=kept["head"].where(kept["head"].isin(named), OTHERS),
+    table, plotted = rows.drop(columns="place"), rounded_rows(rows, 4)
+    plotted = plotted.assign(
+        part=plotted["place"].gt(0) | (not axis.apart),
+        series=plotted["head"].where(plotted["head"].isin(named), OTHERS),
     )
-    series = [*named, *([OTHERS] if (kept["series"] == OTHERS).any() else [])]
-    inks = [*CURVES[: len(named)], GREY][: len(series)]
-    numbers = ".1%" if share else ".3f"
+    series = [*named, *([OTHERS] if (plotted["series"] == OTHERS).any() else [])]
+    colours = [*CURVES[: len(named)], GREY][: len(series)]
+    number_format = ".1%" if share else ".3f"
     pointed = alt.selection_point(
         name="head", fields=["head"], on="pointerover", clear="pointerout", empty=False
     )
-    base = alt.Chart(kept).encode(
+    base = alt.Chart(plotted).encode(
         x=alt.X("place:Q", title="step", scale=alt.Scale(domain=[0, 1]), axis=_ticks(axis)),
         y=alt.Y("value:Q", title=title, axis=alt.Axis(format=".0%" if share else "~g")),
         color=alt.Color(
             "series:N",
             title=None,
-            scale=alt.Scale(domain=series, range=inks),
+            scale=alt.Scale(domain=series, range=colours),
             legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
         ),
         tooltip=[
             "head:N",
             alt.Tooltip("step:Q", format=",d"),
-            *(alt.Tooltip(f"{name}:Q", format=numbers) for name in ("value", "low", "high")),
+            *(alt.Tooltip(f"{name}:Q", format=number_format) for name in ("value", "low", "high")),
         ],
     )
-    plain = alt.datum.series == OTHERS
-    wide = alt.when(pointed).then(alt.value(3.5)).when(plain).then(alt.value(1.0))
-    faint = alt.when(pointed).then(alt.value(1.0)).when(plain).then(alt.value(0.5))
+    is_grey = alt.datum.series == OTHERS
+    line_width = alt.when(pointed).then(alt.value(3.5)).when(is_grey).then(alt.value(1.0))
+    mark_opacity = alt.when(pointed).then(alt.value(1.0)).when(is_grey).then(alt.value(0.5))
     lines = base.mark_line().encode(
         detail=["head:N", "part:N"],
-        strokeWidth=wide.otherwise(alt.value(2.2)),
-        opacity=faint.otherwise(alt.value(1.0)),
+        strokeWidth=line_width.otherwise(alt.value(2.2)),
+        opacity=mark_opacity.otherwise(alt.value(1.0)),
     )
-    points = base.mark_circle(size=26).encode(opacity=faint.otherwise(alt.value(1.0)))
+    points = base.mark_circle(size=26).encode(opacity=mark_opacity.otherwise(alt.value(1.0)))
     chart = alt.layer(lines.add_params(pointed).properties(name="lines"), points)
     return styled_spec(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT)), table
 
 
 def _ticks(axis: CurveAxis) -> Any:
     """Return the axis of steps with labels of our own, since Vega has no such scale."""
-    names = " : ".join(f"abs(datum.value - {p:.4f}) < 0.0005 ? '{t}'" for p, t in axis.labels)
+    names = " : ".join(
+        f"abs(datum.value - {place:.4f}) < 0.0005 ? '{text}'" for place, text in axis.labels
+    )
     values = [round(place, 4) for place, _ in axis.labels]
     return alt.Axis(values=values, labelExpr=f"{names} : ''", grid=False)

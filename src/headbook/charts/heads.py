@@ -74,7 +74,9 @@ class RangeStrip:
     def _still(self) -> tuple[str, str]:
         """SVG before the dot and after the dot."""
         lines = np.unique(np.rint(self._at(self.values) * STRIP_STEPS / 100).astype(int)).tolist()
-        path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
+        path = f"M{lines[0]} 0v1" + "".join(
+            f"m{right - left}-1v1" for left, right in pairwise(lines)
+        )
         first, middle, third = map(self._at, self.quarters)
         return (
             '<svg class="strip" aria-hidden="true">'
@@ -98,9 +100,9 @@ def ranking_histogram(
     Args:
         marks: values that are named over the bars, the largest first.
     """
-    number, _ = np.histogram(scores, N_BINS, (0, 1))
-    most = int(number.max(initial=0)) or 1
-    parts = [*_axis(), *_bars(number, most), *_marks(marks)]
+    counts, _ = np.histogram(scores, N_BINS, (0, 1))
+    largest_count = int(counts.max(initial=0)) or 1
+    parts = [*_axis(), *_bars(counts, largest_count), *_marks(marks)]
     return drawing(name, caption, HISTOGRAM_WIDTH, TOP + PLOT + BELOW, parts)
 
 
@@ -115,15 +117,17 @@ def _axis() -> Iterator[str]:
         yield svg_text(f"{tick:g}", _x(tick), foot + 17, TEXT_PIXELS, anchor=anchor)
 
 
-def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
+def _bars(
+    counts: "np.ndarray[tuple[int], np.dtype[np.int64]]", largest_count: int
+) -> Iterator[str]:
     width = (HISTOGRAM_WIDTH - 2 * HISTOGRAM_SIDE) / N_BINS
     yield f'<g fill="{BLUE}" fill-opacity="0.55">'
-    for index, amount in enumerate(number.tolist()):
+    for index, amount in enumerate(counts.tolist()):
         if amount:
-            high = max(PLOT * amount / most, 1.5)
-            x, y = _x(index / N_BINS) + 0.5, TOP + PLOT - high
+            height = max(PLOT * amount / largest_count, 1.5)
+            x, y = _x(index / N_BINS) + 0.5, TOP + PLOT - height
             yield (
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}">'
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{height:.1f}">'
                 f"<title>{index / N_BINS:.3g} to {(index + 1) / N_BINS:.3g}: {amount:,}"
                 "</title></rect>"
             )
@@ -132,15 +136,17 @@ def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> It
 
 def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
     """Draw names with a line down to the axis, each on the lowest line that is free."""
-    free = [HISTOGRAM_WIDTH + 1.0] * MAX_NAME_LINES
+    free_from = [HISTOGRAM_WIDTH + 1.0] * MAX_NAME_LINES
     for text, value in sorted(marks, key=lambda mark: -mark[1]):
-        x, long = _x(value), LETTER_PIXELS * len(text)
-        end = min(x + long / 2, HISTOGRAM_WIDTH)
-        row = next((n for n in range(MAX_NAME_LINES) if end < free[n]), MAX_NAME_LINES - 1)
-        free[row] = end - long - 8
+        x, width = _x(value), LETTER_PIXELS * len(text)
+        end = min(x + width / 2, HISTOGRAM_WIDTH)
+        row = next(
+            (line for line in range(MAX_NAME_LINES) if end < free_from[line]), MAX_NAME_LINES - 1
+        )
+        free_from[row] = end - width - 8
         y = TOP - 6 - NAME_LINE_PIXELS * row
         yield f'<path d="M{x:.1f} {y + 3:.1f}V{TOP + PLOT:.0f}" stroke="{INK}"/>'
-        yield svg_text(text, end - long / 2, y, TEXT_PIXELS)
+        yield svg_text(text, end - width / 2, y, TEXT_PIXELS)
 
 
 CELL_PIXELS = 24  # side of a head in a heat map
@@ -180,12 +186,16 @@ def heat_map(
     return styled_spec(size), table
 
 
-def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
+def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", number_format: str) -> alt.Legend:
     """Return a legend as wide as the map at most, with both ends named."""
-    wide = min(max(CELL_PIXELS * heads.nunique(), 120), 240)
+    length = min(max(CELL_PIXELS * heads.nunique(), 120), 240)
     values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
     return alt.Legend(
-        orient="top", titleLimit=0, gradientLength=wide, values=values, format=f".3{form}"
+        orient="top",
+        titleLimit=0,
+        gradientLength=length,
+        values=values,
+        format=f".3{number_format}",
     )
 
 
@@ -206,9 +216,9 @@ def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
     """
     columns = max(1, min(MAX_COLUMNS, MIXTURE_WIDTH // (BAR_PIXELS[0] * n_heads)))
     step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR_PIXELS[0]), BAR_PIXELS[1])
-    place = {part: order for order, part in enumerate(MIXTURE)}
+    order_of_part = {part: order for order, part in enumerate(MIXTURE)}
     table, rows = rows, rounded_rows(rows, 4)
-    rows = rows.assign(order=rows["part"].map(place))
+    rows = rows.assign(order=rows["part"].map(order_of_part))
     # Bars of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
     axis = alt.Axis(
@@ -282,13 +292,13 @@ def head_scatter(
     marks = alt.Chart(rounded_rows(rows)).mark_circle(
         size=70, opacity=1, stroke=GREY, strokeWidth=0.6
     )
-    few = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
-    more = _legible_names(rows, SCATTER_WIDTH, few) & ~few
+    named_in_column = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
+    named_on_page = _legible_names(rows, SCATTER_WIDTH, named_in_column) & ~named_in_column
     names = [
-        alt.Chart(rounded_rows(rows[chosen]))
+        alt.Chart(rounded_rows(rows[is_named]))
         .mark_text(align="left", dx=6, fontSize=NAME_PIXELS)
         .encode(x=x, y=y, text="head:N")
-        for chosen in (few, more)
+        for is_named in (named_in_column, named_on_page)
     ]
     names[1] = names[1].properties(name=f"room{MIN_NAMED_PIXELS}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
@@ -312,12 +322,12 @@ def _legible_names(rows: pd.DataFrame, width: int, named: Bools) -> Bools:
     left = x + gap
     right = left + letter * rows["head"].str.len().to_numpy(float)
     named = named.copy()
-    for n in np.argsort(-np.hypot(x - np.median(x), y - np.median(y)), kind="stable"):
-        beside = abs(y - y[n]) < 2 * half
-        points = (x > left[n] - half) & (x < right[n]) & beside
-        names = named & (left < right[n]) & (left[n] < right) & beside
-        if not names.any() and not (points & (np.arange(len(x)) != n)).any():
-            named[n] = True
+    for head in np.argsort(-np.hypot(x - np.median(x), y - np.median(y)), kind="stable"):
+        in_line = abs(y - y[head]) < 2 * half
+        points = (x > left[head] - half) & (x < right[head]) & in_line
+        names = named & (left < right[head]) & (left[head] < right) & in_line
+        if not names.any() and not (points & (np.arange(len(x)) != head)).any():
+            named[head] = True
     return named
 
 
@@ -346,15 +356,17 @@ def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[i
     )
     axis = alt.Axis(tickCount=5, format=".1f")
     scale = alt.Scale(domain=[*ends], nice=False)
-    few = len(rows) <= MAX_NUMBERED_HEADS * len(panels)
-    short = rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1)
-    rows = rows.assign(short=short.where(_alone(rows, ends), "") if few else short)
+    has_numbers = len(rows) <= MAX_NUMBERED_HEADS * len(panels)
+    head_number = rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1)
+    rows = rows.assign(
+        short=head_number.where(_alone(rows, ends), "") if has_numbers else head_number
+    )
     base = alt.Chart(_squares(rows, ends)).encode(
         x=alt.X("x:Q", title="√nats", scale=scale, axis=axis),
         y=alt.Y("y:Q", title="√nats", scale=scale, axis=axis),
         tooltip=["head:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".3f")],
     )
-    points = _numbered(base, colour, layers) if few else _base_layer(base, colour)
+    points = _numbered(base, colour, layers) if has_numbers else _base_layer(base, colour)
     column = alt.Column(
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
@@ -377,7 +389,7 @@ def _base_layer(base: Any, colour: alt.Color) -> Any:
 
 
 def _alone(rows: pd.DataFrame, ends: tuple[float, float]) -> "pd.Series[bool]":
-    """Whether no other head of its panel lies so near that their numbers would run together."""
+    """Return for each head whether no other head is so near that their numbers would overlap."""
     pixels = rows[["x", "y"]].to_numpy(float) * SIMILAR_SIDE / (ends[1] - ends[0])
     gaps = np.hypot(*(pixels[:, None] - pixels[None]).transpose(2, 0, 1))
     panels = rows["panel"].to_numpy()

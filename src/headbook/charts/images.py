@@ -13,23 +13,23 @@ from headbook.charts.theme import PAPER
 
 Map = NDArray[np.uint8]
 Ink = Sequence[tuple[int, int, int, int]]
-PREVIEW = 64  # largest side of a preview, in pixels
-BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
+MAX_PREVIEW_PIXELS = 64  # largest side of a preview, in pixels
+BANNER_SIZE = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
-MANY_WEIGHTS = 4_096  # larger maps are compressed with the strategy ``Z_FILTERED``
+MIN_FILTERED_WEIGHTS = 4_096  # larger maps are compressed with the strategy ``Z_FILTERED``
 COMPRESSION_LEVEL = 5  # of PNGs: as few bytes as 9, in a fifth of the time
 
 
 def map_preview(cells: Map, ink: Ink) -> str:
     """Return a map as a ``data:`` address, one pixel a weight.
 
-    Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
-    strong link is lost.
+    Maps with a side over `MAX_PREVIEW_PIXELS` are shrunk by the largest weight of each block, so
+    that no strong link is lost.
 
     Args:
         ink: red, green, blue and opacity of each step.
     """
-    return inline_map(shrunk(cells, PREVIEW), ink)
+    return inline_map(shrunk(cells, MAX_PREVIEW_PIXELS), ink)
 
 
 def shrunk(cells: Map, most: int) -> Map:
@@ -59,22 +59,22 @@ def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
     Args:
         tables: *Shape:* ``(row, column)`` each: places in the palette counted from 1, 0 for paper.
     """
-    width, height = BANNER
+    width, height = BANNER_SIZE
     columns = sum(table.shape[1] for table in tables)
     rows = max(table.shape[0] for table in tables)
-    free = width - MARGIN * (len(tables) + 1)
-    side = max(min(free // columns, (height - 2 * MARGIN) // rows), 1)
-    line = side // 10  # of paper between two cells
+    free_width = width - MARGIN * (len(tables) + 1)
+    side = max(min(free_width // columns, (height - 2 * MARGIN) // rows), 1)
+    gap = side // 10  # of paper between two cells
     canvas = np.zeros((height, width), dtype=np.uint8)
     left = (width - columns * side - MARGIN * (len(tables) - 1)) // 2
     for table in tables:
         cells = _zoomed(table, side)
-        within = [np.arange(size) % side < side - line for size in cells.shape]
+        inside_squares = [np.arange(size) % side < side - gap for size in cells.shape]
         top = (height - cells.shape[0]) // 2
-        place = canvas[top : top + cells.shape[0], left : left + cells.shape[1]]
-        place[:] = (cells * np.outer(*within))[: place.shape[0], : place.shape[1]]
+        region = canvas[top : top + cells.shape[0], left : left + cells.shape[1]]
+        region[:] = (cells * np.outer(*inside_squares))[: region.shape[0], : region.shape[1]]
         left += cells.shape[1] + MARGIN
-    colours = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in (PAPER, *palette)]
+    colours = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in (PAPER, *palette)]
     return inked(canvas, [(r, g, b, 255) for r, g, b in colours])
 
 
@@ -112,15 +112,19 @@ def sprite(maps: Map, ink: Ink) -> bytes:
 def inked(cells: Map, ink: Ink) -> bytes:
     """Return a map as a PNG whose palette has only the colours of the map."""
     steps, places = np.unique(cells, return_inverse=True)
-    used = [ink[step] for step in steps.tolist()]
+    palette = [ink[step] for step in steps.tolist()]
     image = Image.fromarray(places.reshape(cells.shape).astype(np.uint8), mode="P")
-    image.putpalette([part for colour in used for part in colour[:3]])
-    opacity = bytes(colour[3] for colour in used)
-    clear = {"transparency": opacity} if min(opacity) < 255 else {}
-    strategy = zlib.Z_FILTERED if cells.size > MANY_WEIGHTS else zlib.Z_DEFAULT_STRATEGY
+    image.putpalette([part for colour in palette for part in colour[:3]])
+    opacity = bytes(colour[3] for colour in palette)
+    transparency = {"transparency": opacity} if min(opacity) < 255 else {}
+    strategy = zlib.Z_FILTERED if cells.size > MIN_FILTERED_WEIGHTS else zlib.Z_DEFAULT_STRATEGY
     stream = io.BytesIO()
     image.save(
-        stream, format="PNG", compress_level=COMPRESSION_LEVEL, compress_type=strategy, **clear
+        stream,
+        format="PNG",
+        compress_level=COMPRESSION_LEVEL,
+        compress_type=strategy,
+        **transparency,
     )
     return stream.getvalue()
 

@@ -25,12 +25,12 @@ from headbook.charts.theme import (
 
 LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
 LABEL_LETTER_PIXELS = 5.6  # width of a letter in the label of an arc
-GAP = 14.0  # between words
-MARGIN = 8.0
-LEVEL = 17.0  # from one arc to the next above it
-STEP = 8.0  # from one bracket to the next above it
-WORD_GAP = 7.0  # between a word and its lines
-TEXT = 12  # size of letters: 9 points
+WORD_DISTANCE = 14.0  # pixels between words
+MARGIN = 8.0  # pixels around the picture
+ARC_LEVEL_PIXELS = 17.0  # height from one arc to the next above it
+BRACKET_LEVEL_PIXELS = 8.0  # height from one bracket to the next above it
+LINE_DISTANCE = 7.0  # pixels between a word and its lines
+TEXT_PIXELS = 12  # size of letters: 9 points
 MAX_LINE_PIXELS = 7.0  # width of a line of weight 1
 
 
@@ -55,18 +55,26 @@ def arc_diagram(
 ) -> Drawing:
     """Draw words in a row, one set of arcs above and one below."""
     centres = _centres(words, above)
-    tops = [_levels([(a.start, a.end) for a in arcs]) for arcs in (above, below)]
-    heights = [WORD_GAP + LEVEL * max(levels, default=0) for levels in tops]
-    base = MARGIN + heights[0] + TEXT
-    parts = [*_words(words, centres, base)]
-    places = (base - TEXT - 2, -1), (base + 6, 1)
-    for arcs, levels, (start, direction) in zip((above, below), tops, places, strict=True):
+    levels_by_side = [_levels([(arc.start, arc.end) for arc in arcs]) for arcs in (above, below)]
+    heights = [
+        LINE_DISTANCE + ARC_LEVEL_PIXELS * max(levels, default=0) for levels in levels_by_side
+    ]
+    baseline = MARGIN + heights[0] + TEXT_PIXELS
+    elements = [*_words(words, centres, baseline)]
+    side_starts = (baseline - TEXT_PIXELS - 2, -1), (baseline + 6, 1)
+    for arcs, levels, (start, direction) in zip(
+        (above, below), levels_by_side, side_starts, strict=True
+    ):
         # Marked arcs are drawn last, over the others.
-        for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
-            parts += _arc(arc, centres, start, direction * (WORD_GAP + LEVEL * level))
-    parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
+        for arc, level in sorted(
+            zip(arcs, levels, strict=True), key=lambda arc_and_level: arc_and_level[0].marked
+        ):
+            elements += _arc(
+                arc, centres, start, direction * (LINE_DISTANCE + ARC_LEVEL_PIXELS * level)
+            )
+    elements.sort(key=lambda element: element.startswith("<text"))  # no line crosses a letter
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
-    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
+    return drawing(name, caption, width, baseline + 6 + heights[1] + MARGIN, elements)
 
 
 def bracket_diagram(
@@ -82,27 +90,31 @@ def bracket_diagram(
         above, below: first and last word of each bracket.
     """
     centres = _centres(words, ())
-    both = {*above} & {*below}
-    tops = [_levels(brackets, inside=True) for brackets in (above, below)]
-    heights = [WORD_GAP + STEP * max(levels, default=0) for levels in tops]
-    base = MARGIN + heights[0] + TEXT
-    parts = [*_words(words, centres, base)]
-    places = (base - TEXT - 2, -1), (base + 6, 1)
-    for brackets, levels, (start, direction) in zip((above, below), tops, places, strict=True):
+    common = {*above} & {*below}
+    levels_by_side = [_levels(brackets, inside=True) for brackets in (above, below)]
+    heights = [
+        LINE_DISTANCE + BRACKET_LEVEL_PIXELS * max(levels, default=0) for levels in levels_by_side
+    ]
+    baseline = MARGIN + heights[0] + TEXT_PIXELS
+    elements = [*_words(words, centres, baseline)]
+    side_starts = (baseline - TEXT_PIXELS - 2, -1), (baseline + 6, 1)
+    for brackets, levels, (start, direction) in zip(
+        (above, below), levels_by_side, side_starts, strict=True
+    ):
         for (first, last), level in zip(brackets, levels, strict=True):
             left = centres[first] - _width(words[first]) / 2
             right = centres[last] + _width(words[last]) / 2
-            y, tick = start + direction * (2 + STEP * (level - 1)), direction * -4
-            ink, size = (BLUE, 3) if (first, last) in both else (GREY, 1.2)
+            y, tick = start + direction * (2 + BRACKET_LEVEL_PIXELS * (level - 1)), direction * -4
+            ink, size = (BLUE, 3) if (first, last) in common else (GREY, 1.2)
             line = f"M{left:.1f} {y + tick:.1f}V{y:.1f}H{right:.1f}V{y + tick:.1f}"
-            parts.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
+            elements.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
-    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
+    return drawing(name, caption, width, baseline + 6 + heights[1] + MARGIN, elements)
 
 
-def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Iterator[str]:
+def _words(words: Sequence[str], centres: Sequence[float], baseline: float) -> Iterator[str]:
     for word, x in zip(words, centres, strict=True):
-        yield svg_text(word, x, base, TEXT)
+        yield svg_text(word, x, baseline, TEXT_PIXELS)
 
 
 def _width(word: str, letter: float = LETTER_PIXELS) -> float:
@@ -117,11 +129,11 @@ def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
         half = _width(word) / 2
         x = MARGIN + half
         if index:
-            x = centres[-1] + _width(words[index - 1]) / 2 + GAP + half
+            x = centres[-1] + _width(words[index - 1]) / 2 + WORD_DISTANCE + half
         for arc in arcs:
             first, last = sorted(arc[:2])
             if last == index:
-                x = max(x, centres[first] + _width(arc.label, LABEL_LETTER_PIXELS) + GAP)
+                x = max(x, centres[first] + _width(arc.label, LABEL_LETTER_PIXELS) + WORD_DISTANCE)
         centres.append(x)
     return centres
 
@@ -134,16 +146,16 @@ def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[i
     """
     levels = [0] * len(spans)
     ends = [tuple(sorted(span)) for span in spans]
-    order = sorted(range(len(spans)), key=lambda place: ends[place][1] - ends[place][0])
-    for number, place in enumerate(order):
-        first, last = ends[place]
-        under = [0]
-        for other in order[:number]:
+    order = sorted(range(len(spans)), key=lambda index: ends[index][1] - ends[index][0])
+    for n_placed, index in enumerate(order):
+        first, last = ends[index]
+        levels_below = [0]
+        for other in order[:n_placed]:
             start, end = ends[other]
             nested = first <= start and end <= last
             if nested if inside else max(first, start) < min(last, end):
-                under.append(levels[other])
-        levels[place] = max(under) + 1
+                levels_below.append(levels[other])
+        levels[index] = max(levels_below) + 1
     return levels
 
 
@@ -154,20 +166,21 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
         reach: how far its control points are from the words; negative upwards.
     """
     shift = 4.0 if arc.end > arc.start else -4.0
-    a, b = centres[arc.start] + shift, centres[arc.end] - shift
+    start_x, end_x = centres[arc.start] + shift, centres[arc.end] - shift
     ink = ORANGE if arc.marked else BLUE if arc.weight is not None else GREY
     size = 1.3 if arc.weight is None else max(0.6, MAX_LINE_PIXELS * arc.weight)
-    tip = 5.0 if reach > 0 else -5.0
-    curve = f"M{a:.1f} {y:.1f}C{a:.1f} {y + reach:.1f} {b:.1f} {y + reach:.1f} {b:.1f}"
+    arrow_height = 5.0 if reach > 0 else -5.0
+    top = f"{y + reach:.1f}"
+    curve = f"M{start_x:.1f} {y:.1f}C{start_x:.1f} {top} {end_x:.1f} {top} {end_x:.1f}"
     line = f'fill="none" stroke="{ink}" stroke-width="{size:.1f}"'
-    yield f'<path d="{curve} {y + tip:.1f}" {line}/>'
-    yield f'<path d="M{b:.1f} {y:.1f}l-3 {tip:.1f}h6z" fill="{ink}"/>'
+    yield f'<path d="{curve} {y + arrow_height:.1f}" {line}/>'
+    yield f'<path d="M{end_x:.1f} {y:.1f}l-3 {arrow_height:.1f}h6z" fill="{ink}"/>'
     if arc.label:
-        yield svg_text(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
+        yield svg_text(arc.label, (start_x + end_x) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
-OCTAVES = 2  # the colour scale ends at ratios of 1/4 and 4 to uniform attention
-STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
+MAX_OCTAVES = 2  # the colour scale ends at ratios of 1/4 and 4 to uniform attention
+OCTAVE_COLOURS = 8  # colours of an octave; fewer than could be told apart would show as bands
 TAG_PIXELS = 16  # height of a row
 LAYER_PIXELS = (10, 40)  # least and largest width of a layer
 HEAD_PIXELS = (2, 13)  # least and largest width of a head
@@ -233,10 +246,10 @@ def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
         f"({head}) % ceil({NUMBER_PIXELS} / ({pixels})) == 0 "
         f"&& {pixels} > {MIN_NUMBERED_PIXELS} ? {head} : ''"
     )
-    place, wide = f"floor(datum.value / {step})", f"({pixels}) * {step}"
-    word = f"({wide} > {NAMED_LAYER_PIXELS} ? 'layer ' : '')"
-    has_label = f"{head} == {half} && {place} % ceil({NUMBER_PIXELS} / ({wide})) == 0"
-    layer = f"{word} + {json.dumps(layers)}[{place}]"
+    layer_index, layer_pixels = f"floor(datum.value / {step})", f"({pixels}) * {step}"
+    layer_word = f"({layer_pixels} > {NAMED_LAYER_PIXELS} ? 'layer ' : '')"
+    has_label = f"{head} == {half} && {layer_index} % ceil({NUMBER_PIXELS} / ({layer_pixels})) == 0"
+    layer = f"{layer_word} + {json.dumps(layers)}[{layer_index}]"
     return alt.Axis(
         values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
         labelExpr=f"[{number}, {has_label} ? {layer} : '']",
@@ -258,18 +271,20 @@ def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -
     """
     rows = rows[rows["ratio"].notna()]
     with np.errstate(divide="ignore"):
-        octaves = np.log2(rows["ratio"].to_numpy(float)).clip(-OCTAVES, OCTAVES)
-    rows = rows.assign(octaves=(octaves * STEPS).round() / STEPS + 0.0)
+        octaves = np.log2(rows["ratio"].to_numpy(float)).clip(-MAX_OCTAVES, MAX_OCTAVES)
+    rows = rows.assign(octaves=(octaves * OCTAVE_COLOURS).round() / OCTAVE_COLOURS + 0.0)
     rows = rows.sort_values(["thin", "octaves"], kind="stable", ignore_index=True)
-    numbers = [alt.Tooltip(f"{n}:Q", format=".3~g") for n in ("ratio", "low", "high")]
-    numbers += [alt.Tooltip("share:Q", format=".2~%"), alt.Tooltip("words:Q", format=",")]
+    number_tooltips = [
+        alt.Tooltip(f"{column}:Q", format=".3~g") for column in ("ratio", "low", "high")
+    ]
+    number_tooltips += [alt.Tooltip("share:Q", format=".2~%"), alt.Tooltip("words:Q", format=",")]
     return (
         alt.Chart(rows)
         .mark_rect()
         .encode(
             y=alt.Y("tag:N", title=None, sort=[*tags], axis=alt.Axis(ticks=False, domain=False)),
             color=alt.condition(alt.datum.thin, alt.value(FAINT), _colour()),
-            tooltip=[*names, "tag:N", *numbers],
+            tooltip=[*names, "tag:N", *number_tooltips],
         )
     )
 
@@ -280,18 +295,18 @@ def _colour() -> alt.Color:
     return alt.Color(
         "octaves:Q",
         title="ratio to uniform attention",
-        scale=ramp((-OCTAVES, OCTAVES)),
+        scale=ramp((-MAX_OCTAVES, MAX_OCTAVES)),
         legend=alt.Legend(
             orient="top",
-            values=[*range(-OCTAVES, OCTAVES + 1)],
+            values=[*range(-MAX_OCTAVES, MAX_OCTAVES + 1)],
             labelExpr=f"(datum.value < 0 ? '1/' : '') + {power}",
             gradientLength=200,
         ),
     )
 
 
-def _within(value: int, ends: tuple[int, int]) -> int:
-    return min(max(value, ends[0]), ends[1])
+def _within(value: int, limits: tuple[int, int]) -> int:
+    return min(max(value, limits[0]), limits[1])
 
 
 MAX_MARGIN = 0.4  # margin at which the colour scale ends, on both sides of 0
@@ -332,7 +347,7 @@ def relation_layers(
     )
     numbered = pixels >= NUMBERED_CELL_PIXELS
     layers = [_cells(base), _hatches(base, relations, CORNER_SHARE if numbered else 1)]
-    layers += [_numbers(base, sure=sure) for sure in (False, True) if numbered]
+    layers += [_numbers(base, supported=supported) for supported in (False, True) if numbered]
     column = alt.Column(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
@@ -348,8 +363,10 @@ def _points(head: int, margin: float) -> str:
 
 def _cells(base: Any) -> Any:
     """Draw cells: orange if worse than the best surface rule, blue if better."""
-    numbers = [alt.Tooltip(f"{n}:Q", format="+.1%") for n in ("margin", "low", "high")]
-    about = [alt.Tooltip(f"{each}:N") for each in ("relation", "way", "head")]
+    number_tooltips = [
+        alt.Tooltip(f"{column}:Q", format="+.1%") for column in ("margin", "low", "high")
+    ]
+    identity_tooltips = [alt.Tooltip(f"{column}:N") for column in ("relation", "way", "head")]
     colour = alt.Color(
         "better:Q",
         title="points above the best surface rule",
@@ -363,7 +380,7 @@ def _cells(base: Any) -> Any:
         fillOpacity=alt.condition(
             alt.datum.supported, alt.value(1), alt.value(UNSUPPORTED_OPACITY)
         ),
-        tooltip=[*about, *numbers, alt.Tooltip("words:Q", format=",")],
+        tooltip=[*identity_tooltips, *number_tooltips, alt.Tooltip("words:Q", format=",")],
     )
 
 
@@ -382,11 +399,11 @@ def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
     )
 
 
-def _numbers(base: Any, *, sure: bool) -> Any:
+def _numbers(base: Any, *, supported: bool) -> Any:
     """Draw margins in percentage points, bold if supported."""
     ink = text_colour_rule("better", (0, MAX_MARGIN), DIVERGING[3:], DARK_DIVERGING[3:])
-    named = base.properties(name=f"room{NUMBERED_CELL_PIXELS - 2}_{int(sure)}")
-    words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
-        fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"
-    )
-    return words.encode(text="points:N", color=ink if sure else alt.value(INK))
+    named = base.properties(name=f"room{NUMBERED_CELL_PIXELS - 2}_{int(supported)}")
+    texts = named.transform_filter(
+        "datum.supported" if supported else "!datum.supported"
+    ).mark_text(fontSize=9.5, fontWeight="bold" if supported else "normal", baseline="middle")
+    return texts.encode(text="points:N", color=ink if supported else alt.value(INK))

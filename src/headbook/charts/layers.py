@@ -90,7 +90,7 @@ def layer_lines(
         ends: ends of the axis of values, which no value may exceed.
         ticks: values with a tick, and their texts.
     """
-    return curves(name, caption, lines, axis=_of_layers(layers), ends=ends, ticks=ticks)
+    return curves(name, caption, lines, axis=_layer_axis(layers), ends=ends, ticks=ticks)
 
 
 def curves(
@@ -108,30 +108,32 @@ def curves(
         ends: ends of the axis of values, which no value may exceed.
         ticks: values with a tick, and their texts.
     """
-    parts = [*draw_axes(axis, ends, ticks)]
+    elements = [*draw_axes(axis, ends, ticks)]
     inks = [*_inks(lines)]
     for line, ink in zip(lines, inks, strict=True):
-        parts += _line(line, ink, ends, axis)
-    parts += _names(lines, inks, ends)
-    return drawing(name, caption, WIDTH, HEIGHT, parts)
+        elements += _line(line, ink, ends, axis)
+    elements += _names(lines, inks, ends)
+    return drawing(name, caption, WIDTH, HEIGHT, elements)
 
 
-def _of_layers(layers: Sequence[int]) -> CurveAxis:
-    size = len(layers)
-    places = [place / (size - 1) for place in range(size)] if size > 1 else [0.5] * size
-    every = -(-size // 8)
+def _layer_axis(layers: Sequence[int]) -> CurveAxis:
+    n_layers = len(layers)
+    places = (
+        [place / (n_layers - 1) for place in range(n_layers)] if n_layers > 1 else [0.5] * n_layers
+    )
+    label_distance = -(-n_layers // 8)
     labels = [
-        (places[n], f"layer {layer}" if n == 0 else str(layer))
-        for n, layer in enumerate(layers)
-        if n % every == 0
+        (places[index], f"layer {layer}" if index == 0 else str(layer))
+        for index, layer in enumerate(layers)
+        if index % label_distance == 0
     ]
     return CurveAxis(places, [f"layer {layer}" for layer in layers], labels)
 
 
 def _inks(lines: Sequence[Curve]) -> Iterator[str]:
-    colours = iter(CURVES)
+    unused_colours = iter(CURVES)
     for line in lines:
-        yield GREY if line.dashed else next(colours)
+        yield GREY if line.dashed else next(unused_colours)
 
 
 def x_of(place: float) -> float:
@@ -156,38 +158,50 @@ def draw_axes(axis: CurveAxis, ends: Ends, ticks: Sequence[tuple[float, str]]) -
 
 
 def _line(line: Curve, ink: str, ends: Ends, axis: CurveAxis) -> Iterator[str]:
-    known_values = [n for n, value in enumerate(line.values) if not np.isnan(value)]
-    x, joined = [*map(x_of, axis.places)], [n for n in known_values if n or not axis.apart]
-    with_interval = [n for n in joined if not np.isnan(line.low[n])]
+    known_values = [point for point, value in enumerate(line.values) if not np.isnan(value)]
+    x, on_line = (
+        [*map(x_of, axis.places)],
+        [point for point in known_values if point or not axis.apart],
+    )
+    with_interval = [point for point in on_line if not np.isnan(line.low[point])]
     if len(with_interval) > 1:
-        upper = [f"{x[n]:.1f},{y_of(min(line.high[n], ends[1]), ends):.1f}" for n in with_interval]
+        upper = [
+            f"{x[point]:.1f},{y_of(min(line.high[point], ends[1]), ends):.1f}"
+            for point in with_interval
+        ]
         lower = [
-            f"{x[n]:.1f},{y_of(max(line.low[n], ends[0]), ends):.1f}"
-            for n in reversed(with_interval)
+            f"{x[point]:.1f},{y_of(max(line.low[point], ends[0]), ends):.1f}"
+            for point in reversed(with_interval)
         ]
         yield f'<path d="M{"L".join([*upper, *lower])}Z" fill="{ink}" fill-opacity="0.16"/>'
-    points = [f"{x[n]:.1f},{y_of(line.values[n], ends):.1f}" for n in joined]
+    points = [f"{x[point]:.1f},{y_of(line.values[point], ends):.1f}" for point in on_line]
     if points:
         dashes = ' stroke-dasharray="4 3"' if line.dashed else ""
         width = 1.6 if line.dashed else 2.2
         yield f'<path d="M{"L".join(points)}" fill="none" stroke="{ink}" stroke-width="{width}"{dashes}/>'  # noqa: E501
     if not line.dashed:
-        for n in known_values:
-            at = f'cx="{x[n]:.1f}" cy="{y_of(line.values[n], ends):.1f}"'
-            texts = f"{line.name}, {axis.names[n]}: {line.texts[n]}"
-            yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
+        for point in known_values:
+            position = f'cx="{x[point]:.1f}" cy="{y_of(line.values[point], ends):.1f}"'
+            texts = f"{line.name}, {axis.names[point]}: {line.texts[point]}"
+            yield f'<circle {position} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
 
 
 def _names(lines: Sequence[Curve], inks: Sequence[str], ends: Ends) -> Iterator[str]:
-    known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
-    last = {n: int(places[-1]) for n, places in known.items() if len(places)}
-    wanted = [(y_of(float(lines[n].values[position]), ends), n) for n, position in last.items()]
-    for y, n in spread_labels(wanted):
-        line = lines[n]
+    points_with_value = {
+        index: np.flatnonzero(~np.isnan(line.values)) for index, line in enumerate(lines)
+    }
+    last = {index: int(places[-1]) for index, places in points_with_value.items() if len(places)}
+    label_heights = [
+        (y_of(float(lines[index].values[position]), ends), index)
+        for index, position in last.items()
+    ]
+    for y, index in spread_labels(label_heights):
+        line = lines[index]
         yield (
             f'<text x="{WIDTH - LABELS_WIDTH + 8:.1f}" y="{y + 4:.1f}" font-size="{TEXT_PIXELS}" '
-            f'fill="{inks[n]}" font-weight="600" text-anchor="start">{escape(line.name)} '
-            f'<tspan font-weight="400" fill="{INK}">{escape(line.texts[last[n]])}</tspan></text>'
+            f'fill="{inks[index]}" font-weight="600" text-anchor="start">{escape(line.name)} '
+            f'<tspan font-weight="400" fill="{INK}">'
+            f"{escape(line.texts[last[index]])}</tspan></text>"
         )
 
 
@@ -197,8 +211,8 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
     places: list[float] = []
     for y, _ in ordered:
         places.append(max(y, places[-1] + LABEL_DISTANCE if places else y))
-    over = max(places[-1] - (HEIGHT - BELOW), 0.0) if places else 0.0
-    yield from ((y - over, n) for y, (_, n) in zip(places, ordered, strict=True))
+    overflow = max(places[-1] - (HEIGHT - BELOW), 0.0) if places else 0.0
+    yield from ((y - overflow, n) for y, (_, n) in zip(places, ordered, strict=True))
 
 
 @lazy_figure()
@@ -213,9 +227,7 @@ def layer_curve(
     """
     table, rows = chosen_rows(rows, show), rounded_rows(rows)
     series = list(dict.fromkeys(rows["series"]))
-    inks = iter(SERIES * len(series))
-    ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
-    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    colour = _series_colour(series, {UNIFORM, CHANCE})
     choices = choices_of(rows, show)
     base = with_choices(alt.Chart(rows), choices)
     base = base.encode(
@@ -238,11 +250,18 @@ def layer_curve(
     names = names.encode(
         x=alt.X("layer:O"), y=alt.Y("place:Q", axis=axis), text=alt.Text("series:N"), color=colour
     )
-    several = len(series) > 1
-    chart = alt.layer(band, line, names if several else line)
-    wide = NAMED_CURVE_WIDTH if several else CURVE[0]
-    chart = chart.properties(width=wide, height=CURVE[1], title=axis_heading(title))
+    has_several_series = len(series) > 1
+    chart = alt.layer(band, line, names if has_several_series else line)
+    width = NAMED_CURVE_WIDTH if has_several_series else CURVE[0]
+    chart = chart.properties(width=width, height=CURVE[1], title=axis_heading(title))
     return styled_spec(chart), table
+
+
+def _series_colour(series: Sequence[str], baselines: set[str]) -> alt.Color:
+    """Return the colours of series: grey for baselines, a colour of its own for any other."""
+    unused_colours = iter(SERIES * len(series))
+    colours = [GREY if name in baselines else next(unused_colours) for name in series]
+    return alt.Color("series:N", scale=alt.Scale(domain=[*series], range=colours), legend=None)
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -299,10 +318,8 @@ def _panel(
     shared: dict[str, tuple[float, float]],
 ) -> Any:
     series = list(dict.fromkeys(rows["series"]))
-    greys = {one: bool(rows[rows["series"] == one]["baseline"].all()) for one in series}
-    inks = iter(SERIES * len(series))
-    ink = [GREY if greys[one] else next(inks) for one in series]
-    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    baselines = {name for name in series if rows[rows["series"] == name]["baseline"].all()}
+    colour = _series_colour(series, baselines)
     x = alt.X(
         "state:O",
         title="layer",
@@ -315,7 +332,9 @@ def _panel(
     title = rows["title"].iloc[0]
     ends = shared[title]
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[*ends], nice=True))
-    numbers = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high")]
+    value_tooltips = [
+        alt.Tooltip(f"{column}:Q", format=".4~g") for column in ("value", "low", "high")
+    ]
     base = alt.Chart(rows).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     dash = alt.StrokeDash(
@@ -323,7 +342,7 @@ def _panel(
     )
     line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash)
     dots = base.mark_circle(size=34, opacity=1).encode(
-        y=y, tooltip=["series:N", "state:N", *numbers]
+        y=y, tooltip=["series:N", "state:N", *value_tooltips]
     )
     labels = alt.Chart(_ends(rows, states, ends)).mark_text(align="left", dx=8, fontSize=11)
     names = labels.encode(x=x, y="place:Q", text="series:N", color=colour)
@@ -368,7 +387,7 @@ def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Sp
         .mark_text(fontSize=10)
         .encode(text=alt.Text("value:Q", format=".2f"), color=text_colour_rule("value", (0, 1)))
     )
-    few = len(states) <= MAX_NUMBERED_STATES
+    has_numbers = len(states) <= MAX_NUMBERED_STATES
     step = alt.Step(max(8, min(MAX_CELL_PIXELS, MAX_MATRIX_PIXELS // len(states))))
-    chart = alt.layer(cells, numbers) if few else cells
+    chart = alt.layer(cells, numbers) if has_numbers else cells
     return styled_spec(chart.properties(width=step, height=step)), rows

@@ -91,17 +91,17 @@ def draw_to_width(
         on_page: returns the chart as an SVG element with plots as wide as the specification says.
     """
     target = inches * PIXELS - TOLERANCE_PIXELS / 2
-    narrow = inches == min(WIDTHS.values())
-    spec = _stacked(spec) if narrow else spec
+    in_column = inches == min(WIDTHS.values())
+    spec = _stacked(spec) if in_column else spec
     # Panels that were moved below each other are not as wide as on the page.
-    moved = narrow and spec.keys() & {"vconcat", "facet"}
-    drawn = [] if moved else [(1.0, size(on_page())[0])]  # factors and widths of pictures
+    was_stacked = in_column and spec.keys() & {"vconcat", "facet"}
+    drawn = [] if was_stacked else [(1.0, size(on_page())[0])]  # factors and widths of pictures
     factor = _next_factor(drawn, target, _plot_width(spec))
     for _ in range(MAX_LAYOUT_ROUNDS):
         svg = draw(_scaled(spec, factor))
         width, _ = size(svg)
-        close = -TOLERANCE_PIXELS < width - target <= TOLERANCE_PIXELS / 2
-        if close or (width < target and factor == MAX_FACTOR):
+        is_close = -TOLERANCE_PIXELS < width - target <= TOLERANCE_PIXELS / 2
+        if is_close or (width < target and factor == MAX_FACTOR):
             break
         drawn.append((factor, width))
         factor = _next_factor(drawn, target, _plot_width(spec))
@@ -151,8 +151,11 @@ def on_white_paper(svg: str, inches: float) -> tuple[str, str]:
         f' width="{inches}in" height="{paper_height / PIXELS:.3f}in" {view_box}',
         f' width="{inches * POINTS:.2f}" height="{paper_height / PIXELS * POINTS:.2f}" {view_box}',
     )
-    whole = [f"{SVG_SIZE.sub(each, start, count=1)}{end}{paper}{rest}" for each in attributes]
-    return whole[0], whole[1]
+    pictures = [
+        f"{SVG_SIZE.sub(size_attributes, start, count=1)}{end}{paper}{rest}"
+        for size_attributes in attributes
+    ]
+    return pictures[0], pictures[1]
 
 
 def size(svg: str) -> tuple[float, float]:
@@ -166,7 +169,7 @@ def _stacked(spec: Spec) -> Spec:
     """Return a specification with panels one below the other, and titles in several lines."""
     spec = dict(spec)
     if "hconcat" in spec:
-        spec["vconcat"] = [_stacked(each) for each in spec.pop("hconcat")]
+        spec["vconcat"] = [_stacked(panel_spec) for panel_spec in spec.pop("hconcat")]
     if "facet" in spec:
         panel = dict(spec["facet"].get("column", spec["facet"]))
         panel["header"] = panel.get("header", {}) | {"labelFontSize": PANEL_TITLE_PIXELS}
@@ -190,7 +193,7 @@ def _narrowed(spec: Spec) -> Spec:
     """Return a specification whose axes and legends fit a column and leave the plot its width."""
     spec = dict(spec)
     if "layer" in spec:
-        spec["layer"] = [_narrowed(each) for each in spec["layer"]]
+        spec["layer"] = [_narrowed(layer) for layer in spec["layer"]]
     if "spec" in spec:
         spec["spec"] = _narrowed(spec["spec"])
     encoding = dict(spec.get("encoding", {}))
@@ -212,18 +215,22 @@ def _scaled(spec: Spec, factor: float) -> Spec:
     spec = dict(spec)
     for name in ("hconcat", "vconcat"):
         if name in spec:
-            spec[name] = [_scaled(each, factor) for each in spec[name]]
+            spec[name] = [_scaled(part, factor) for part in spec[name]]
     if "spec" in spec:
         spec["spec"] = _scaled(spec["spec"], factor)
     if "width" not in spec:
         return spec
     square = spec["width"] == spec.get("height")
     for name in ("width", "height") if square else ("width",):
-        old = spec[name]
-        spec[name] = {"step": old["step"] * factor} if isinstance(old, dict) else old * factor
+        base_size = spec[name]
+        spec[name] = (
+            {"step": base_size["step"] * factor}
+            if isinstance(base_size, dict)
+            else base_size * factor
+        )
     if "layer" in spec:
         width = spec["width"]["step"] if isinstance(spec["width"], dict) else spec["width"]
-        spec["layer"] = [each for each in spec["layer"] if _fits(each, width)]
+        spec["layer"] = [part for part in spec["layer"] if _fits(part, width)]
     return spec
 
 

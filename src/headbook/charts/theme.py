@@ -54,10 +54,10 @@ def colours(steps: int, stops: tuple[str, ...] = STOPS) -> tuple[str, ...]:
 def rgba_ramp(steps: int = STEPS, stops: tuple[str, ...] = STOPS) -> Ink:
     """Return red, green, blue and opacity of each step of a scale, 0 to 255, for any paper."""
     blended = _between(stops, steps)
-    alpha = 1 - blended.min(1, keepdims=True) / 255
+    opacity = 1 - blended.min(1, keepdims=True) / 255
     with np.errstate(invalid="ignore"):
-        bare = np.where(alpha > 0, (blended - (1 - alpha) * 255) / alpha, 0).clip(0, 255)
-    table = np.concatenate([bare, 255 * alpha], axis=1).round().astype(int)
+        unblended = np.where(opacity > 0, (blended - (1 - opacity) * 255) / opacity, 0).clip(0, 255)
+    table = np.concatenate([unblended, 255 * opacity], axis=1).round().astype(int)
     return tuple((int(r), int(g), int(b), int(a)) for r, g, b, a in table)
 
 
@@ -76,8 +76,8 @@ def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     *Shape:* that of ``steps``.
     """
-    kept = np.rint(np.linspace(0, STEPS - 1, COARSE_STEPS)).astype(np.uint8)
-    nearest: NDArray[np.uint8] = kept[
+    levels = np.rint(np.linspace(0, STEPS - 1, COARSE_STEPS)).astype(np.uint8)
+    nearest: NDArray[np.uint8] = levels[
         np.rint(steps * ((COARSE_STEPS - 1) / (STEPS - 1))).astype(np.intp)
     ]
     return nearest
@@ -86,7 +86,9 @@ def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def luminance(colour: str) -> float:
     """Return the relative luminance of a colour by WCAG 2."""
     parts = [part / 255 for part in _parts(colour)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -100,19 +102,21 @@ def text_colour_turns(
     stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
 ) -> tuple[float, float]:
     """Return the parts of a scale at which letters change colour: on dark paper, on light."""
-    fine = 1001
+    n_steps = 1001
     turns = []
     for scale in (dark, stops):
-        inks = [text_colour(colour) for colour in colours(fine, scale)]
-        turns.append(next(n for n, each in enumerate(inks) if each != inks[0]) / (fine - 1))
+        inks = [text_colour(colour) for colour in colours(n_steps, scale)]
+        turns.append(next(n for n, ink in enumerate(inks) if ink != inks[0]) / (n_steps - 1))
     return turns[0], turns[1]
 
 
 def _between(stops: Sequence[str], steps: int) -> Floats:
     """Return colours at even distances along a scale. *Shape:* ``(step, 3)``, 0 to 255."""
-    known = np.array([_parts(colour) for colour in stops], float)
+    stop_colours = np.array([_parts(colour) for colour in stops], float)
     places = np.linspace(0, len(stops) - 1, steps)
-    return np.stack([np.interp(places, range(len(stops)), each) for each in known.T], axis=-1)
+    return np.stack(
+        [np.interp(places, range(len(stops)), channel) for channel in stop_colours.T], axis=-1
+    )
 
 
 def _parts(colour: str) -> tuple[int, int, int]:
@@ -131,9 +135,9 @@ def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
         stops: colours of a scale that begins at its lower end.
     """
     low, high = (round(end, 5) for end in ends)
-    chosen = DIVERGING if low < 0 else stops
-    domain = [float(place) for place in np.linspace(low, high, len(chosen)).round(7)]
-    return alt.Scale(domain=domain, range=[*chosen], interpolate="rgb", clamp=True)
+    scale_stops = DIVERGING if low < 0 else stops
+    domain = [float(place) for place in np.linspace(low, high, len(scale_stops)).round(7)]
+    return alt.Scale(domain=domain, range=[*scale_stops], interpolate="rgb", clamp=True)
 
 
 def text_colour_rule(

@@ -9,8 +9,8 @@ from headbook.charts.axes import LAYER_NAMES, rounded_rows, spread_values, style
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.theme import SERIES
 
-HEIGHT = 200
-LINE = 13  # pixels between names
+PLOT_WIDTH, PLOT_HEIGHT = 330, 200  # pixels
+NAME_DISTANCE = 13  # pixels between names at the ends of lines
 
 
 @lazy_figure()
@@ -23,7 +23,10 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> SpecAndRows:
     """
     table, rows = rows, rounded_rows(rows, 4)
     names = list(dict.fromkeys(rows["occurrence"]))
-    ends = (min(rows["value"].min(), 0) - 0.02, rows["value"].max() + 0.02)  # of all, to compare
+    ends = (
+        min(rows["value"].min(), 0) - 0.02,
+        rows["value"].max() + 0.02,
+    )  # one range for all occurrences
     x = alt.X(
         "step:O", title="layer", scale=alt.Scale(domain=[*steps]), axis=alt.Axis(**LAYER_NAMES)
     )
@@ -40,12 +43,14 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> SpecAndRows:
         tooltip=["occurrence:N", "step:O", alt.Tooltip("value:Q", format=".3f")]
     )
     last = rows[rows["step"] == steps[-1]]
-    apart = spread_values(last["value"].to_numpy(float), LINE / HEIGHT * (ends[1] - ends[0]), ends)
+    name_places = spread_values(
+        last["value"].to_numpy(float), NAME_DISTANCE / PLOT_HEIGHT * (ends[1] - ends[0]), ends
+    )
     labels = (
-        alt.Chart(last.assign(place=apart))
+        alt.Chart(last.assign(place=name_places))
         .mark_text(align="left", dx=8, fontSize=11)
         .encode(x=x, y=alt.Y("place:Q", scale=alt.Scale(domain=[*ends])), text="occurrence:N")
         .encode(color=colour)
     )
     chart = alt.layer(lines.properties(name="paths"), labels)
-    return styled_spec(chart.properties(width=330, height=HEIGHT)), table
+    return styled_spec(chart.properties(width=PLOT_WIDTH, height=PLOT_HEIGHT)), table

@@ -141,7 +141,8 @@ def map_pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]
 def signed_picture(difference: Floats) -> str:
     """A difference of maps as an image address; colours run with the square root of its size."""
     up, down = (
-        images.shrunk(to_uint8(np.maximum(part, 0)), images.PREVIEW).astype(np.float64) / 255
+        images.shrunk(to_uint8(np.maximum(part, 0)), images.MAX_PREVIEW_PIXELS).astype(np.float64)
+        / 255
         for part in (difference, -difference)
     )
     signed = np.where(up >= down, np.sqrt(up), -np.sqrt(down))

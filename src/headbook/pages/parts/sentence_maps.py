@@ -38,7 +38,7 @@ def weight_picture(steps: NDArray[np.uint8]) -> str:
     Args:
         steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
     """
-    small = images.shrunk(steps, images.PREVIEW)
+    small = images.shrunk(steps, images.MAX_PREVIEW_PIXELS)
     return images.inline_map(coarse(ink_steps(small / UINT8_STEPS)), rgba_ramp())
 
 
