@@ -17,7 +17,7 @@ from test_archive import refusal, unpacked
 
 from headbook.errors import StudyError
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
-from headbook.site.archive import LOCAL_MODEL_NAME, TOP, anonymise, pack_site
+from headbook.site.archive import ARCHIVE_FOLDER, LOCAL_MODEL_NAME, anonymise, pack_site
 from headbook.site.markup import values
 from headbook.study.study import Study
 from html_pages import tree
@@ -101,7 +101,7 @@ def words_in(archive: Path, words: set[str]) -> dict[str, set[str]]:
             texts = [each.lower() for each in seen(name, file.read(name))]
             for word in words:
                 if any(word.lower().encode() in text for text in texts):
-                    found.setdefault(word, set()).add(name.removeprefix(f"{TOP}/site/"))
+                    found.setdefault(word, set()).add(name.removeprefix(f"{ARCHIVE_FOLDER}/site/"))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headbook.errors import OutputError, StudyError
-from headbook.site.archive import LIMITS, SUMS, TOP, PackedSite, pack_site
+from headbook.site.archive import ARCHIVE_FOLDER, CHECKSUM_FILE, VENUE_LIMITS, PackedSite, pack_site
 from html_pages import tree
 from sites import Site
 
@@ -30,8 +30,8 @@ def unpacked(archive: Path, place: Path) -> Path:
     with zipfile.ZipFile(archive) as file:
         assert file.testzip() is None
         file.extractall(place)
-    assert [path.name for path in place.iterdir()] == [TOP]
-    return place / TOP
+    assert [path.name for path in place.iterdir()] == [ARCHIVE_FOLDER]
+    return place / ARCHIVE_FOLDER
 
 
 def test_an_archive_holds_the_site_as_it_is(
@@ -39,13 +39,17 @@ def test_an_archive_holds_the_site_as_it_is(
 ) -> None:
     path = unpacked(packed.path, tmp_path)
     assert tree(path / "site") == tree(small_site.folder)
-    assert set(tree(path)) == {"README.txt", SUMS, *(f"site/{n}" for n in tree(small_site.folder))}
+    assert set(tree(path)) == {
+        "README.txt",
+        CHECKSUM_FILE,
+        *(f"site/{n}" for n in tree(small_site.folder)),
+    }
     assert "Open site/index.html" in (path / "README.txt").read_text()
 
 
 def test_the_sums_are_those_of_all_other_files(packed: PackedSite, tmp_path: Path) -> None:
     files = tree(unpacked(packed.path, tmp_path))
-    lines = files.pop(SUMS).decode().splitlines()
+    lines = files.pop(CHECKSUM_FILE).decode().splitlines()
     found = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     assert found == {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
@@ -84,7 +88,7 @@ def test_a_history_of_versions_stays_out(
     assert pack_site(copy, tmp_path / "s.zip").path.read_bytes() == packed.path.read_bytes()
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", VENUE_LIMITS)
 def test_the_size_is_set_against_limits(limit: int) -> None:
     def message(size: int) -> str:
         return "\n".join(PackedSite(Path("s.zip"), 1, size, 1, ()).report())

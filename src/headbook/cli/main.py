@@ -384,7 +384,7 @@ def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     from headbook.report.wording import size_text  # noqa: PLC0415
     from headbook.site.archive import LIMITS  # noqa: PLC0415 - slow to import
 
-    limit = max((size for size in LIMITS if summary.size > size), default=0)
+    limit = max((size for size in VENUE_LIMITS if summary.size > size), default=0)
     if limit:
         typer.echo(
             f"warning: the site is larger than {size_text(limit)}, a common limit for supplements; "

@@ -31,7 +31,7 @@ from headbook.study.study import Study
 LOCAL_MODEL_NAME = "a local model"
 FOLDER_REVISION = "sha256:"  # prefix of the revisions of models from a folder, not the hub
 DEMO_REVISIONS = {f"{FOLDER_REVISION}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
-LINK = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
+LINK_OR_ADDRESS = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
 
 
 def anonymise(study: Study) -> Study:
@@ -40,11 +40,13 @@ def anonymise(study: Study) -> Study:
     The name of a hub's model stays, since reviewers need it; that of a local folder does not.
     Sentences stay as they are, and so do their ids and columns unless they hold a link.
     """
-    sentences = {index: _unlinked(s) for index, s in study.sentence_data.sentences.items()}
-    heads = {stack: _unlinked_groups(sums) for stack, sums in study.corpus_sums.heads.items()}
+    sentences = {
+        index: _without_links(sentence) for index, sentence in study.sentence_data.sentences.items()
+    }
+    heads = {stack: _groups_without_links(sums) for stack, sums in study.corpus_sums.heads.items()}
     return replace(
         study,
-        manifest=_nameless(study.manifest),
+        manifest=_anonymous_manifest(study.manifest),
         corpus_sums=replace(study.corpus_sums, heads=heads),
         sentence_data=replace(study.sentence_data, sentences=sentences),
     )
@@ -60,7 +62,7 @@ def identifying_left(study: Study) -> Iterator[str]:
     yield f"the sentences and their ids{', and columns ' if columns else ''}{', '.join(columns)}"
 
 
-def _nameless(manifest: Manifest) -> Manifest:
+def _anonymous_manifest(manifest: Manifest) -> Manifest:
     model = manifest.model
     local = model.revision.startswith(FOLDER_REVISION) and model.revision not in DEMO_REVISIONS
     name = LOCAL_MODEL_NAME if local else model.name
@@ -78,31 +80,44 @@ def _nameless(manifest: Manifest) -> Manifest:
     )
 
 
-def _unlinked_groups(sums: HeadSums) -> HeadSums:
+def _groups_without_links(sums: HeadSums) -> HeadSums:
     """Remove groups and labels of minimal pairs whose names or values have a link."""
     members = sums.members
     if members is not None:
-        labels = {k: v for k, v in members.labels.items() if not LINK.search(" ".join((k, *v)))}
+        labels = {
+            name: values
+            for name, values in members.labels.items()
+            if not LINK_OR_ADDRESS.search(" ".join((name, *values)))
+        }
         members = replace(members, labels=labels)
-    groups = tuple(g for g in sums.groups if not LINK.search(f"{g.column} {g.value}"))
+    groups = tuple(
+        group
+        for group in sums.groups
+        if not LINK_OR_ADDRESS.search(f"{group.column} {group.value}")
+    )
     return replace(sums, groups=groups, members=members)
 
 
-def _unlinked(sentence: StoredSentence) -> StoredSentence:
+def _without_links(sentence: StoredSentence) -> StoredSentence:
     return replace(
         sentence,
-        id="" if LINK.search(sentence.id) else sentence.id,
-        metadata={k: v for k, v in sentence.metadata.items() if not LINK.search(f"{k} {v}")},
+        id="" if LINK_OR_ADDRESS.search(sentence.id) else sentence.id,
+        metadata={
+            name: value
+            for name, value in sentence.metadata.items()
+            if not LINK_OR_ADDRESS.search(f"{name} {value}")
+        },
     )
 
 
-TOP = "supplement"  # the one folder in an archive; the site's own folder may name its author
-SUMS = "SHA256SUMS"
+# The one folder in an archive; the name of the site's own folder may identify its author.
+ARCHIVE_FOLDER = "supplement"
+CHECKSUM_FILE = "SHA256SUMS"
 ENTRY_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that an archive can have
 ENTRY_MODE = 0o100644  # a plain file that everybody may read
 UNIX_SYSTEM = 3  # code of the system whose file modes an entry has
 # Limits of the size of an archive in bytes, and whose limits they are.
-LIMITS = {
+VENUE_LIMITS = {
     50_000_000: "GitHub warns of larger files",
     100_000_000: "as large as supplements at NeurIPS and files on GitHub may be",
 }
@@ -113,10 +128,10 @@ with scripts off pages still read in full, but for tables that are closed at fir
 file of each. site/README.txt says what each folder holds, site/methods.html how every number was
 made, and site/data/ has the numbers as CSV and Parquet.
 
-{SUMS} has the SHA-256 sum of every other file. To check them, in this folder:
+{CHECKSUM_FILE} has the SHA-256 sum of every other file. To check them, in this folder:
 
-  sha256sum --check {SUMS}          Linux
-  shasum -a 256 --check {SUMS}      macOS
+  sha256sum --check {CHECKSUM_FILE}          Linux
+  shasum -a 256 --check {CHECKSUM_FILE}      macOS
   Get-FileHash -Algorithm SHA256 FILE   Windows, file by file
 """
 
@@ -143,9 +158,9 @@ class PackedSite:
         """Yield messages: the path, the size beside limits of venues, and data to check."""
         yield str(self.path)
         yield f"{self.files:,} files, {size_text(self.size)}, unpacked {size_text(self.unpacked)}"
-        for limit, who in LIMITS.items():
-            place = "larger than" if self.size > limit else "within"
-            yield f"{place} {size_text(limit)}: {who}"
+        for limit, venue in VENUE_LIMITS.items():
+            relation = "larger than" if self.size > limit else "within"
+            yield f"{relation} {size_text(limit)}: {venue}"
         yield from (f"still there: {text}" for text in self.left)
 
 
@@ -211,7 +226,7 @@ def _is_archive(out: Path) -> bool:
     if not zipfile.is_zipfile(out):
         return False
     with zipfile.ZipFile(out) as archive:
-        return f"{TOP}/{SUMS}" in archive.namelist()
+        return f"{ARCHIVE_FOLDER}/{CHECKSUM_FILE}" in archive.namelist()
 
 
 def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
@@ -221,7 +236,8 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
         sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
         sums |= {name: sha256(file) for name, file in files.items()}
         _add(archive, "README.txt", README.encode())
-        _add(archive, SUMS, "".join(f"{each}  {name}\n" for name, each in sums.items()).encode())
+        lines = [f"{digest}  {name}\n" for name, digest in sums.items()]
+        _add(archive, CHECKSUM_FILE, "".join(lines).encode())
         for name, file in files.items():
             _add(archive, name, file.read_bytes())
     with zipfile.ZipFile(out) as archive:
@@ -246,6 +262,6 @@ def _site_files(site: Path) -> Iterator[tuple[str, Path]]:
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Add a file with a fixed date, mode and system, so that equal sites give equal bytes."""
-    entry = zipfile.ZipInfo(f"{TOP}/{name}", ENTRY_DATE)
+    entry = zipfile.ZipInfo(f"{ARCHIVE_FOLDER}/{name}", ENTRY_DATE)
     entry.create_system, entry.external_attr = UNIX_SYSTEM, ENTRY_MODE << 16
     archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)

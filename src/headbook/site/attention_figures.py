@@ -78,8 +78,8 @@ class StoredMap(NamedTuple):
         Returns:
             *Shape:* ``(query, key)``, of tokens or of words.
         """
-        between = self._of_pieces(weighting)
-        return self._of_words(between) if words else between
+        weights = self._of_pieces(weighting)
+        return self._of_words(weights) if words else weights
 
     def _of_pieces(self, weighting: Weighting) -> Floats:
         values = self.steps / np.float64(UINT8_STEPS)
@@ -90,34 +90,36 @@ class StoredMap(NamedTuple):
         if weighting is Weighting.NORM:
             values *= self.norms
         if weighting in {Weighting.RENORM, Weighting.NORM}:
-            left = np.nansum(values, axis=1, keepdims=True)
-            values = np.divide(values, left, out=np.full_like(values, NAN), where=left > 0)
+            row_sums = np.nansum(values, axis=1, keepdims=True)
+            values = np.divide(values, row_sums, out=np.full_like(values, NAN), where=row_sums > 0)
         return values
 
-    def _of_words(self, between: Floats) -> Floats:
+    def _of_words(self, token_weights: Floats) -> Floats:
         """Return weights of words: sums over tokens of the key, means over tokens of the query.
 
         Query tokens in the sink are left out of the mean, unless all tokens are in the sink.
         """
-        looked = self.keys.units[:, None] == np.arange(len(self.keys.names))
-        of_words = np.full((len(self.queries.names), len(self.keys.names)), NAN)
-        for word in range(len(of_words)):
-            own = self.queries.units == word
-            counted = own & ~self.queries.sink
-            rows = between[counted if counted.any() else own]
+        key_in_word = self.keys.units[:, None] == np.arange(len(self.keys.names))
+        word_weights = np.full((len(self.queries.names), len(self.keys.names)), NAN)
+        for word in range(len(word_weights)):
+            in_word = self.queries.units == word
+            ordinary = in_word & ~self.queries.sink
+            rows = token_weights[ordinary if ordinary.any() else in_word]
             rows = rows[~np.isnan(rows).all(axis=1)]
-            seen = (~np.isnan(rows) @ looked).any(axis=0)
-            of_words[word, seen] = (np.nan_to_num(rows) @ looked).sum(axis=0)[seen] / len(rows)
-        return of_words
+            is_visible = (~np.isnan(rows) @ key_in_word).any(axis=0)
+            sums = (np.nan_to_num(rows) @ key_in_word).sum(axis=0)
+            word_weights[word, is_visible] = sums[is_visible] / len(rows)
+        return word_weights
 
 
 def fewest(row: Floats, share: float) -> list[int]:
     """Return the fewest keys that have a share of a row, the strongest keys first."""
-    held = np.nan_to_num(row)
-    order = np.argsort(-held.round(12), kind="stable")  # sums that differ by rounding are equal
-    before = np.cumsum(held[order]) - held[order]
-    kept: list[int] = order[(before < (share - 1e-9) * held.sum()) & (held[order] > 0)].tolist()
-    return kept
+    weights = np.nan_to_num(row)
+    order = np.argsort(-weights.round(12), kind="stable")  # sums that differ by rounding are equal
+    before = np.cumsum(weights[order]) - weights[order]
+    is_needed = (before < (share - 1e-9) * weights.sum()) & (weights[order] > 0)
+    keys: list[int] = order[is_needed].tolist()
+    return keys
 
 
 LINES_SHARE = 0.9  # of the weights of a query, which its lines show
@@ -167,10 +169,18 @@ def stored_maps(results: StackResults) -> Iterator[tuple[int, HeadName]]:
     """Return the sentences, by index, and the heads whose maps are stored."""
     sentence_data, stack = results.study.sentence_data, results.stack
     heads = heads_of(stack)
-    listed = [s.index for s in sentence_data.listed if (stack.name, s.index) in sentence_data.maps]
+    listed = [
+        sentence.index
+        for sentence in sentence_data.listed
+        if (stack.name, sentence.index) in sentence_data.maps
+    ]
     yield from ((index, head) for index in listed for head in heads)
-    own = {(e.index, e.head) for e in sentence_data.exemplars if e.head.stack == stack.name}
-    yield from sorted(place for place in own if place[0] not in {*listed})
+    exemplar_maps = {
+        (exemplar.index, exemplar.head)
+        for exemplar in sentence_data.exemplars
+        if exemplar.head.stack == stack.name
+    }
+    yield from sorted(stored_map for stored_map in exemplar_maps if stored_map[0] not in {*listed})
 
 
 def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
@@ -193,38 +203,46 @@ def attention_figures(results: StackResults, wanted: Callable[[str], bool]) -> I
 def _single(results: StackResults, index: int, head: HeadName) -> HeadInSentence:
     sentence_data, stack = results.study.sentence_data, results.stack
     maps, norms = (
-        arrays.get((stack.name, index)) for arrays in (sentence_data.maps, sentence_data.norms)
+        by_sentence.get((stack.name, index))
+        for by_sentence in (sentence_data.maps, sentence_data.norms)
     )
-    sentence, none = sentence_data.sentences[index], np.zeros(0, np.float32)
+    sentence, no_norms = sentence_data.sentences[index], np.zeros(0, np.float32)
     if maps is None:
-        own = next(e for e in sentence_data.exemplars if (e.index, e.head) == (index, head))
-        steps, lengths = own.attention, own.norms
+        exemplar = next(
+            candidate
+            for candidate in sentence_data.exemplars
+            if (candidate.index, candidate.head) == (index, head)
+        )
+        steps, head_norms = exemplar.attention, exemplar.norms
     else:
         steps = maps[head.layer, head.head]
-        lengths = none if norms is None else norms[head.layer, head.head]
+        head_norms = no_norms if norms is None else norms[head.layer, head.head]
     texts = (sentence.texts[side] for side in (stack.queries, stack.keys))
     queries, keys = (MapAxis.of(text, causal=stack.causal) for text in texts)
-    return HeadInSentence(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
+    return HeadInSentence(head, sentence, StoredMap(steps, queries, keys, stack.causal, head_norms))
 
 
 def _picture(single: HeadInSentence, kind: str, variant: Variant, name: str) -> Drawing:
     values = single.map.weights(variant.weighting, words=variant.words)
     queries, keys = single.map.names(words=variant.words)
-    about = "norm-weighted" if variant.weighting is Weighting.NORM else "attention weight"
+    weight_name = "norm-weighted" if variant.weighting is Weighting.NORM else "attention weight"
     caption = _caption(single, kind, variant)
     if kind == "map":
-        places = np.argwhere(~np.isnan(values))
-        links = [AttentionLine(int(q), int(k), float(values[q, k])) for q, k in places]
-        drawn = attention_map(name, caption, queries, keys, weights=values, about=about)
+        visible_cells = np.argwhere(~np.isnan(values))
+        links = [
+            AttentionLine(int(query), int(key), float(values[query, key]))
+            for query, key in visible_cells
+        ]
+        drawing = attention_map(name, caption, queries, keys, weights=values, about=weight_name)
     else:
         links = [
-            AttentionLine(q, k, float(row[k]))
-            for q, row in enumerate(values)
-            for k in fewest(row, LINES_SHARE)
+            AttentionLine(query, key, float(row[key]))
+            for query, row in enumerate(values)
+            for key in fewest(row, LINES_SHARE)
         ]
-        drawn = attention_lines(name, caption, queries, keys, links, about=about)
-    rows = [(q, queries[q], k, keys[k], weight) for q, k, weight in links]
-    return replace(drawn, rows=pd.DataFrame(rows, columns=[*COLUMNS]))
+        drawing = attention_lines(name, caption, queries, keys, links, about=weight_name)
+    rows = [(query, queries[query], key, keys[key], weight) for query, key, weight in links]
+    return replace(drawing, rows=pd.DataFrame(rows, columns=[*COLUMNS]))
 
 
 def _caption(single: HeadInSentence, kind: str, variant: Variant) -> str:

@@ -46,10 +46,10 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
     write_matrices(results, folder / "similar")
-    grids = {name: grid_data(r) for name, r in results.items()}
+    grids = {name: grid_data(result) for name, result in results.items()}
     _write(folder / "grid.js", script("grid", grids))
     _write(folder / "map.js", script("map", map_data(results, grids)))
-    cards = {name: atlas_data(r) for name, r in results.items()}
+    cards = {name: atlas_data(result) for name, result in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
     for name, result in results.items():
         if many_heads(result):
@@ -61,8 +61,10 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     for exemplar in study.sentence_data.exemplars:
         by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
     for name, exemplars in by_head.items():
-        value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
-        _write(folder / "heads" / f"{name}.js", script(name, value))
+        maps = {
+            f"{exemplar.ranking}-{exemplar.rank}": _map(study, exemplar) for exemplar in exemplars
+        }
+        _write(folder / "heads" / f"{name}.js", script(name, maps))
     write_sentences(results, folder)
 
 
@@ -75,18 +77,21 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
         if not sentence.listed:
             continue
         _write_neurons(study, sentence, folder.parent)
-        near = nearest(sentence.number)
-        if len(near):
-            _write_more(sentence, "entries", trajectory_data(near), folder)
+        nearest_rows = nearest(sentence.number)
+        if len(nearest_rows):
+            _write_sentence_data(sentence, "entries", trajectory_data(nearest_rows), folder)
         rows = tokens(sentence.number)
-        made = ((n, paths_data(r, sentence, rows[rows["stack"] == n])) for n, r in results.items())
-        paths = {name: each for name, each in made if each is not None}
+        stack_paths = (
+            (name, paths_data(result, sentence, rows[rows["stack"] == name]))
+            for name, result in results.items()
+        )
+        paths = {name: value for name, value in stack_paths if value is not None}
         if paths:
-            _write_more(sentence, "paths", paths, folder)
+            _write_sentence_data(sentence, "paths", paths, folder)
 
 
-def _write_more(sentence: StoredSentence, what: str, value: Any, folder: Path) -> None:
-    name = f"{sentence_file(sentence.number)}-{what}"
+def _write_sentence_data(sentence: StoredSentence, kind: str, value: Any, folder: Path) -> None:
+    name = f"{sentence_file(sentence.number)}-{kind}"
     _write(folder / "sentences" / f"{name}.js", script(name, value))
 
 
@@ -97,11 +102,14 @@ def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folde
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     """Write the list of all heads, and their numbers in a file for each metric."""
-    listed, effect, lost = list_data(results), effect_choice(results), effect_values(results)
+    listed, effect = list_data(results), effect_choice(results)
     metrics = [*listed["metrics"], *([effect] if effect else [])]
     _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
     (folder / "values").mkdir()
-    for name, values in [*values_data(results), *([(effect["id"], lost)] if effect else [])]:
+    values_by_metric = [*values_data(results)]
+    if effect:
+        values_by_metric.append((effect["id"], effect_values(results)))
+    for name, values in values_by_metric:
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
 
@@ -131,9 +139,9 @@ def _write_sentence(
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]
-            places = [[head.layer, head.head] for head in heads_of(stack)]
+            heads = [[head.layer, head.head] for head in heads_of(stack)]
             value = (
-                _visible_rows(result, sentence, maps, norms, places)
+                _visible_rows(result, sentence, maps, norms, heads)
                 if has_exact_maps(maps)
                 else None
             )
@@ -149,8 +157,8 @@ def _cited(results: StackResults, sentence: StoredSentence) -> dict[str, Any] | 
     if not exemplars:
         return None
     maps = np.array([exemplar.attention for exemplar in exemplars.values()])
-    lengths = [exemplar.norms for exemplar in exemplars.values()]
-    norms = np.array(lengths) if all(map(len, lengths)) else None
+    norm_lists = [exemplar.norms for exemplar in exemplars.values()]
+    norms = np.array(norm_lists) if all(map(len, norm_lists)) else None
     places = [[head.layer, head.head] for head in exemplars]
     return _visible_rows(results, sentence, maps, norms, places)
 

@@ -98,7 +98,7 @@ def write_table(frame: pd.DataFrame, table: Table[Any], folder: Path) -> list[st
 def _write_parquet(table: pa.Table, file: Path) -> None:
     """Write a table as Parquet: numbers split by byte unless many repeat, texts once."""
     numbers = {field.name for field in table.schema if pa.types.is_floating(field.type)}
-    spread = [
+    with_few_repeats = [
         name
         for name in table.column_names
         if name in numbers
@@ -110,7 +110,7 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
         compression="zstd",
         compression_level=PARQUET_LEVEL,
         use_dictionary=[name for name in table.column_names if name not in numbers],
-        use_byte_stream_split=spread,
+        use_byte_stream_split=with_few_repeats,
     )
 
 
@@ -128,7 +128,7 @@ def _csv(frame: pd.DataFrame, max_bytes: int) -> bytes | None:
 
 def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
     return (
-        _ended(_spreadsheet_safe(frame))
+        _with_rounded_intervals(_spreadsheet_safe(frame))
         .to_csv(
             index=False,
             header=header,
@@ -140,25 +140,35 @@ def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
     )
 
 
-def _ended(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_rounded_intervals(frame: pd.DataFrame) -> pd.DataFrame:
     """Round ends of intervals outwards, by a hundredth of their distance at most."""
-    if not {"low", "high"} <= {*frame} or {frame[n].dtype.kind for n in ("low", "high")} != {"f"}:
+    ends = [name for name in ("low", "high") if name in frame and frame[name].dtype.kind == "f"]
+    if len(ends) < 2:
         return frame
     low, high = (frame[name].to_numpy(np.float64) for name in ("low", "high"))
-    wide = np.where(high > low, high - low, np.nan)
-    unit = 10.0 ** np.ceil(2 - np.log10(wide))  # steps in one
-    ends = np.floor((low * unit).round(6)) / unit, np.ceil((high * unit).round(6)) / unit
-    kept = np.isfinite(unit)
-    return frame.assign(low=np.where(kept, ends[0], low), high=np.where(kept, ends[1], high))
+    width = np.where(high > low, high - low, np.nan)
+    steps_per_unit = 10.0 ** np.ceil(2 - np.log10(width))  # steps in one
+    rounded_ends = (
+        np.floor((low * steps_per_unit).round(6)) / steps_per_unit,
+        np.ceil((high * steps_per_unit).round(6)) / steps_per_unit,
+    )
+    is_rounded = np.isfinite(steps_per_unit)
+    return frame.assign(
+        low=np.where(is_rounded, rounded_ends[0], low),
+        high=np.where(is_rounded, rounded_ends[1], high),
+    )
 
 
 def write_exemplars(study: Study, folder: Path) -> None:
     """Write one JSON object a line for each exemplar, with gzip if that is large."""
-    lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.sentence_data.exemplars]
+    lines = [
+        json.dumps(_exemplar(study, exemplar), sort_keys=True)
+        for exemplar in study.sentence_data.exemplars
+    ]
     text = "".join(f"{line}\n" for line in lines).encode()
-    packed = len(text) > MAX_PLAIN_CSV_BYTES
-    file = folder / ("exemplars.jsonl.gz" if packed else "exemplars.jsonl")
-    file.write_bytes(gzip.compress(text, mtime=0) if packed else text)
+    is_large = len(text) > MAX_PLAIN_CSV_BYTES
+    file = folder / ("exemplars.jsonl.gz" if is_large else "exemplars.jsonl")
+    file.write_bytes(gzip.compress(text, mtime=0) if is_large else text)
 
 
 def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
@@ -183,11 +193,11 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before cells that a spreadsheet would take for a formula."""
-    texts = [name for name in TEXT_COLUMNS if name in frame]
-    return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
+    texts = [name for name in TEXTS if name in frame]
+    return frame.assign(**{name: _without_formulas(frame[name]) for name in texts})
 
 
-def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+def _without_formulas(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     letters = texts.astype(str)
     safe = letters.where(~letters.str.startswith(FORMULA_STARTS), "'" + letters)
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
@@ -207,21 +217,29 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
     Args:
         columns: whether the figure is also drawn as wide as a column of a paper.
     """
-    drawn = figure.paper(columns=columns)
+    files = figure.paper(columns=columns)
     if figure.rows is None:
-        return drawn
+        return files
     rows = figure.rows
-    filled = [str(name) for name in rows if (rows[name] != "").any()]
-    texts = {n: _printed(rows[n]) for n in filled if not pd.api.types.is_numeric_dtype(rows[n])}
-    rows = rows.assign(**texts)[sorted(filled, key=lambda name: rows[name].dtype.kind == "f")]
-    text = _ended(rows).to_csv(index=False, float_format=f"%.{CSV_DIGITS}g", lineterminator="\n")
-    return drawn | {".csv": text.encode()}
+    filled_columns = [str(name) for name in rows if (rows[name] != "").any()]
+    texts = {
+        name: _printed(rows[name])
+        for name in filled_columns
+        if not pd.api.types.is_numeric_dtype(rows[name])
+    }
+    rows = rows.assign(**texts)[
+        sorted(filled_columns, key=lambda name: rows[name].dtype.kind == "f")
+    ]
+    text = _with_rounded_intervals(rows).to_csv(
+        index=False, float_format=f"%.{CSV_DIGITS}g", lineterminator="\n"
+    )
+    return files | {".csv": text.encode()}
 
 
 def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return texts of pages, safe in spreadsheets; signed whole numbers stay, as they are safe."""
     letters = texts.map(visible)
-    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
+    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _without_formulas(letters))
 
 
 def sizes(folder: Path) -> dict[str, int]:

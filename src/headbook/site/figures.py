@@ -69,12 +69,15 @@ class Choosable:
             label: label as in tables or on pages; empty for the label of the site.
             view: view of the keys; empty for that of the site, or the first that has the label.
         """
-        usual_view, usual_label = self.columns[0]
-        if label and all(label != x for _, x in self.columns):
-            label = next((x for _, x in self.columns if self.name(x) == label), label)
-        wanted = label or usual_label
-        views = [view] if view else [usual_view, *map(str, SinkView)]
-        return next(((v, wanted) for v in views if (v, wanted) in self.columns), None)
+        site_view, site_label = self.columns[0]
+        labels = [known_label for _, known_label in self.columns]
+        if label and label not in labels:
+            label = next((known for known in labels if self.name(known) == label), label)
+        wanted_label = label or site_label
+        for wanted_view in [view] if view else [site_view, *map(str, SinkView)]:
+            if (wanted_view, wanted_label) in self.columns:
+                return wanted_view, wanted_label
+        return None
 
 
 def chosen_figures(
@@ -91,53 +94,67 @@ def chosen_figures(
     """
     drawn: dict[str, Figure] = {}
     for names in requested:
-        known: list[Choosable] = []
-        of_group: dict[str, Figure] = {}
-        for each in choosable:
-            if not any(name.startswith(f"{each.metric}-{each.stack}") for name in names):
+        candidates: list[Choosable] = []
+        group_figures: dict[str, Figure] = {}
+        for choice in choosable:
+            if not any(name.startswith(f"{choice.metric}-{choice.stack}") for name in names):
                 continue
-            usual = [figure.name for figure in each.draw(*each.columns[0])]
-            places = [place for place, name in enumerate(usual) if name in names]
-            column = each.column(label, view)
-            known += [each] if places else []
-            if column is not None and places:
-                figures = each.draw(*column)
-                of_group |= {figures[place].name: figures[place] for place in places}
-        if not of_group:
-            raise ConfigError(_refusal(names, known, label, view))
-        drawn |= of_group
+            site_names = [figure.name for figure in choice.draw(*choice.columns[0])]
+            indices = [index for index, name in enumerate(site_names) if name in names]
+            column = choice.column(label, view)
+            candidates += [choice] if indices else []
+            if column is not None and indices:
+                figures = choice.draw(*column)
+                group_figures |= {figures[index].name: figures[index] for index in indices}
+        if not group_figures:
+            raise ConfigError(_refusal(names, candidates, label, view))
+        drawn |= group_figures
     return [*drawn.values()]
 
 
-def _refusal(names: Sequence[str], known: Sequence[Choosable], label: str, view: str) -> str:
+def _refusal(names: Sequence[str], candidates: Sequence[Choosable], label: str, view: str) -> str:
     """Return what is wrong with a label or view that no figure has, and what is accepted."""
-    metrics = ", ".join(dict.fromkeys(each.metric for each in known)) or ", ".join(names)
-    labels = [*dict.fromkeys(x for each in known for _, x in each.columns if x)]
-    having = [each for each in known if each.column(label, "")]
+    metrics = ", ".join(dict.fromkeys(choice.metric for choice in candidates)) or ", ".join(names)
+    labels = [
+        *dict.fromkeys(
+            metric_label
+            for choice in candidates
+            for _, metric_label in choice.columns
+            if metric_label
+        )
+    ]
+    with_label = [choice for choice in candidates if choice.column(label, "")]
     if label and not labels:
         return f"--label: got {label!r}, but {metrics} has no labels"
-    if label and not having:
+    if label and not with_label:
         return f"--label: got {label!r}, expected a label of {metrics}: {', '.join(labels)}"
-    views = [v for v in map(str, SinkView) if any(each.column(label, v) for each in having)]
+    views = [
+        candidate_view
+        for candidate_view in map(str, SinkView)
+        if any(choice.column(label, candidate_view) for choice in with_label)
+    ]
     if not views:
         return f"--view: got {view!r}, but {metrics} has no views"
-    about = f"{metrics}, label {label}" if label else metrics
-    return f"--view: got {view!r}, expected a view of {about}: {', '.join(views)}"
+    subject = f"{metrics}, label {label}" if label else metrics
+    return f"--view: got {view!r}, expected a view of {subject}: {', '.join(views)}"
 
 
 def choosable_of_study(results: Mapping[str, StackResults]) -> list[Choosable]:
     """Return the metrics of heads that a study has figures of."""
-    return [each for result in results.values() for each in _of_stack(result)]
+    return [choice for result in results.values() for choice in _of_stack(result)]
 
 
 def _of_stack(results: StackResults) -> Iterator[Choosable]:
     for metric in results.metrics:
-        labels, usual = results.drawable(metric), results.drawn(metric)
-        if usual is not None:
+        labels, site_column = results.drawable(metric), results.drawn(metric)
+        if site_column is not None:
             available = [
-                (v, x) for v in metric.views for x in labels if results.has_value(metric.id, v, x)
+                (view, label)
+                for view in metric.views
+                for label in labels
+                if results.has_value(metric.id, view, label)
             ]
-            columns = dict.fromkeys((str(v), x) for v, x in (usual, *available))
+            columns = dict.fromkeys((str(view), label) for view, label in (site_column, *available))
             draw = partial(_heads, results, metric)
             yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)
 
@@ -222,17 +239,22 @@ def write_figures(
     if not isinstance(study, Study):
         study = Study.load(study)
     results = results_of(study)
-    of_heads = [*_profiles(results, only), *_singles(results, only)]
-    only_of_heads = bool(only) and all(
-        p.startswith(PROFILE_PREFIX) or SENTENCE_FIGURE.match(p) for p in only
-    )
-    figures = [*(() if only_of_heads else study_figures(study)), *of_heads]
-    chosen: Sequence[Drawable] = _chosen(figures, only, partial(_expected, results))
+    chosen = _requested_figures(study, results, only)
     if label or view:
         chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
     site = SiteFacts.of(study.manifest, sentence_pages=False)
-    made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
-    return _write(chosen, made, Path(out), force=force, progress=progress or NoProgress())
+    provenance = _Provenance(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
+    return _write(chosen, provenance, Path(out), force=force, progress=progress or NoProgress())
+
+
+def _requested_figures(study: Study, results: Results, only: Sequence[str]) -> Sequence[Drawable]:
+    """Return the figures that the patterns name; figures of pages are made only if needed."""
+    head_drawings = [*_profiles(results, only), *_singles(results, only)]
+    only_of_heads = bool(only) and all(
+        pattern.startswith(PROFILE_PREFIX) or SENTENCE_FIGURE.match(pattern) for pattern in only
+    )
+    figures = [*(() if only_of_heads else study_figures(study)), *head_drawings]
+    return _chosen(figures, only, partial(_expected, results))
 
 
 def write_comparison_figures(
@@ -253,12 +275,12 @@ def write_comparison_figures(
     if label or view:
         chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
     year = comparison.sides.a.manifest.created[:4]
-    made = _Made(facts_of(comparison), year, comparison_manifest(comparison))
-    return _write(chosen, made, Path(out), force=force, progress=progress or NoProgress())
+    provenance = _Provenance(facts_of(comparison), year, comparison_manifest(comparison))
+    return _write(chosen, provenance, Path(out), force=force, progress=progress or NoProgress())
 
 
-class _Made(NamedTuple):
-    """Provenance of figures: for captions, the year of BibTeX entries, and the manifest."""
+class _Provenance(NamedTuple):
+    """Facts for captions, the year of BibTeX entries, and the manifest of figures."""
 
     site: SiteFacts
     year: str
@@ -266,7 +288,12 @@ class _Made(NamedTuple):
 
 
 def _write(
-    chosen: Sequence[Drawable], made: _Made, out: Path, *, force: bool, progress: Progress
+    chosen: Sequence[Drawable],
+    provenance: _Provenance,
+    out: Path,
+    *,
+    force: bool,
+    progress: Progress,
 ) -> list[str]:
     """Write a folder of figures, and return their names."""
     progress.stage("figures", len(chosen))
@@ -274,11 +301,11 @@ def _write(
         for figure in chosen:
             export.write_figure(figure, draft)
             progress.advance(1, 0)
-        entries = [latex.entry(figure, made.site, made.year) for figure in chosen]
+        entries = [latex.entry(figure, provenance.site, provenance.year) for figure in chosen]
         texts = {
-            "figures.tex": latex.latex_document(chosen, made.site.source),
+            "figures.tex": latex.latex_document(chosen, provenance.site.source),
             "figures.bib": "\n".join(entries),
-            "manifest.json": made.manifest,
+            "manifest.json": provenance.manifest,
         }
         for name, text in texts.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
@@ -349,34 +376,38 @@ def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
 
 def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
     """Return names near one that is missing, and what can be asked for."""
-    kept = [single for result in results.values() for single in stored_maps(result)]
+    stored = [single for result in results.values() for single in stored_maps(result)]
     if pattern.startswith(PROFILE_PREFIX):
         stacks = [result.stack for result in results.values() if has_offsets(result)]
         names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
         if not names:
             return f"the study has no {OFFSET_METRIC}; --metrics {OFFSET_METRIC} measures it"
-    if not SENTENCE_FIGURE.match(pattern) or not kept:
+    if not SENTENCE_FIGURE.match(pattern) or not stored:
         return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
-    numbers, heads = sorted({index + 1 for index, _ in kept}), [*dict.fromkeys(h for _, h in kept)]
+    numbers = sorted({index + 1 for index, _ in stored})
+    heads = [*dict.fromkeys(head for _, head in stored)]
     kind = pattern.partition("-")[0]
     kind = kind if kind in KINDS else KINDS[0]
     # One sentence for each head and one head for each sentence: all of them may be very many.
-    wanted = re.search(r"-S(\d+)", pattern)
-    number = int(wanted[1]) if wanted and int(wanted[1]) in numbers else numbers[0]
-    near = [single_name(kind, index + 1, head) for index, head in kept if index + 1 == number]
-    near += [
-        single_name(kind, index + 1, head) for index, head in kept if head_file(head) in pattern
+    sentence_match = re.search(r"-S(\d+)", pattern)
+    number = int(sentence_match[1]) if sentence_match else numbers[0]
+    number = number if number in numbers else numbers[0]
+    candidates = [
+        single_name(kind, index + 1, head) for index, head in stored if index + 1 == number
+    ]
+    candidates += [
+        single_name(kind, index + 1, head) for index, head in stored if head_file(head) in pattern
     ]
     return (
-        f"expected a name such as {_near(pattern, near)}; maps are kept of "
+        f"expected a name such as {_near(pattern, candidates)}; maps are kept of "
         f"{count_text(len(numbers), 'sentence')} from {numbers[0]} to {numbers[-1]} and of heads "
         f"{head_file(heads[0])} to {head_file(heads[-1])}"
     )
 
 
 def _near(pattern: str, names: Sequence[str]) -> str:
-    near = (
+    suggestions = (
         difflib.get_close_matches(pattern, names, n=N_SUGGESTIONS, cutoff=MIN_SUGGESTION_SIMILARITY)
         or names[:N_SUGGESTIONS]
     )
-    return ", ".join(near)
+    return ", ".join(suggestions)

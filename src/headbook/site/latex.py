@@ -7,7 +7,7 @@ from headbook.charts import Drawable, Figure
 from headbook.pages.parts.page import SiteFacts
 from headbook.report.wording import unbroken, visible
 
-WORDS = {
+TEXT_COMMANDS = {
     "\\": r"\textbackslash{}",
     "{": r"\textbraceleft{}",  # BibTeX counts bare braces, escaped or not
     "}": r"\textbraceright{}",
@@ -29,13 +29,20 @@ WORDS = {
     "\n": " ",
     "\t": " ",
 }
-SIGNS = {"−": "-", "→": r"\rightarrow", "×": r"\times", "≤": r"\leq", "≥": r"\geq", "√": r"\surd"}
-LETTERS = str.maketrans(
+MATH_COMMANDS = {
+    "−": "-",
+    "→": r"\rightarrow",
+    "×": r"\times",
+    "≤": r"\leq",
+    "≥": r"\geq",
+    "√": r"\surd",
+}
+LATEX_ESCAPES = str.maketrans(
     {sign: "\\" + sign for sign in "%&#_$"}
-    | WORDS
-    | {sign: f"${command}$" for sign, command in SIGNS.items()}
+    | TEXT_COMMANDS
+    | {sign: f"${command}$" for sign, command in MATH_COMMANDS.items()}
 )
-HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or LuaLaTeX.
+DOCUMENT_HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or LuaLaTeX.
 % Figures are 3.3 inches wide, one column; those without -column in their name 6.9, for figure*.
 % Each figure's data is in the CSV file of its name; figures.bib has an entry to cite it.
 """
@@ -43,7 +50,7 @@ HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or L
 
 def escaped(text: str) -> str:
     """Return text that LaTeX and BibTeX print unchanged."""
-    return unbroken(visible(text)).translate(LETTERS)
+    return unbroken(visible(text)).translate(LATEX_ESCAPES)
 
 
 def latex_key(figure: Drawable) -> str:
@@ -73,10 +80,10 @@ def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
     """Return a BibTeX entry of a figure with the model in its title; no year if it is unknown."""
     short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
     title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
-    dated = f"\n  year = {{{year}}}," if year else ""
+    year_field = f"\n  year = {{{year}}}," if year else ""
     return f"""@misc{{headbook-{latex_key(figure)},
   key = {{Headbook}},
-  title = {{{escaped(title)}}},{dated}
+  title = {{{escaped(title)}}},{year_field}
   howpublished = {{Figure {escaped(figure.name)} in ``{escaped(site.title)}''}},
   note = {{{escaped(site.provenance)}}}
 }}
@@ -85,4 +92,4 @@ def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
 
 def latex_document(figures: Iterable[Drawable], source: str) -> str:
     """Return figure environments, one after another, to copy from or to input whole."""
-    return HEAD + "".join(snippet(figure, source) for figure in figures)
+    return DOCUMENT_HEAD + "".join(snippet(figure, source) for figure in figures)

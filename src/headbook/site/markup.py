@@ -105,24 +105,24 @@ def gzipped(content: bytes) -> str:
 
 def _content(value: Any) -> bytes:
     """Return one line of JSON followed by all bytes, to which the JSON refers by offsets."""
-    behind = bytearray()
+    raw_bytes = bytearray()
 
-    def place(raw: bytes) -> dict[str, list[int]]:
-        behind.extend(raw)
-        return {"bytes": [len(behind) - len(raw), len(behind)]}
+    def append_bytes(raw: bytes) -> dict[str, list[int]]:
+        raw_bytes.extend(raw)
+        return {"bytes": [len(raw_bytes) - len(raw), len(raw_bytes)]}
 
-    text = _json(value, place).encode()
-    return text + JSON_END + behind if behind else text
+    text = _json(value, append_bytes).encode()
+    return text + JSON_END + raw_bytes if raw_bytes else text
 
 
 def values(text: str) -> bytes:
     """Return name and value of a data file as a list in JSON, followed by the value's bytes."""
     call, _, rest = text.partition("(")
     name, _, argument = rest.removesuffix(CALL_END).partition(",")
-    plain = call == "headbook.take"
-    content = argument.encode() if plain else gzip.decompress(base64.b64decode(argument[1:-1]))
-    value, line, behind = content.partition(JSON_END)
-    return b"[%s,%s]" % (name.encode(), value) + line + behind
+    is_plain = call == "headbook.take"
+    content = argument.encode() if is_plain else gzip.decompress(base64.b64decode(argument[1:-1]))
+    value, separator, raw_bytes = content.partition(JSON_END)
+    return b"[%s,%s]" % (name.encode(), value) + separator + raw_bytes
 
 
 def filters() -> dict[str, Callable[..., Any]]:

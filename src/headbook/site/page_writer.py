@@ -33,12 +33,12 @@ MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
 MAIN = '<main id="main" tabindex="-1">\n'
 MAIN_END = "</main>"
 # Headings, and elements whose headings the table of contents leaves out.
-PART = re.compile(
+HEADING_OR_SKIPPED = re.compile(
     r"<(?P<end>/?)(?:details|aside|nav)\b"
     r'|<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>(?P<text>.*?)</h(?P=level)>',
     re.DOTALL,
 )
-MARKUP = re.compile(r"<small\b.*?</small>|<[^>]+>", re.DOTALL)
+SMALL_TEXT_OR_TAG = re.compile(r"<small\b.*?</small>|<[^>]+>", re.DOTALL)
 ID = re.compile(r'\bid="([^"]*)"')
 
 
@@ -62,11 +62,11 @@ class _Heading:
 def with_contents(html: str) -> str:
     """Return a page with a table of contents and ids on headings; unchanged if it has few."""
     headings = [*_headings(html)]
-    upper = [heading for heading in headings if heading.level == 2]
+    main_headings = [heading for heading in headings if heading.level == 2]
     listed = (
         headings
-        if len(upper) > 1
-        else [heading for heading in headings if heading.level == 3] or upper
+        if len(main_headings) > 1
+        else [heading for heading in headings if heading.level == 3] or main_headings
     )
     if len(listed) < MIN_CONTENTS_ENTRIES:
         return html
@@ -80,50 +80,52 @@ def with_contents(html: str) -> str:
 def _headings(html: str) -> Iterator[_Heading]:
     """Yield the headings of the main part, with ids made of their text if they lack one."""
     start, end = html.index(MAIN), html.rindex(MAIN_END)
-    taken, depth, above = set(ID.findall(html)), 0, ""
-    for part in PART.finditer(html, start, end):
-        if not part["level"]:
-            depth += -1 if part["end"] else 1
-        elif not depth:
-            text = " ".join(MARKUP.sub("", part["text"]).split())
-            name = part["id"] or _unique_id(text, above if part["level"] == "3" else "", taken)
-            above = name if part["level"] == "2" else above
-            yield _Heading(part.start(), int(part["level"]), name, text)
+    taken_ids, skipped_depth, section_id = set(ID.findall(html)), 0, ""
+    for match in HEADING_OR_SKIPPED.finditer(html, start, end):
+        if not match["level"]:
+            skipped_depth += -1 if match["end"] else 1
+        elif not skipped_depth:
+            text = " ".join(SMALL_TEXT_OR_TAG.sub("", match["text"]).split())
+            heading_id = match["id"] or _unique_id(
+                text, section_id if match["level"] == "3" else "", taken_ids
+            )
+            section_id = heading_id if match["level"] == "2" else section_id
+            yield _Heading(match.start(), int(match["level"]), heading_id, text)
 
 
-def _unique_id(text: str, above: str, taken: set[str]) -> str:
-    """Return an id that no other element has, and add it to ``taken``."""
+def _unique_id(text: str, section_id: str, taken_ids: set[str]) -> str:
+    """Return an id that no other element has, and add it to ``taken_ids``."""
     words = re.findall(r"\w+", unescape(text).lower())
-    first = "-".join([*([above] if above else []), *words])
-    name, number = first, 2
-    while name in taken:
-        name, number = f"{first}-{number}", number + 1
-    taken.add(name)
-    return name
+    base = "-".join([*([section_id] if section_id else []), *words])
+    unique, number = base, 2
+    while unique in taken_ids:
+        unique, number = f"{base}-{number}", number + 1
+    taken_ids.add(unique)
+    return unique
 
 
 def _with_ids(html: str, headings: list[_Heading]) -> str:
     """Return the page with an id on each of its headings."""
     for heading in reversed(headings):
-        tag, at = f"<h{heading.level}", heading.start
-        if html.startswith(f"{tag}>", at):
-            html = f'{html[:at]}{tag} id="{heading.id}"{html[at + len(tag) :]}'
+        tag, start = f"<h{heading.level}", heading.start
+        if html.startswith(f"{tag}>", start):
+            html = f'{html[:start]}{tag} id="{heading.id}"{html[start + len(tag) :]}'
     return html
 
 
 def _contents_list(headings: list[_Heading]) -> str:
     """Return nested lists of links: those to lower headings inside the last higher one."""
-    top = min(heading.level for heading in headings)
-    lines, nested = [], False
+    top_level = min(heading.level for heading in headings)
+    lines, is_nested = [], False
     for heading, following in zip_longest(headings, headings[1:]):
         link = f'<a href="#{heading.id}">{heading.text}</a>'
-        lower_follows = following is not None and following.level > top
-        if heading.level == top:
-            nested = lower_follows
-            lines.append(f"<li>{link}" + ("<ul>" if nested else "</li>"))
+        lower_follows = following is not None and following.level > top_level
+        if heading.level == top_level:
+            is_nested = lower_follows
+            lines.append(f"<li>{link}" + ("<ul>" if is_nested else "</li>"))
         else:  # headings before the first one of the top level are entries of the outer list
             lines.append(
-                f"<li>{link}</li>" + ("</ul></li>" if nested and not lower_follows else "")
+                f"<li>{link}</li>" + ("</ul></li>" if is_nested and not lower_follows else "")
             )
     return "<ul>\n" + "\n".join(lines) + "\n</ul>"
 
@@ -139,13 +141,15 @@ def take_out_folded(html: str, root: str, path: str) -> tuple[str, list[str]]:
         root: path from the page to the site's root.
         path: path of the page from the site's root.
     """
-    kept, *marked = html.split(FOLDED_START)
+    visible, *sections = html.split(FOLDED_START)
     parts: list[str] = []
-    for each in marked:
-        part, _, rest = each.partition(FOLDED_END)
-        kept += f'<div data-later="{len(parts)}" data-src="{root}{folded_file(path)}"></div>{rest}'
+    for section in sections:
+        part, _, following = section.partition(FOLDED_END)
+        visible += (
+            f'<div data-later="{len(parts)}" data-src="{root}{folded_file(path)}"></div>{following}'
+        )
         parts.append(part.removeprefix("\n").removesuffix("\n"))
-    return kept, parts
+    return visible, parts
 
 
 def name_of(path: str) -> str:
@@ -266,17 +270,17 @@ def _with_script_hash(html: str) -> str:
 
 def figures_of(value: Any) -> Iterator[Figure]:
     """Yield every chart inside a page."""
-    waiting = [value]
-    while waiting:  # most parts of a page are plain, and there are hundreds of thousands
-        each = waiting.pop()
-        if isinstance(each, Figure):
-            yield each
-        elif isinstance(each, tuple):
-            waiting += [part for part in reversed(each) if type(part) not in PLAIN]
+    pending = [value]
+    while pending:  # most parts of a page are plain, and there are hundreds of thousands
+        part_value = pending.pop()
+        if isinstance(part_value, Figure):
+            yield part_value
+        elif isinstance(part_value, tuple):
+            pending += [part for part in reversed(part_value) if type(part) not in PLAIN]
         else:
-            kind: type = type(each)
-            parts = [getattr(each, name) for name in _parts(kind)]
-            waiting += [part for part in parts if type(part) not in PLAIN]
+            value_type: type = type(part_value)
+            parts = [getattr(part_value, name) for name in _parts(value_type)]
+            pending += [part for part in parts if type(part) not in PLAIN]
 
 
 @cache

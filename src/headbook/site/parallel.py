@@ -104,8 +104,8 @@ def _do(results: Any, pickled: bytes, share: slice) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted as well, and ends this
     try:
         work, arguments = pickle.loads(pickled)  # noqa: S301 - our own
-        for each in work(*arguments, share):
-            results.put((False, each))
+        for result in work(*arguments, share):
+            results.put((False, result))
         results.put((False, None))
     except Exception as error:  # noqa: BLE001 - raised again where the work was asked for
         results.put((True, _portable(error)))

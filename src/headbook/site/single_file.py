@@ -20,7 +20,7 @@ from headbook.site.assets import bare, digest
 from headbook.site.export import walk
 from headbook.site.markup import gzipped, values
 
-MARK = '<meta name="generator" content="Headbook, one file">'
+GENERATOR_TAG = '<meta name="generator" content="Headbook, one file">'
 # Files that only a folder needs: servers read them, or the head of the one file has their content.
 FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 UNPACK_SCRIPT = "assets/gunzip.js"
@@ -29,7 +29,7 @@ FOLDER_ONLY_FILES |= {
     *(f"assets/{name}" for name in ("favicon.svg", "preview.png")),
 }
 VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
-MARK_BYTES = 1000  # at the start of the file, among which the mark is
+SEARCHED_BYTES = 1000  # at the start of the file, among which the mark is
 LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
 # Pictures in files, which readers without scripts cannot see in the one file.
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')
@@ -44,7 +44,7 @@ def is_single_file(file: Path) -> bool:
     if not file.is_file():
         return False
     with file.open("rb") as stream:
-        return MARK.encode() in stream.read(MARK_BYTES)
+        return GENERATOR_TAG.encode() in stream.read(SEARCHED_BYTES)
 
 
 def single_file_text(site: Path) -> Iterator[str]:
@@ -60,29 +60,29 @@ def single_file_text(site: Path) -> Iterator[str]:
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
-    styles = sorted((site / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file))
-    style = "".join(map(_text, styles))
-    left = LEFT_OUT_MESSAGE.format(
-        ", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)])
+    style = _text(site / "assets/site.css")
+    left_out = LEFT_OUT_MESSAGE.format(
+        ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
     )
-    yield f'<!doctype html>\n<html lang="en" data-left="{escape(left)}">\n'
-    yield f'<head>\n<meta charset="utf-8">\n{MARK}\n{_policy([loader, *scripts], style)}\n'
-    yield from (f"{line}\n" for line in _kept(index))
+    yield f'<!doctype html>\n<html lang="en" data-left="{escape(left_out)}">\n'
+    yield f'<head>\n<meta charset="utf-8">\n{GENERATOR_TAG}\n{_policy([loader, *scripts], style)}\n'
+    yield from (f"{line}\n" for line in _head_lines(index))
     icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
     yield f"<style>{style}</style>\n<script>{loader}</script>\n</head>\n"
-    yield f'<body data-root="#/">\n{_still(index, sum(name.endswith(".html") for name in files))}'
-    yield from (f"{_element(block)}\n" for block in _blocks(files))
+    n_pages = sum(name.endswith(".html") for name in files)
+    yield f'<body data-root="#/">\n{_static_overview(index, n_pages)}'
+    yield from (f"{_data_element(block)}\n" for block in _blocks(files))
     yield "</body>\n</html>\n"
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     """Return the contents of the file by address, data files as their values."""
-    unwanted = FOLDER_ONLY_FILES | _drawn(site)
+    unwanted = FOLDER_ONLY_FILES | _redrawn_pictures(site)
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
-        if name in unwanted or hidden or file.suffix == ".css" or _is_left(file):
+        if name in unwanted or hidden or _is_left_out(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
@@ -92,17 +92,17 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         yield name, content
 
 
-def _absent(site: Path, files: Mapping[str, bytes]) -> list[str]:
+def _missing_tables(site: Path, files: Mapping[str, bytes]) -> list[str]:
     """Return the names of tables and lists that the one file does not hold in any format."""
-    names = (each.name.partition(".")[0] for each in walk(site / "data") if _is_left(each))
+    names = (file.name.partition(".")[0] for file in walk(site / "data") if _is_left_out(file))
     return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
 
 
-def _is_left(file: Path) -> bool:
+def _is_left_out(file: Path) -> bool:
     return file.suffix in COMPRESSED_SUFFIXES
 
 
-def _drawn(site: Path) -> set[str]:
+def _redrawn_pictures(site: Path) -> set[str]:
     """Return pictures that scripts draw anew, which need not be in a file that needs scripts."""
     pages = sorted(site.glob("sentences/*.html"))
     return {name for page in pages for name in DRAWN_PICTURES.findall(_text(page))}
@@ -135,7 +135,7 @@ def _kind(name: str) -> str:
     return f"{folder} {file.partition('.')[2]}"
 
 
-def _element(block: Mapping[str, bytes]) -> str:
+def _data_element(block: Mapping[str, bytes]) -> str:
     """Return files as an element that no browser shows or runs."""
     sizes = json.dumps([[name, len(content)] for name, content in block.items()])
     files = escape(sizes.replace(" ", "")).replace("&quot;", '"')
@@ -152,7 +152,7 @@ def _policy(scripts: list[str], style: str) -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
 
 
-def _kept(index: str) -> Iterator[str]:
+def _head_lines(index: str) -> Iterator[str]:
     """Return the lines of the overview's head that concern no other file."""
     head = index.partition("</head>")[0]
     for line in head.splitlines():
@@ -160,7 +160,7 @@ def _kept(index: str) -> Iterator[str]:
             yield line
 
 
-def _still(index: str, pages: int) -> str:
+def _static_overview(index: str, pages: int) -> str:
     """Return the body of the overview, for readers without scripts."""
     body = index.partition("<body")[2].partition(">")[2].rpartition("</body>")[0]
     notice = f"This is the overview. The file holds {pages:,} pages; the others need scripts."

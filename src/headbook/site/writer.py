@@ -49,8 +49,8 @@ def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """
     if not base:
         return
-    places = (escape(page_address(base, path)) for path in sorted(paths) if path != MISSING)
-    urls = "".join(f"<url><loc>{place}</loc></url>\n" for place in places)
+    addresses = (escape(page_address(base, path)) for path in sorted(paths) if path != MISSING)
+    urls = "".join(f"<url><loc>{address}</loc></url>\n" for address in addresses)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield "sitemap.xml", f'{head}<urlset xmlns="{SITEMAP}">\n{urls}</urlset>\n'
     if urlsplit(base).path == "/":
@@ -66,15 +66,17 @@ def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     grids = [result.cached(grid) for result in results.values() if result.metrics]
     if not grids:
         return b"", ""
-    description = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)
-    return images.banner([_steps(each) for each in grids], PALETTE), description
+    description = "; ".join(
+        f"All heads, {stack_grid.title}: {stack_grid.caption}" for stack_grid in grids
+    )
+    return images.banner([_steps(stack_grid) for stack_grid in grids], PALETTE), description
 
 
 def _steps(stack_grid: Grid) -> images.Map:
     """Return colours of cells in `PALETTE`, counted from 1; 0 if a value is missing."""
-    first = 1 + (COLOUR_STEPS if stack_grid.ink == "d" else 0)
+    first_colour = 1 + (COLOUR_STEPS if stack_grid.ink == "d" else 0)
     steps = np.array([[cell.step for cell in cells] for _, cells in stack_grid.rows])
-    return np.where(steps < 0, 0, first + steps).astype(np.uint8)
+    return np.where(steps < 0, 0, first_colour + steps).astype(np.uint8)
 
 
 # Pages from which on several processes save time: the start of a process takes as long as drawing
@@ -211,7 +213,11 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
     """Write every file of a site; return the number of pages."""
     folder = writer.folder
     paths: list[str] = []
-    write_assets(folder, max(n for s in site.stacks for n in (s.n_layers, s.n_heads)), site.kind)
+    write_assets(
+        folder,
+        max(size for stack in site.stacks for size in (stack.n_layers, stack.n_heads)),
+        site.kind,
+    )
     if site.preview[0]:
         (folder / PREVIEW).write_bytes(site.preview[0])
     (folder / "data" / "charts").mkdir(parents=True)
