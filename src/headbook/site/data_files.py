@@ -102,13 +102,14 @@ def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folde
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     """Write the list of all heads, and their numbers in a file for each metric."""
-    listed, effect = list_data(results), effect_choice(results)
+    listed = list_data(results)
+    effect, effect_by_head = effect_choice(results), effect_values(results)
     metrics = [*listed["metrics"], *([effect] if effect else [])]
     _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
     (folder / "values").mkdir()
     values_by_metric = [*values_data(results)]
-    if effect:
-        values_by_metric.append((effect["id"], effect_values(results)))
+    if effect and effect_by_head:
+        values_by_metric.append((effect["id"], effect_by_head))
     for name, values in values_by_metric:
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
