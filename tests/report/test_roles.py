@@ -137,7 +137,7 @@ def test_a_relation_stands_before_a_rule() -> None:
 
 
 def test_rules_have_names() -> None:
-    assert {*ONE_OF} >= {*UPOS, *TAG_SETS}
+    assert {*WORD_CLASS_NOUNS} >= {*UPOS, *TAG_SETS}
     assert rule_phrase("offset:-1") == "the previous word"
     assert rule_phrase("offset:3") == "the word 3 words ahead"
     assert rule_phrase("nearest:VERB_AUX") == "the nearest verb or auxiliary"

@@ -317,7 +317,7 @@ class AblationPlan:
         """
         pending = [*self.sample.small]
         self._small.clear()
-        skipped = COSINES - {
+        skipped = COSINE_TARGETS - {
             self._ranking_target
         }  # another cosine would double the backward passes
         while pending:

@@ -286,7 +286,7 @@ def rule_agreements(layer: "LayerAttention") -> "torch.Tensor":
     has_choice = rules.choices > 0
     counts = strongest.new_zeros((*strongest.shape[:2], len(rules.given)))
     for place, word in enumerate(rules.word):
-        # NOTHING - 1, since two words without selection and without attention must not agree.
+        # NO_SELECTION - 1, since two words without selection and without attention must not agree.
         target = word.masked_fill(~has_choice | (word == NO_SELECTION), NO_SELECTION - 1)
         counts[..., place] = (strongest == target.unsqueeze(1)).sum(-1)
     return counts.to(layer.frame.dtype)

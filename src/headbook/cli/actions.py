@@ -237,7 +237,7 @@ def collect_film(
                 checkpoint,
                 inputs,
                 config,
-                kept=kept,
+                studies=kept,
                 delete_weights=delete_weights,
                 progress=progress,
             )

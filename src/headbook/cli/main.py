@@ -382,7 +382,7 @@ def _config(options: dict[str, Any]) -> Config:
 def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
     """Print which site was written, and open it if requested."""
     from headbook.report.wording import size_text  # noqa: PLC0415
-    from headbook.site.archive import LIMITS  # noqa: PLC0415 - slow to import
+    from headbook.site.archive import VENUE_LIMITS  # noqa: PLC0415
 
     limit = max((size for size in VENUE_LIMITS if summary.size > size), default=0)
     if limit:

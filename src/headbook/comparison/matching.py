@@ -158,7 +158,7 @@ def matched_heads(sides: StudyPair, pair: StackPair, null: StudyPair | None = No
         similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
     )
     halves = [
-        _match(sums.half(split), null_sums and null_sums.half(split), MIN_SHARED_WORDS // 2)
+        _match(sums.split(split), null_sums and null_sums.split(split), MIN_SHARED_WORDS // 2)
         for split in (SELECTION, HELD_OUT)
     ]
     return MatchedHeads(

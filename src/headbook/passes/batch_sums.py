@@ -61,7 +61,7 @@ class TokenTypeAccumulator:
     def add(self, layer: int, state: ResidualPoint, values: torch.Tensor) -> None:
         """Add the values of one state. *Shape:* ``(sentence, token)``."""
         token_values = values[self._chosen].double().cpu().numpy()
-        n_types, cells = len(self._ids), (slice(None), layer, STATES.index(state))
+        n_types, cells = len(self._ids), (slice(None), layer, PATH_STATES.index(state))
         self._total[cells] = np.bincount(self._place, token_values, n_types)
         self._squares[cells] = np.bincount(self._place, token_values * token_values, n_types)
 

@@ -42,7 +42,7 @@ class CorpusPass:
         tokens = {
             name: TokenAccumulator(stack, self.tokens, batch) for name, stack in stacks.items()
         }
-        types_wanted = any(metric.id == TYPE_METRIC for metric in self.tokens)
+        types_wanted = any(metric.id == PATH_METRIC for metric in self.tokens)
         types = {
             name: TokenTypeAccumulator(stack, batch, self.model.token_strings)
             for name, stack in stacks.items()

@@ -248,7 +248,10 @@ class _AnchorCounts:
                 counted = heads[view].frame.counted_queries.cpu().numpy()
                 n_heads = ends.shape[1]
                 token_index = np.broadcast_to(self._place[:, None], ends.shape[:3])
-                orders = {TRUE: token_index, SHUFFLED: self._shuffled(layer, n_heads, counted)}
+                orders = {
+                    TRUE_ORDER: token_index,
+                    SHUFFLED_ORDER: self._shuffled(layer, n_heads, counted),
+                }
                 for number, label in enumerate(metric.labels):
                     column = self.columns.index(AnchorColumn(metric.id, view, label))
                     label_ends = ends[..., number].cpu().numpy()

@@ -30,7 +30,13 @@ from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.passes.token_affinities import AffinityAccumulator, TrackedTokens
 from headbook.schema import AttentionStack, SinkView
-from headbook.study.corpus_sums import ABOUT, UNIFORM, CorpusSums, SampleColumn, SampleSums
+from headbook.study.corpus_sums import (
+    SENTENCE_ROW,
+    UNIFORM_ROW,
+    CorpusSums,
+    SampleColumn,
+    SampleSums,
+)
 from headbook.study.word_samples import PairCells
 from headbook.text.batch import Batch
 
@@ -209,6 +215,6 @@ class _Statistics:
         width = max(heads.shape[-1], of_sentences.shape[-1])
         table = np.zeros((self._sentences, n_heads + 2, width), heads.dtype)
         table[:, : heads.shape[1], : heads.shape[2]] = heads
-        table[:, n_heads + 2 + UNIFORM, : uniform.shape[2]] = uniform[:, 0]
-        table[:, n_heads + 2 + ABOUT, : of_sentences.shape[1]] = of_sentences
+        table[:, n_heads + 2 + UNIFORM_ROW, : uniform.shape[2]] = uniform[:, 0]
+        table[:, n_heads + 2 + SENTENCE_ROW, : of_sentences.shape[1]] = of_sentences
         return table

@@ -11,14 +11,14 @@ from headbook.analysis.arrays import Ints
 from headbook.attention.masks import ViewMask
 from headbook.model.load import TokenStrings
 from headbook.schema import AttentionStack
-from headbook.study.token_sums import ANY, DISTINCT, NO_TEXT, Affinities
+from headbook.study.token_sums import ANY_TOKEN, MIN_SENTENCES, NO_TEXT, Affinities
 from headbook.text.batch import Batch, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_PAIRS = 4_000_000  # pairs of positions that are searched for tokens
 MAX_STACK_BYTES = 8_000_000  # of the sums of a stack
 BYTES_PER_HEAD = 3 * np.dtype(np.float64).itemsize  # sums, for each item
-BYTES_PER_LAYER = DISTINCT * np.dtype(np.uint64).itemsize  # hashes, for each item
+BYTES_PER_LAYER = MIN_SENTENCES * np.dtype(np.uint64).itemsize  # hashes, for each item
 MAX_VOCABULARY = 1 << 31  # more tokens than any vocabulary has; a code holds two tokens
 
 
@@ -27,7 +27,8 @@ class TrackedTokens:
     """Tokens and pairs of tokens (items) whose attention is summed in one stack.
 
     Attributes:
-        query, key: vocabulary ids of each item in ascending order, or `ANY`. *Shape:* ``(item,)``.
+        query, key: vocabulary ids of each item in ascending order, or `ANY_TOKEN`.
+            *Shape:* ``(item,)``.
         floor: number of sentences below which an item is left out.
         sentences: indices of the sentences that are counted.
     """
@@ -69,13 +70,16 @@ def tracked_tokens(stack: AttentionStack, sample: Sequence[TokenizedSentence]) -
         floor += 1
     tracked = distinct[counts >= floor]
     return TrackedTokens(
-        tracked // MAX_VOCABULARY + ANY, tracked % MAX_VOCABULARY + ANY, floor, frozenset(chosen)
+        tracked // MAX_VOCABULARY + ANY_TOKEN,
+        tracked % MAX_VOCABULARY + ANY_TOKEN,
+        floor,
+        frozenset(chosen),
     )
 
 
 def _code(query: "Ints | int", key: "Ints | int") -> Ints:
     """Encode a query and a key as one number that sorts by query, then by key."""
-    return np.asarray((query - ANY) * MAX_VOCABULARY + key - ANY)
+    return np.asarray((query - ANY_TOKEN) * MAX_VOCABULARY + key - ANY_TOKEN)
 
 
 def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedText) -> Ints:
@@ -91,8 +95,8 @@ def _occurring(stack: AttentionStack, queries: TokenizedText, keys: TokenizedTex
         keys.ids[key_mask].astype(np.int64),
     )
     return np.unique(np.concatenate([
-        _code(query_ids, np.full_like(query_ids, ANY)),
-        _code(np.full_like(key_ids, ANY), key_ids),
+        _code(query_ids, np.full_like(query_ids, ANY_TOKEN)),
+        _code(np.full_like(key_ids, ANY_TOKEN), key_ids),
         _code(queries.ids[i].astype(np.int64), keys.ids[j].astype(np.int64)),
     ]))  # fmt: skip
 
@@ -170,7 +174,7 @@ class AffinityAccumulator:
                                  device=device)  # fmt: skip
         self._counts = torch.zeros(3, stack.n_layers, size, dtype=torch.float64, device=device)
         self._chance = torch.zeros(stack.n_layers, size, dtype=torch.float64, device=device)
-        self._texts = np.full((DISTINCT, stack.n_layers, size), NO_TEXT)
+        self._texts = np.full((MIN_SENTENCES, stack.n_layers, size), NO_TEXT)
         self._made: dict[int, tuple[tuple[_Groups, _Groups, _Groups], NDArray[np.uint64]]] = {}
 
     def add(self, layer: int, weights: torch.Tensor, scope: ViewMask) -> None:
@@ -202,9 +206,9 @@ class AffinityAccumulator:
     def _smallest(self, groups: Sequence[_Groups]) -> NDArray[np.uint64]:
         """Return the smallest different hashes of the sentences of each item.
 
-        *Shape:* ``(DISTINCT, item)``.
+        *Shape:* ``(MIN_SENTENCES, item)``.
         """
-        hashes = np.full((DISTINCT, self._chance.shape[1]), NO_TEXT)
+        hashes = np.full((MIN_SENTENCES, self._chance.shape[1]), NO_TEXT)
         for group in groups:
             item, texts = group.item.cpu().numpy(), self._batch.content_hash[group.sentence]
             order = np.lexsort((texts, item))
@@ -213,7 +217,7 @@ class AffinityAccumulator:
             is_new[1:] = (item[1:] != item[:-1]) | (texts[1:] != texts[:-1])
             item, texts = item[is_new], texts[is_new]
             rank = np.arange(len(item)) - np.searchsorted(item, item)
-            is_kept = rank < DISTINCT
+            is_kept = rank < MIN_SENTENCES
             hashes[rank[is_kept], item[is_kept]] = texts[is_kept]
         return hashes
 
@@ -233,8 +237,8 @@ class AffinityAccumulator:
         keys = self._batch.texts[self._stack.keys].ids.cpu().numpy().astype(np.int64)
         place = self._items.place
         return (
-            _Groups.of(visible.any(-1), place(_code(queries, ANY))),
-            _Groups.of(visible.any(-2), place(_code(ANY, keys))),
+            _Groups.of(visible.any(-1), place(_code(queries, ANY_TOKEN))),
+            _Groups.of(visible.any(-2), place(_code(ANY_TOKEN, keys))),
             _Groups.of(visible, place(_code(queries[:, :, None], keys[:, None, :]))),
         )
 
@@ -242,7 +246,7 @@ class AffinityAccumulator:
         """Return the attention by vocabulary token of this batch."""
         items = self._items
         entries = np.unique(np.concatenate([items.query, items.key]))
-        entries = entries[entries != ANY]
+        entries = entries[entries != ANY_TOKEN]
         return Affinities(
             names=tuple(self._names.of(entries)),
             entries=entries,

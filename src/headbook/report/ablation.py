@@ -61,7 +61,7 @@ def unit_factor(ablation: AblationResults) -> float:
 
 def unit(ablation: AblationResults) -> str:
     """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
-    return COSINE_UNIT if main_target(ablation) in COSINES else "% of the loss"
+    return COSINE_UNIT if main_target(ablation) in COSINE_TARGETS else "% of the loss"
 
 
 def drawn_unit(ablation: AblationResults) -> str:

@@ -24,7 +24,7 @@ from headbook.report.quantities import (
 )
 from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
-from headbook.study.ablation_tests import TOP
+from headbook.study.ablation_tests import TOP_TOKENS_LABEL
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def class_preference(words: StrongestWords, label: int, head: tuple[int, int]) -
     """
     cases, tag = words.cases(label), words.tag.astype(np.int64)
     strongest = words.strongest[:, *head].astype(np.int64)
-    target = np.where(strongest == NOTHING, NOTHING, tag[words.first + strongest])
+    target = np.where(strongest == NO_SELECTION, NO_SELECTION, tag[words.first + strongest])
     outside = words.has_others & (tag >= 0)
     outside[words.querying(label)] = False
     n_tags = len(words.scheme.tags)

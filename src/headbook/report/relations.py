@@ -236,7 +236,9 @@ def _agreements(strongest_words: StrongestWords, word: NDArray[np.int32]) -> Int
         *Shape:* ``(sentence, layer, head)``.
     """
     starts = strongest_words.lengths.cumsum() - strongest_words.lengths
-    wanted = np.where((word >= 0) & strongest_words.has_others, word, NOTHING - 1)[:, None, None]
+    wanted = np.where((word >= 0) & strongest_words.has_others, word, NO_SELECTION - 1)[
+        :, None, None
+    ]
     return np.add.reduceat(strongest_words.strongest == wanted, starts, dtype=np.int64)
 
 

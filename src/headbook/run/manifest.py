@@ -28,7 +28,7 @@ FOREIGN_TAGS_REASON = (
     "name, but is neither a content nor a function word"
 )
 RARE_LABELS_REASON = (
-    f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: counted as '{OTHER}'"
+    f"beyond the {MAX_OWN_NAMES} most frequent outside Universal Dependencies: counted as '{OTHER}'"
 )
 
 

@@ -193,7 +193,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before cells that a spreadsheet would take for a formula."""
-    texts = [name for name in TEXTS if name in frame]
+    texts = [name for name in TEXT_COLUMNS if name in frame]
     return frame.assign(**{name: _without_formulas(frame[name]) for name in texts})
 
 

@@ -185,7 +185,6 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
             _words(*page_and_note)
             for page_and_note in (
                 *PAGES_OF_ALL_STUDIES,
-                *([SENTENCES_PAGE] if paged else []),
                 *([PUBLISHED_PAGE] if any(published_figures(results)) else []),
             )
         ],

@@ -229,7 +229,9 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
         known = intervals.has_interval(ratios.n_effective, ratios.n_sentences)
         ends = bootstrap_t(sums, scored_tokens, limits_of(target))
         low, high = (np.where(known, end, np.nan) for end in ends)
-    unchanged = (np.abs(sums) <= NOTHING).all(0) & (ratios.n_effective >= intervals.MIN_EFFECTIVE)
+    unchanged = (np.abs(sums) <= MIN_NUMERATOR).all(0) & (
+        ratios.n_effective >= intervals.MIN_EFFECTIVE
+    )
     sentence_changes = np.where(scored_tokens > 0, divide(sums, scored_tokens), np.nan)
     smallest, largest = (
         reduction(np.nan_to_num(sentence_changes, nan=fill), axis=0, initial=fill)

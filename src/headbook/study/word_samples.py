@@ -47,10 +47,11 @@ class PairCells:
         """
         mass, pairs = self.mass[layer], self.pairs[layer]
         mass_at_distance, pairs_at_distance = (
-            part.reshape(*part.shape[:-1], -1, BINS).sum(-2) for part in (mass, pairs)
+            part.reshape(*part.shape[:-1], -1, N_DISTANCE_BINS).sum(-2) for part in (mass, pairs)
         )
         by_distance = np.tile(
-            np.nan_to_num(divide(mass_at_distance, pairs_at_distance)), len(pairs) // BINS
+            np.nan_to_num(divide(mass_at_distance, pairs_at_distance)),
+            len(pairs) // N_DISTANCE_BINS,
         )
         return np.where(pairs >= MIN_CELL_PAIRS, np.nan_to_num(divide(mass, pairs)), by_distance)
 

@@ -58,6 +58,6 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         tested=any(found.tested for found in comparison.matched.values()),
         sentences=sides.sentences,
         mapped=sum(1 for _ in sides.mapped()),
-        least=LEAST,
+        least=MIN_SHARED_WORDS,
         null=percent(NULL_QUANTILE),
     )

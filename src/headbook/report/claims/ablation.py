@@ -176,7 +176,7 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
     """Yield pruning steps of orders that are not random, and the removable share of each order."""
     if table.empty:
         return
-    is_random = table["order"].str.startswith(RANDOM_ORDER)
+    is_random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
     sample = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~is_random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"

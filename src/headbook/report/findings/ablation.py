@@ -109,7 +109,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
     head, _, (value, low, high) = largest
     if low > ablation_tests.equivalence_margin(ablation, target):
         reported = change_text(ablation, value, low, high)
-        target_note = f" of {verdict_target_text(ablation)}" if target in COSINES else ""
+        target_note = f" of {verdict_target_text(ablation)}" if target in COSINE_TARGETS else ""
         yield _finding(
             ablation,
             f"Largest change{target_note}: {reported} without ",

@@ -38,7 +38,8 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
     if anchors is None:
         return {}
     true, shuffled = (
-        [anchors.best(column, order) for column in ANCHOR_COLUMNS] for order in (TRUE, SHUFFLED)
+        [anchors.best(column, order) for column in ANCHOR_COLUMNS]
+        for order in (TRUE_ORDER, SHUFFLED_ORDER)
     )
     return {
         layer: [
