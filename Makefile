@@ -2,7 +2,7 @@
 # make demo-causal    the same on a causal model, into site-causal/
 # make check   lint, format, types
 # make test    checks and every functional test
-# make test-all    the same and the soak tests: kills, Ray, large models
+# make test-all    the same and the soak tests: kills, Ray, real weights, memory, processes, documents
 # make gallery pictures of the sample site, for README and docs/gallery.md
 PYTHON ?= python3
 VENV := .venv

@@ -493,6 +493,7 @@ def tidy(out: Path) -> bool:
     return all(path == out or not any(path.iterdir()) for path in out.parent.iterdir())
 
 
+@pytest.mark.soak
 def test_after_a_kill_at_any_move_the_old_site_or_the_new_one_is_whole(tmp_path: Path) -> None:
     """Between the two renames nothing is in its place; the next run puts the old one back."""
     whole = {text: made(text, tmp_path / "other") for text in ("old", "new")}
@@ -513,6 +514,7 @@ def test_after_a_kill_at_any_move_the_old_site_or_the_new_one_is_whole(tmp_path:
     assert len(found) > 5
 
 
+@pytest.mark.soak
 def test_what_somebody_makes_after_a_kill_is_never_deleted(tmp_path: Path) -> None:
     """Nor what they wrote into pages of ours, whatever the killed run had done."""
     kept = 0

@@ -131,6 +131,7 @@ def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Film) ->
         assert leader.uniform == numbers.uniform[leader.place[0]]
 
 
+@pytest.mark.soak
 def test_a_film_is_continued(place: Path, tmp_path: Path) -> None:
     """What is there is not collected again, and a checkpoint that is new is."""
     mine = tmp_path / "mine"

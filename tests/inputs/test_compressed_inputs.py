@@ -116,6 +116,7 @@ def test_an_ending_is_what_tells_the_kind() -> None:
     assert [*map(ending, names)] == [".txt", ".JSONL.gz", ".conllu.zst", "", "", "", ""]
 
 
+@pytest.mark.soak
 @both
 def test_an_archive_that_inflates_beyond_all_text_is_refused(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch

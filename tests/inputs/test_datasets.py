@@ -176,6 +176,7 @@ def test_a_dataset_may_say_how_many_rows_it_has(
         assert corpus.files[0].left == left
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["saved", "hub"])
 def test_memory_does_not_grow_with_a_dataset(tmp_path: Path, kind: str) -> None:

@@ -55,6 +55,7 @@ def peak(file: Path, selection: Selection) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:

@@ -55,6 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "most", "most_own"), [("bfloat16", 1.25, 0.25), ("float32", 1.75, 1.25)]

@@ -32,6 +32,7 @@ def left() -> set[Path]:
     return {*Path(gettempdir()).glob("headbook-offload-*")}
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "loader", "target"),
@@ -69,6 +70,7 @@ def test_weights_on_disk_are_read_with_their_numbers(family: str, tiny_folder: F
         assert all(moved.network.get_parameter(name).is_meta for name in names)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_what_memory_does_not_hold_goes_to_disk(
     tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -260,12 +260,14 @@ CHECKS = {"make": check_make, "pip": check_pip, "python": check_python}
 RUNNING = [file for file in DOCUMENTS if blocks(read(file))]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("file", RUNNING, ids=name)
 def test_what_a_document_says_can_be_done(file: Path, world: World) -> None:
     follow(world, read(file))
 
 
+@pytest.mark.soak
 def test_the_example_of_the_package_runs(world: World) -> None:
     assert blocks(headbook.__doc__ or "", "python")
     follow(world, headbook.__doc__ or "")
@@ -285,6 +287,7 @@ def test_every_exemption_is_needed() -> None:
     assert all(reason for *_, reason in NOT_HERE.values())
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_command_that_fails_is_seen(world: World) -> None:
     """What follows documents must itself be able to fail."""

@@ -66,6 +66,7 @@ def alone(model: Path) -> tuple[Study, float]:
     return Study.load(folder / "study"), (after - before) * unit
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_memory_grows_with_a_layer_not_with_all_tables(alone: tuple[Study, float]) -> None:
     """A table of all pairs and a layer's heads takes 36 MB; with room for all it is 960 MB."""

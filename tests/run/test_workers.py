@@ -19,6 +19,7 @@ def tells(_job: WorkerJob, _device: str) -> Iterator[Callable[[int], str]]:
     yield lambda _number: os.environ.get(VARIABLE, "nothing")
 
 
+@pytest.mark.soak
 def test_workers_have_the_environment_of_who_began_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_kill_of_a_build_leaves_the_old_site(small_site: Site, tmp_path: Path)
     assert tree(out) == before
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [ValueError("a bug"), KeyboardInterrupt()])
 def test_a_fault_while_pages_are_made_leaves_the_old_site_and_nothing_else(

@@ -75,6 +75,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path, number: int) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
@@ -105,6 +106,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("stored", [True, False])
 def test_several_processes_write_the_bytes_of_one(
     small_site: Site, tmp_path: Path, temporary: Path, stored: bool
@@ -116,6 +118,7 @@ def test_several_processes_write_the_bytes_of_one(
     assert [*temporary.iterdir()] == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("fault", [ValueError("a bug"), KeyboardInterrupt()])
 def test_a_fault_leaves_no_copy_of_a_study(
     small_site: Site,
@@ -134,6 +137,7 @@ def test_a_fault_leaves_no_copy_of_a_study(
     assert [*temporary.iterdir()] == []
 
 
+@pytest.mark.soak
 def test_pages_of_two_studies_are_never_mixed(
     small_site: Site, encoder_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_every_file_of_the_folder_is_there(any_site: Site) -> None:
     assert any(name.startswith("figures/") for name in files)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_folders_of_a_site_of_sample_sentences_keep_within_their_sizes(tmp_path: Path) -> None:
     """With the demo model, as the command ``demo`` makes it, but of fewer sentences and metrics."""
