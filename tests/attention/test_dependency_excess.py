@@ -37,7 +37,7 @@ def test_cells_with_enough_pairs_have_their_own_mean(
     family: str, tiny_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the corpus is measured at once or in two parts that are added up."""
-    monkeypatch.setattr(word_samples, "LEAST", LEAST)
+    monkeypatch.setattr(word_samples, "MIN_CELL_PAIRS", LEAST)
     folder = tiny_folder(family)
     bare, attentions = Bare.load(folder), defaultdict(list)
     for tree in TREES:

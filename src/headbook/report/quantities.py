@@ -258,7 +258,7 @@ class TagsAbove(Count):
 
 EFFECT_NAMES = {  # numbers of ablated heads, in words
     EFFECT: "change of the true token's logit",
-    DIRECT: "change of the true token's logit by the residual path without_interval",
+    DIRECT: "change of the true token's logit by the residual path alone",
     REPAIR: "self-repair over direct effect",
 }
 
