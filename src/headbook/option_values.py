@@ -59,12 +59,12 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    Also accepted are a list of texts for comma-separated values, a number for an option that takes
-    a number as text, and a path for an option that takes the name of a folder.
+    A list of texts may stand for comma-separated values, a number for its text, and a path for the
+    name of a folder.
 
     Args:
         kind: type of the option, perhaps a union with None.
-        accepts_list: whether the option takes several values separated by commas.
+        accepts_list: whether the option takes values separated by commas.
         accepts_number: whether the option is a text that may be a number.
         maximum: largest whole number.
 
@@ -85,8 +85,7 @@ def option_value(
     else:
         converted = _whole_number(only_kind, value, accepts_number=accepts_number)
         if converted is None:
-            alternative = " or a list of texts" if accepts_list else ""
-            raise ValueError(KIND_NAMES[only_kind] + alternative)
+            raise ValueError(KIND_NAMES[only_kind] + " or a list of texts" * accepts_list)
     if only_kind is int and abs(converted) > maximum:
         raise ValueError(f"at most {maximum:,}")
     return converted

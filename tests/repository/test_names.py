@@ -117,3 +117,13 @@ def test_a_retired_name_is_seen(name: str) -> None:
 
 def test_names_of_the_language_are_no_fault() -> None:
     assert [*names_of_script("Number(x) + Numbers")] == ["x", "Numbers"]
+
+
+def test_no_two_modules_define_a_class_of_one_name() -> None:
+    """A reader who searches for a class finds one."""
+    places: dict[str, list[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(file.relative_to(SOURCE).as_posix())
+    assert not {name: files for name, files in places.items() if len(files) > 1}

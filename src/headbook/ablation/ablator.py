@@ -38,7 +38,7 @@ from headbook.text.batch import Batch
 MAX_PASS_TOKENS = 2048  # tokens of a pass over copies of a batch, padding included
 
 Floats = NDArray[np.float64]
-Heads = Collection[HeadName]  # ablated together
+HeadSet = Collection[HeadName]  # ablated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class HeadAblator:
     def effects(
         self,
         batch: Batch,
-        sets: Sequence[Heads],
+        sets: Sequence[HeadSet],
         replacement: Replacement,
         means: MeanOutputs,
         donors: DonorOutputs | None = None,
@@ -186,7 +186,7 @@ class HeadAblator:
         )
 
     def _head_masks(
-        self, copies: Batch, sets: Sequence[Heads]
+        self, copies: Batch, sets: Sequence[HeadSet]
     ) -> dict[AttentionPlace, torch.Tensor]:
         """Return masks of the replaced heads by layer; each copy of the batch has its own set.
 
@@ -243,7 +243,7 @@ class HeadAblator:
         return torch.from_numpy(batch.half).to(self.heads.model.device)
 
 
-def _chunks_by_first_layer(sets: Sequence[Heads], max_sets: int) -> Iterator[list[int]]:
+def _chunks_by_first_layer(sets: Sequence[HeadSet], max_sets: int) -> Iterator[list[int]]:
     """Yield indices of sets whose passes can begin at the same layer, ``max_sets`` at a time."""
     groups: dict[tuple[bool, int], list[int]] = defaultdict(list)
     for index, heads in enumerate(sets):

@@ -277,7 +277,7 @@ class AnsweringHead:
 
 
 @dataclass(frozen=True)
-class Question:
+class HeadQuestion:
     """A question with its answers.
 
     Attributes:
@@ -295,7 +295,7 @@ class Question:
 
 def questions(
     results: Results, offered: Sequence[Column], first: Sequence[Column]
-) -> Iterator[Question]:
+) -> Iterator[HeadQuestion]:
     """The questions that a study has numbers for.
 
     Args:
@@ -307,7 +307,7 @@ def questions(
         answering_heads = tuple(_heads(results, column, lowest=lowest)) if column else ()
         if column and answering_heads:
             named = _question_text(text, label, next(iter(results.values())))
-            yield Question(named, answering_heads, _view(column, first, lowest=lowest), column)
+            yield HeadQuestion(named, answering_heads, _view(column, first, lowest=lowest), column)
 
 
 def _question_text(text: str, label: str, results: StackResults) -> str:
@@ -391,7 +391,7 @@ class HeadsPage(Page):
     template: ClassVar[str] = "heads.html"
     scripts = ("numbers", "scatter", "heads_list", "heads_controls", "heads")
     contents = False
-    questions: tuple[Question, ...]
+    questions: tuple[HeadQuestion, ...]
     table: PageTable
     total: int
     figures: tuple[Figure, ...]

@@ -19,10 +19,23 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
+from headbook.schema import AblationTarget
 from headbook.study.sentence_data import HeadName
 
 Flags = NDArray[np.bool_]
 HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head
+
+# Least and largest possible change of targets that cannot be negative.
+CHANGE_LIMITS: dict[str, tuple[float, float]] = {
+    AblationTarget.KL: (0, np.inf),
+    AblationTarget.STATE: (0, 2),
+    AblationTarget.EMBEDDING: (0, 2),
+}
+
+
+def limits_of(target: str) -> tuple[float, float]:
+    """Return the least and largest possible change of a target."""
+    return CHANGE_LIMITS.get(target, (-np.inf, np.inf))
 
 
 class HeadSetKind(StrEnum):

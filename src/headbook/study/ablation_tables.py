@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults, HeadSetKind
+from headbook.study.ablation import AblationResults, HeadSetKind, limits_of
 from headbook.study.tables import Table
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     sets = ablation.select(HeadSetKind.ORDER)
     for target in ablation.targets:
         ratios = ablation.ratios(target, sets)
-        low, high = ratios.interval(ablation_tests.limits_of(target))
+        low, high = ratios.interval(limits_of(target))
         previous_name = ""
         for index, set_index in enumerate(sets):
             order = ablation.sets[set_index]

@@ -22,11 +22,13 @@ from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import (
+    CHANGE_LIMITS,
     HEAD_FIELDS,
     AblationReason,
     AblationResults,
     AttributionKey,
     HeadSetKind,
+    limits_of,
 )
 from headbook.study.sentence_data import HeadName
 
@@ -39,14 +41,7 @@ MAX_BOOTSTRAP_SENTENCES = 500  # sentences; larger samples have linearised inter
 GROUP_MARGIN_FACTOR = 2.0  # margin of many heads together, in margins of one head
 TOP_TOKENS_LABEL = "top_2_percent"  # label of self-repair at the tokens of largest direct effect
 RANDOM_ORDER_PREFIX = "random"  # beginning of the names of random pruning orders
-# Targets that are 1 minus a cosine.
-COSINE_TARGETS = {AblationTarget.STATE, AblationTarget.EMBEDDING}
-# Least and largest possible change of targets that cannot be negative.
-CHANGE_LIMITS: dict[str, tuple[float, float]] = {
-    AblationTarget.KL: (0, np.inf),
-    AblationTarget.STATE: (0, 2),
-    AblationTarget.EMBEDDING: (0, 2),
-}
+COSINE_TARGETS = {AblationTarget.STATE, AblationTarget.EMBEDDING}  # 1 minus a cosine
 
 
 class AblationVerdict(StrEnum):
@@ -78,11 +73,6 @@ class EstimateAudit(NamedTuple):
     above: int
     missed: int
     share: float
-
-
-def limits_of(target: str) -> tuple[float, float]:
-    """Return the least and largest possible change of a target."""
-    return CHANGE_LIMITS.get(target, (-np.inf, np.inf))
 
 
 def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool = False) -> float:
