@@ -214,3 +214,10 @@ def test_files_that_cannot_be_read_are_named_without_words_of_python(tmp_path: P
     assert "No such file or directory; expected" in fault(tmp_path / "no.toml")
     deep = written(tmp_path, "model = " + "[" * 100_000)
     assert fault(deep) == "headbook.toml: nested too deeply; expected a TOML file of options"
+
+
+def test_a_whole_number_stands_for_a_number(tmp_path: Path) -> None:
+    assert Config.of(written(tmp_path, "margin = 1\n")).margin == 1.0
+    assert Config.of(margin=0.25).margin == 0.25
+    assert "a number" in fault(margin="0.1")
+    assert "a number" in fault(margin=True)

@@ -46,7 +46,9 @@ NUMBER_OR_WORD_OPTIONS = {"sentence_pages"}
 UNIT_BYTES = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
 SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
 MAX_WHOLE_NUMBER = 10**9  # of an option; all libraries can represent it
-KIND_NAMES = {int: "a whole number", str: "text", bool: "true or false", Path: "a path"}
+KIND_NAMES = {
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path",
+}  # fmt: skip
 
 
 def option_value(
@@ -76,6 +78,8 @@ def option_value(
     (only_kind,) = (member for member in get_args(kind) or (kind,) if member is not type(None))
     if isinstance(value, only_kind) and isinstance(value, bool) == (only_kind is bool):
         converted = value
+    elif only_kind is float and isinstance(value, int) and not isinstance(value, bool):
+        converted = float(value)
     elif only_kind is Path and isinstance(value, str | PathLike):
         converted = Path(value)
     elif only_kind is str and isinstance(value, PathLike):

@@ -17,7 +17,7 @@ from chosen_results import Fake, fake_results
 from headbook.analysis.arrays import effective_number
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.pages.flow import FlowPage, flow_page, outputs
+from headbook.pages.flow import FlowPage, flow_page, has_flow, outputs
 from headbook.pages.parts.rollout import COLOURS, MOST_TOKENS, sources
 from headbook.report.results import stack_results
 from headbook.report.wording import percent, unbroken
@@ -160,7 +160,7 @@ def test_without_values_heads_are_left_out() -> None:
 
 
 def test_who_asked_for_none_of_its_metrics_gets_no_page(make: Callable[..., Study]) -> None:
-    assert flow_page(stack_results(make("bert", metrics="sink_share"))) is None
+    assert not has_flow(stack_results(make("bert", metrics="sink_share")))
 
 
 def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> None:
@@ -182,7 +182,7 @@ def test_without_values_rollout_is_with_one_half_only(make: Callable[..., Study]
 
 def test_a_study_from_before_has_no_page(study: Study) -> None:
     old = replace(study, corpus_sums=replace(study.corpus_sums, flows={}, sampled={}))
-    assert flow_page(stack_results(old)) is None
+    assert not has_flow(stack_results(old))
 
 
 def test_last_states_in_words() -> None:

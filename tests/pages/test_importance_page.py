@@ -12,7 +12,7 @@ import headbook
 from ablation_results import SENTENCES, ablation_results, around
 from headbook.charts.ablation import effect_map
 from headbook.pages.head import ablation_section
-from headbook.pages.importance import ImportancePage, importance_page
+from headbook.pages.importance import ImportancePage, has_importance, importance_page
 from headbook.pages.parts.table import NumberCell, words_cell
 from headbook.pages.patterns import without_them
 from headbook.report.ablation import HEAVY_NAME, backed_up, head_changes, verdict_text
@@ -296,7 +296,7 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site)
 
 def test_without_removals_there_is_no_page(study: Study) -> None:
     none = replace(study, corpus_sums=replace(study.corpus_sums, ablation=None))
-    assert importance_page(stack_results(none)) is None
+    assert not has_importance(stack_results(none))
     assert head_groups_table(None).empty
     assert pruning_table(None).empty
 

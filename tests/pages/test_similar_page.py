@@ -25,7 +25,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
 from headbook.pages.parts.nearest_heads import nats_text
-from headbook.pages.similar import matrix_pictures, similar_page
+from headbook.pages.similar import has_similar, matrix_pictures, similar_page
 from headbook.passes import head_pairs
 from headbook.report.results import StackResults, stack_results
 from headbook.report.similar_heads import (
@@ -489,7 +489,7 @@ def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: 
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
         assert "Similar heads" not in text_of(html_of(page))
-    assert similar_page(stack_results(small_site.study)) is None
+    assert not has_similar(stack_results(small_site.study))
 
 
 def test_a_distance_is_never_nothing_by_rounding() -> None:

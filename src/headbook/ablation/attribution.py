@@ -60,7 +60,7 @@ class PatchedPass:
     Args:
         ablator: ablates heads of the model.
         batch: batch of the pass.
-        asked: replacements whose changes are computed.
+        replacements: replacements whose changes are computed.
         means: mean outputs over the sample.
         held: whether outputs are constants that do not depend on earlier layers.
 

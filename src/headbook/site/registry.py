@@ -147,10 +147,10 @@ PAGES = (
         "methods.html", "Methods", Place.END,
         lambda results: methods_page(results, study_metrics(results)),
         keywords="definitions intervals self-checks versions",
-        within=("about.html",),
+        within=("data.html", "about.html"),
     ),
     PageEntry(
-        "data.html", "Data", Place.END,
+        "data.html", "Data", Place.FOOT,
         keywords="download pdf svg csv parquet latex bibtex export heat map figure",
     ),
     PageEntry(

@@ -171,7 +171,7 @@ def _columns(study: "Study") -> set[str]:
 
 
 def _same_sums(first: HeadTable, second: HeadTable) -> bool:
-    """Whether two tables have the same columns and nearly the same sums."""
+    """Whether two tables have nearly the same sums, or columns that differ."""
     ratio_pairs = zip((first.heads, first.layers), (second.heads, second.layers), strict=True)
     return first.columns != second.columns or all(
         np.allclose(sums.sums, other_sums.sums, rtol=SUM_TOLERANCE, atol=SUM_TOLERANCE)

@@ -124,7 +124,13 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
     harmful = head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if harmful:
         links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
-        yield _finding(ablation, "The loss is lower without ", *links, " (p < 0.05 family-wise).")
+        n_unnamed = len(harmful) - MAX_NAMED_HEADS
+        each = "any one of " if len(harmful) > 1 else ""
+        more = f" and of {n_unnamed} more heads" if n_unnamed > 0 else ""
+        yield _finding(
+            ablation, f"The loss is lower without {each}", *links, more,
+            " (p < 0.05 family-wise).",
+        )  # fmt: skip
 
 
 def _audit(ablation: AblationResults) -> Iterator[Finding]:
