@@ -55,7 +55,7 @@ def test_an_old_address_leads_to_the_page_that_took_its_place(
     (page,) = moved_pages([entry])
     assert page == MovedPage(
         path="a/old.html", title="New", description="This page has moved to new.html.",
-        target="new.html#part",
+        moved_to="new.html#part",
     )  # fmt: skip
     manifest = encoder_site.study.manifest
     frame = {

@@ -217,12 +217,12 @@ class MovedPage(Page):
     """The page at an old address; it leads to the page that took its place.
 
     Attributes:
-        target: new address with a fragment, relative to the site's root.
+        moved_to: new address with a fragment, relative to the site's root.
     """
 
     template = "moved.html"
     contents = False
-    target: str
+    moved_to: str
 
 
 def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
@@ -233,5 +233,5 @@ def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
                 path=path,
                 title=entry.name,
                 description=f"This page has moved to {entry.path}.",
-                target=f"{entry.path}#{fragment}" if fragment else entry.path,
+                moved_to=f"{entry.path}#{fragment}" if fragment else entry.path,
             )
