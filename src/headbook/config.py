@@ -68,7 +68,7 @@ class Config:
     annotator: str = option(
         "embedded",
         "spaCy pipeline for words, parts of speech and dependencies: an installed name, a folder, "
-        "'embedded' (English) or 'none' (words only). CoNLL-U files bring their own annotation.",
+        "'embedded' (English) or 'none' (words only). CoNLL-U files have their own annotation.",
     )
     target_annotator: str = option(
         "none",

@@ -322,7 +322,7 @@ def test_a_long_table_has_what_groups_are_compared_by_alone(
 ) -> None:
     """The numbers that are left stay the same; without any of those the first metric is there."""
     whole = study.groups
-    monkeypatch.setattr(tables, "MOST_ROWS", 10)
+    monkeypatch.setattr(tables, "MAX_GROUP_ROWS", 10)
     for headlines in (("sink_share", "attention_to"), ("none",)):
         monkeypatch.setattr(tables, "MAIN_METRICS", headlines)
         less = tables.groups_table(study.corpus_sums.heads, {"self": (0, 1)})
