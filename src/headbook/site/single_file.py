@@ -60,7 +60,8 @@ def single_file_text(site: Path) -> Iterator[str]:
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
-    style = _text(site / "assets/site.css")
+    styles = sorted((site / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file))
+    style = "".join(map(_text, styles))
     left_out = LEFT_OUT_MESSAGE.format(
         ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
     )
@@ -82,7 +83,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         hidden = any(part.startswith(".") for part in Path(name).parts)
-        if name in unwanted or hidden or _is_left_out(file):
+        if name in unwanted or hidden or file.suffix == ".css" or _is_left_out(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
