@@ -61,8 +61,7 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    A list of texts may stand for comma-separated values, a number for its text, and a path for the
-    name of a folder.
+    A list may stand for comma-separated values, a number for its text, and a path for a folder.
 
     Args:
         kind: type of the option, perhaps a union with None.
