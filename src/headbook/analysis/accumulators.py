@@ -315,6 +315,11 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 
 
+def without_interval(value: float, sentences: int, events: float = math.nan) -> Estimate:
+    """Return a value without an interval."""
+    return Estimate(value, math.nan, math.nan, sentences, events)
+
+
 class Estimates(NamedTuple):
     r"""Values with intervals and numbers of observations for a table of cells.
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, without_interval
 from headbook.metrics import all_metrics
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
@@ -21,11 +21,6 @@ from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
 from headbook.study import ablation_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
 from headbook.study.sentence_data import HeadName
-
-
-def without_interval(value: float, numbers: Estimates) -> Estimate:
-    """Return a value without an interval, with the number of sentences behind it."""
-    return Estimate(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
 
 
 class Quantity(ABC):
@@ -153,7 +148,7 @@ class SpreadOver(OfColumn):
     def compute(self, results: StackResults) -> Estimate:
         """Return the standard deviation, without an interval."""
         heads = results.heads(*self.column)
-        return without_interval(float(np.nanstd(heads.value)), heads)
+        return without_interval(float(np.nanstd(heads.value)), int(heads.sentences.max()))
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,9 @@ class HeadsAbove(OfColumn, Count):
     def compute(self, results: StackResults) -> Estimate:
         """Return the number of heads, without an interval."""
         heads = results.heads(*self.column)
-        return without_interval(float((heads.value > self.threshold).sum()), heads)
+        return without_interval(
+            float((heads.value > self.threshold).sum()), int(heads.sentences.max())
+        )
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,9 @@ class Correlation(Quantity):
         known = ~np.isnan(first + second)
         if known.sum() < 2 or not first[known].std() * second[known].std():
             return NO_ESTIMATE
-        return without_interval(float(np.corrcoef(first[known], second[known])[0, 1]), numbers[0])
+        return without_interval(
+            float(np.corrcoef(first[known], second[known])[0, 1]), int(numbers[0].sentences.max())
+        )
 
     def written(self, value: float) -> str:
         """Return a correlation as text with two decimals, without a unit."""
@@ -253,7 +252,7 @@ class TagsAbove(Count):
         ]
         values = [numbers.value for numbers in estimates]
         count = sum(bool(np.nanmax(heads) > self.times * np.nanmean(heads)) for heads in values)
-        return without_interval(float(count), estimates[0])
+        return without_interval(float(count), int(estimates[0].sentences.max()))
 
 
 EFFECT_NAMES = {  # numbers of ablated heads, in words

@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
+from headbook.analysis.accumulators import (
+    HELD_OUT,
+    NO_ESTIMATE,
+    SELECTION,
+    Estimate,
+    without_interval,
+)
 from headbook.metrics import ids
 from headbook.report.findings.attention import (
     MIN_POSITIONAL_SHARE,
@@ -78,11 +84,6 @@ def row(
     }  # fmt: skip
 
 
-def without_interval(value: float, sentences: int, events: float) -> Estimate:
-    """Return a value without an interval."""
-    return Estimate(value, math.nan, math.nan, sentences, events)
-
-
 TYPE, MEDIAN = "type", "median of all heads"  # claims
 QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
 
@@ -116,7 +117,7 @@ def quantiles(results: StackResults) -> Iterator[Row]:
         sample = results.study.corpus_sums.heads[head.stack].sample
         scores = rank_by_weight(sample, head).score
         for ranking, share in QUANTILES.items() if len(scores) else ():
-            value = without_interval(float(np.quantile(scores, share)), len(scores), math.nan)
+            value = without_interval(float(np.quantile(scores, share)), len(scores))
             yield row("largest weight of a sentence", head.stack, ("exemplars", "", ranking),
                       layer=head.layer, head=head.head, value=value)  # fmt: skip
 
