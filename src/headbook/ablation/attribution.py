@@ -130,8 +130,7 @@ def gradient_estimates(
         for target in ablator.functions.differentiable(batch, model_output, states):
             if target.target in skipped_targets:
                 continue
-            added = [*patched.added.values()]
-            slopes = torch.autograd.grad(target.value, added, retain_graph=True)
+            slopes = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
             gradients = dict(zip(patched.added, slopes, strict=True))
             if not target.squared:
                 gradient = _gradient(patched, gradients)
