@@ -9,9 +9,9 @@ from headbook.report.results import stack_results
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import (
     PAGES,
+    MenuPlace,
     MovedPage,
     PageEntry,
-    Place,
     moved_pages,
     study_menu,
     study_pages,
@@ -51,7 +51,7 @@ def test_a_page_belongs_to_the_entry_that_leads_to_pages_like_it(path: str, entr
 def test_an_old_address_leads_to_the_page_that_took_its_place(
     encoder_site: Site, tmp_path: Path
 ) -> None:
-    entry = PageEntry("new.html", "New", Place.ANALYSES, moved={"a/old.html": "part"})
+    entry = PageEntry("new.html", "New", MenuPlace.ANALYSES, moved={"a/old.html": "part"})
     (page,) = moved_pages([entry])
     assert page == MovedPage(
         path="a/old.html", title="New", description="This page has moved to new.html.",

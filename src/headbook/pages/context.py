@@ -201,7 +201,7 @@ class ContextPage(Page):
 
 
 def has_context(results: Mapping[str, StackResults]) -> bool:
-    """Whether there are its first metrics, which the others are read against."""
+    """Return whether a study has similarities of head outputs and of attention rows."""
     return any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values())
 
 

@@ -215,7 +215,7 @@ class GroupsPage(Page):
 
 
 def has_groups(results: Mapping[str, StackResults]) -> bool:
-    """Whether there are groups, or pairs."""
+    """Return whether a study has groups of sentences or pairs to compare."""
     pairs = study_of(results).pair_differences
     return any(groups_of(r) for r in results.values()) or bool(pairs)
 

@@ -31,7 +31,7 @@ from headbook.report.results import StackResults, study_of
 Results = Mapping[str, StackResults]
 
 
-class Place(Enum):
+class MenuPlace(Enum):
     """Place of a page in the menu."""
 
     MAIN = "before the analyses"
@@ -55,7 +55,6 @@ class PageEntry:
         make: makes the page from the results of a study by stack; None for a page that the site
             makes itself because it needs more than the results.
         exists: whether a study has what the page shows.
-        question: question that the page answers, printed below its name in the menu.
         keywords: words by which the search finds the page, beside those of its title.
         within: beginnings of addresses of pages that have no entry of their own and belong to it.
         moved: fragment of this page for each old address whose content it took over.
@@ -63,108 +62,109 @@ class PageEntry:
 
     path: str
     name: str
-    place: Place
+    place: MenuPlace
     make: Callable[[Results], Page] | None = None
     exists: Callable[[Results], bool] = _always
-    question: str = ""
     keywords: str = ""
     within: tuple[str, ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)
 
 
-_POSITION = "positional head fixed offset diagonal band"
-_SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
-_USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
+# Words of the search that several pages share.
+POSITION = "positional head fixed offset diagonal band"
+SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
+USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
+FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 
 PAGES = (
     PageEntry(
-        "index.html", "Overview", Place.MAIN,
+        "index.html", "Overview", MenuPlace.MAIN,
         keywords="atlas tiles map of all heads start home findings",
     ),
     PageEntry(
-        "heads.html", "Heads", Place.MAIN, heads_page, has_heads,
+        "heads.html", "Heads", MenuPlace.MAIN, heads_page, has_heads,
         keywords="list of heads table sort filter compare scatter",
         within=("heads/",),
     ),
     PageEntry(
-        "sentences/index.html", "Sentences", Place.MAIN,
+        "sentences/index.html", "Sentences", MenuPlace.MAIN,
         lambda results: sentences_page(study_of(results)),
         lambda results: bool(study_of(results).sentence_data.paged),
         keywords="texts examples corpus compare two heads share link permalink",
         within=("sentences/",),
     ),
     PageEntry(
-        "tokens.html", "Tokens", Place.MAIN, types_page, has_types,
+        "tokens.html", "Tokens", MenuPlace.MAIN, types_page, has_types,
         keywords="vocabulary types words trajectories function words content words",
     ),
     PageEntry(
-        "patterns.html", "Attention patterns", Place.ANALYSES, patterns_page, has_patterns,
-        keywords=f"{_USELESS} {_SINK} {_POSITION} block heterogeneous types of heads",
+        "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
+        keywords=f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
     ),
     PageEntry(
-        "importance.html", "Importance of heads", Place.ANALYSES, importance_page, has_importance,
-        keywords=f"{_USELESS} ablation ablate causal knockout removable prune michel voita",
+        "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,
+        has_importance,
+        keywords=f"{USELESS} ablation ablate causal knockout removable prune michel voita",
     ),
     PageEntry(
-        "syntax.html", "Syntax: relations and trees", Place.ANALYSES, syntax_page,
+        "syntax.html", "Syntax: relations and trees", MenuPlace.ANALYSES, syntax_page,
         keywords="dependency parse tree grammar relations uas treebank dobj nsubj",
     ),
     PageEntry(
-        "speech.html", "Parts of speech", Place.ANALYSES, speech_page,
+        "speech.html", "Parts of speech", MenuPlace.ANALYSES, speech_page,
         keywords="punctuation content function words pos tags upos part of speech nouns verbs",
     ),
     PageEntry(
-        "similar.html", "Similar heads", Place.ANALYSES, similar_page, has_similar,
-        keywords=f"{_USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+        "similar.html", "Similar heads", MenuPlace.ANALYSES, similar_page, has_similar,
+        keywords=f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
     ),
     PageEntry(
-        "alignment.html", "Cross-attention", Place.ANALYSES, alignment_page, has_alignment,
+        "alignment.html", "Cross-attention", MenuPlace.ANALYSES, alignment_page, has_alignment,
         keywords="encoder decoder translation word alignment cross attention aer",
     ),
     PageEntry(
-        "flow.html", "Attention flow", Place.ANALYSES, flow_page, has_flow,
-        keywords=f"rollout norms value-weighted contribution context mixing {_USELESS}",
+        "flow.html", "Attention flow", MenuPlace.ANALYSES, flow_page, has_flow,
+        keywords=f"rollout norms value-weighted contribution context mixing {USELESS}",
     ),
     PageEntry(
-        "geometry.html", "Representation geometry", Place.ANALYSES, geometry_page, has_geometry,
+        "geometry.html", "Representation geometry", MenuPlace.ANALYSES, geometry_page, has_geometry,
         keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
     ),
     PageEntry(
-        "context.html", "Head outputs and sentence ends", Place.ANALYSES, context_page,
+        "context.html", "Head outputs and sentence ends", MenuPlace.ANALYSES, context_page,
         has_context, keywords="sentence boundary segmentation anchors repetition passages",
     ),
     PageEntry(
-        "groups.html", "Groups of sentences", Place.ANALYSES, groups_page, has_groups,
+        "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,
         keywords="metadata compare corpora minimal pairs subsets genres",
     ),
     PageEntry(
-        "metrics/index.html", "All metrics", Place.ANALYSES,
+        "metrics/index.html", "All metrics", MenuPlace.ANALYSES,
         lambda results: metrics_page(study_metrics(results)),
-        keywords="definitions formulas glossary download pdf svg csv latex bibtex figure heat map",
+        keywords=f"definitions formulas glossary {FILES}",
         within=("metrics/",),
     ),
     PageEntry(
-        "methods.html", "Methods", Place.END,
+        "methods.html", "Methods", MenuPlace.END,
         lambda results: methods_page(results, study_metrics(results)),
         keywords="definitions intervals self-checks versions",
         within=("data.html", "about.html"),
     ),
     PageEntry(
-        "data.html", "Data", Place.FOOT,
-        keywords="download pdf svg csv parquet latex bibtex export heat map figure",
+        "data.html", "Data", MenuPlace.FOOT,
+        keywords=FILES,
     ),
     PageEntry(
-        "about.html", "About", Place.FOOT, keywords="cite citation bibtex licence license",
+        "about.html", "About", MenuPlace.FOOT, keywords="cite citation bibtex licence license",
     ),
 )  # fmt: skip
 
 
 class MenuEntry(NamedTuple):
-    """A link of the menu: address, name, and the question that the page answers, if any."""
+    """A link of the menu."""
 
     path: str
     name: str
-    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,7 @@ def study_menu(entries: Iterable[PageEntry]) -> Menu:
     """Return the menu of a study's site that has the pages of these entries."""
     entries = tuple(entries)
     first, analyses, last, foot = (
-        tuple(MenuEntry(e.path, e.name, e.question) for e in entries if e.place is place)
-        for place in Place
+        tuple(MenuEntry(e.path, e.name) for e in entries if e.place is place) for place in MenuPlace
     )
     within = {start: entry.path for entry in entries for start in entry.within}
     return Menu(first, analyses, last, foot, within=within)

@@ -11,20 +11,16 @@ from typing import Any
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
-from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.pages.parts.page import Page
 from headbook.pages.patterns import DEAD, PatternsPage
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.type_styles import kinds_of
 from headbook.report.wording import sentence_page, visible
-from headbook.site.registry import PAGES
+from headbook.site.registry import PAGES, POSITION, SINK, USELESS
 from headbook.study.sentence_data import StoredSentence, heads_of
 from headbook.study.study import Study
 
-POSITION = "positional head fixed offset diagonal band"
-SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
-USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
-FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 COREFERENCE = "coreference coref anaphora pronoun antecedent"
 INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
 ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
@@ -180,7 +176,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
-        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage | AnalysisPage)]
+        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
         + [
             _words(*page_and_note)
             for page_and_note in (
@@ -216,13 +212,8 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions that pages answer, with their answers."""
+    """Return the questions of the page of patterns, with the first sentence of each answer."""
     for page in pages:
-        if isinstance(page, AnalysisPage):
-            yield [page.title, page.path, plain_text(page.answer), PAGE_KEYWORDS.get(page.path, "")]
-            for question in page.questions:
-                address = f"{page.path}#{question.id}"
-                yield [question.title, address, plain_text(question.answer), question.keywords]
         for section in page.sections if isinstance(page, PatternsPage) else ():
             if section.without.findings:
                 address = f"{page.path}#{section.stack}-without"

@@ -130,7 +130,7 @@ class StudySite(Site):
 
     @property
     def n_pages(self) -> int:
-        """Number of pages, with that for wrong addresses and those at old addresses."""
+        """Number of pages, including those for wrong and for old addresses."""
         heads = sum(len(stack.attention_layers) * stack.n_heads for stack in self.stacks)
         moved = sum(len(entry.moved) for entry in self.entries)
         sentences = len(self.study.sentence_data.paged)
@@ -139,7 +139,8 @@ class StudySite(Site):
     @cached_property
     def charted(self) -> tuple[Page, ...]:
         """Pages of metrics and pages of the registry."""
-        return (*metric_pages(self.results, self.metrics), *across_pages(self.results))
+        made = (entry.make(self.results) for entry in self.entries if entry.make)
+        return (*metric_pages(self.results, self.metrics), *made)
 
     def first(self) -> Page:
         """Make the overview; its curves lead to pages that are made again with all the others."""
