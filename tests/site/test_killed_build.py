@@ -97,10 +97,10 @@ def test_a_fault_while_pages_are_made_leaves_the_old_site_and_nothing_else(
     out = copied(small_site, tmp_path)
     before = tree(out)
 
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(sites, "metrics_page", broken)
+    monkeypatch.setattr(sites, "about_page", broken)
     with pytest.raises(type(fault)):
         headbook.render(small_site.study, out, force=True)
     assert tree(out) == before

@@ -127,11 +127,11 @@ def test_a_fault_leaves_no_copy_of_a_study(
     monkeypatch: pytest.MonkeyPatch,
     fault: BaseException,
 ) -> None:
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         assert [*temporary.rglob("arrays.safetensors")]
         raise fault
 
-    monkeypatch.setattr(sites, "metrics_page", broken)
+    monkeypatch.setattr(sites, "about_page", broken)
     with pytest.raises(type(fault)):
         headbook.render(small_site.study, tmp_path / "site", processes=2)
     assert [*temporary.iterdir()] == []
