@@ -20,6 +20,7 @@ from headbook.charts.language import (
     tag_layers,
 )
 from headbook.charts.layers import layer_curve, state_curves, state_matrix
+from headbook.charts.plots import Plot
 from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Drawing",
     "Figure",
     "OffsetBar",
+    "Plot",
     "arc_diagram",
     "attention_lines",
     "attention_map",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
@@ -19,6 +19,11 @@ class DataFile:
     what: str
     columns: tuple[tuple[str, str], ...]
     size: str
+
+    @property
+    def table(self) -> str:
+        """Name of the table, for the fragment of its description's address."""
+        return PurePath(self.href).name.partition(".")[0]
 
 
 @dataclass(frozen=True, kw_only=True)

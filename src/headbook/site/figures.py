@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from headbook.charts import Drawable, Drawing, Figure
+from headbook.charts import Drawable, Drawing, Figure, Plot
 from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
 from headbook.memory import check_address_space
@@ -312,7 +312,7 @@ def _write(
     return [figure.name for figure in chosen]
 
 
-def study_figures(study: Study) -> list[Figure]:
+def study_figures(study: Study) -> list[Figure | Plot]:
     """Return every figure of a study that is a file as well, in the order of the site."""
     results = results_of(study)
     return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import jinja2
 
 from headbook import charts
-from headbook.charts import Figure
+from headbook.charts import Figure, Plot
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
@@ -220,10 +220,10 @@ class PageWriter:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))
         self.write_text(page.path, with_contents(html) if page.contents else html)
 
-    def write_live_data(self, figure: Figure) -> None:
+    def write_live_data(self, figure: Figure | Plot) -> None:
         """Write the data of a figure's live chart if it has one and the file does not exist."""
         path = self.folder / "data" / "charts" / f"{figure.name}.js"
-        if figure.interactive and not path.exists():
+        if isinstance(figure, Figure) and figure.interactive and not path.exists():
             path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
     def render(self, template: str, **variables: Any) -> str:
@@ -268,12 +268,12 @@ def _with_script_hash(html: str) -> str:
     return html.replace(SCRIPT_SOURCES, f"{SCRIPT_SOURCES} {digest(charts.vega_bundle())}", 1)
 
 
-def figures_of(value: Any) -> Iterator[Figure]:
+def figures_of(value: Any) -> Iterator[Figure | Plot]:
     """Yield every chart inside a page."""
     pending = [value]
     while pending:  # most parts of a page are plain, and there are hundreds of thousands
         part_value = pending.pop()
-        if isinstance(part_value, Figure):
+        if isinstance(part_value, Figure | Plot):
             yield part_value
         elif isinstance(part_value, tuple):
             pending += [part for part in reversed(part_value) if type(part) not in PLAIN]

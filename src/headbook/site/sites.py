@@ -36,6 +36,7 @@ from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head import head_pages
 from headbook.pages.index import DRAWN, overview_page
 from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.sentence import sentence_pages
 from headbook.progress import Progress
@@ -122,6 +123,10 @@ class StudySite(Site):
     def preview(self) -> tuple[bytes, str]:
         """Grids of all heads as a picture, and its description."""
         return link_preview(self.results)
+
+    def map_sheet(self) -> str:
+        """Return the style sheet with the mean maps of all heads."""
+        return map_sheets(self.results.values())
 
     @property
     def menu(self) -> Menu:

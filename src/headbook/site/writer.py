@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from headbook import charts
-from headbook.charts import Figure, images
+from headbook.charts import Figure, Plot, images
 from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
@@ -150,6 +150,10 @@ class Site(ABC):
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the first page, the page of files, and those of `many`."""
 
+    def map_sheet(self) -> str:
+        """Return the style sheet with small maps of all heads; empty without any."""
+        return ""
+
     def first(self) -> Page | None:
         """Make a page that is written before everything else, if there is one."""
         return None
@@ -218,6 +222,8 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         max(size for stack in site.stacks for size in (stack.n_layers, stack.n_heads)),
         site.kind,
     )
+    if sheet := site.map_sheet():
+        writer.write_text("assets/maps.css", sheet)
     if site.preview[0]:
         (folder / PREVIEW).write_bytes(site.preview[0])
     (folder / "data" / "charts").mkdir(parents=True)
@@ -269,6 +275,6 @@ def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
         yield page.path
 
 
-def exported(pages: Iterable[Page]) -> list[Figure]:
+def exported(pages: Iterable[Page]) -> list[Figure | Plot]:
     """Return the charts of pages that are files as well, one a name."""
     return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]

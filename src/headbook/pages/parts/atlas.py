@@ -1,7 +1,7 @@
 """The atlas: every head of a stack as a tile of its mean attention, with its type."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headbook.analysis.arrays import Floats
@@ -169,6 +169,31 @@ def mean_map_sheet(results: StackResults) -> bytes:
     """The mean maps of all heads of a stack as one picture."""
     cells = results.cached(mean_maps).maps[[*results.stack.attention_layers]]
     return images.sprite(ink_steps(cells), rgba_ramp())
+
+
+MAX_OPAQUE_WEIGHT = 0.5  # mean weight from which on a small map has its full colour
+
+
+def map_style(stack: AttentionStack, layer: int, head: int) -> str:
+    """Return the classes by which a page shows the mean map of a head; see `map_sheets`."""
+    return f"m-{stack.name} x{head} y{stack.attention_layers.index(layer)}"
+
+
+def map_sheets(results: Iterable[StackResults]) -> str:
+    """Return the style sheet with the mean maps of all heads, a picture of opacities a stack.
+
+    The picture has no colour, so pages tint each map by its family on light and on dark paper.
+    Browsers do not load masks from other files of a folder, so it stands in the sheet.
+    """
+    rules = []
+    for result in results:
+        cells = result.cached(mean_maps).maps[[*result.stack.attention_layers]]
+        picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
+        n_layers, n_heads = cells.shape[:2]
+        rules.append(
+            f".m-{result.stack.name}{{--sheet:url({picture});--mw:{n_heads};--mh:{n_layers}}}\n"
+        )
+    return "".join(rules)
 
 
 def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:

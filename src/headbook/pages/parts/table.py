@@ -16,7 +16,7 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
-from headbook.report.findings.finding import Link
+from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.wording import MISSING, interval_text, is_share, number
 
 COLOUR_STEPS = 21
@@ -95,7 +95,24 @@ class MarkedText(NamedTuple):
     tag: str
 
 
-Part = str | Link | MarkedText
+@dataclass(frozen=True)
+class HeatCell:
+    """A number on a fill that shows its amount.
+
+    Attributes:
+        text: the number; `MISSING` without one.
+        fill: class of the fill, as from `headbook.charts.theme.amount_class`, and further classes.
+        number: the number with its row; None if no table holds it.
+        note: interval and number of observations, for a tooltip.
+    """
+
+    text: str
+    fill: str
+    number: LinkedNumber | None = None
+    note: str = ""
+
+
+Part = str | Link | LinkedNumber | MarkedText
 
 
 @dataclass(frozen=True)
@@ -127,7 +144,7 @@ DASH = words_cell("–")
 
 Title = str | int | Link | WordsCell  # an integer is the number of a layer
 # What stands in a cell: a string is a number without an interval, None what does not apply.
-Content = str | Link | WordsCell | NumberCell | Drawing | None
+Content = str | Link | WordsCell | NumberCell | HeatCell | Drawing | None
 
 
 @dataclass(frozen=True)

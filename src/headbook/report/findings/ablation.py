@@ -20,7 +20,7 @@ from headbook.report.ablation import (
     verdict_target_text,
     verdict_text,
 )
-from headbook.report.findings.finding import Finding, Link, Parts, head_link
+from headbook.report.findings.finding import Finding, Link, Part, Parts, head_link
 from headbook.report.wording import STACKS, count_text, number, number_word, percent
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
@@ -57,7 +57,7 @@ def ablation_findings(
     yield from _heavy(ablation, groups)
 
 
-def _finding(ablation: AblationResults, *parts: str | Link, held_out: bool = False) -> Finding:
+def _finding(ablation: AblationResults, *parts: Part, held_out: bool = False) -> Finding:
     """Return a finding with the number of sentences behind it.
 
     Args:

@@ -38,7 +38,27 @@ class Link(NamedTuple):
     href: str
 
 
-Parts = tuple[str | Link, ...]
+class LinkedNumber(NamedTuple):
+    """A printed number that leads to the row of a table that holds it.
+
+    Attributes:
+        text: the number with its unit.
+        table: name of the table, as in the file ``data/<table>.csv``.
+        row: columns and values that identify the row.
+    """
+
+    text: str
+    table: str
+    row: tuple[tuple[str, str | int], ...]
+
+    @property
+    def href(self) -> str:
+        """Address of the table's description, from the site's root."""
+        return f"data.html#{self.table}"
+
+
+Part = str | Link | LinkedNumber
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
