@@ -323,6 +323,11 @@ type ChartSpec = {
 /** A step of a film (`pages/film/film`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
+/** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
+type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
+/** `headbook.site.rows.PageRows.script`: of a row first the numbers of its identifying columns. */
+type RowValue = string | number | boolean | null;
+type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
   vega: string;
@@ -333,6 +338,8 @@ interface DataFiles {
   headlist: HeadListData;
   types: Record<string, string[][]>;
   film: Record<string, FilmStep[]>;
+  tables: Record<string, TableFacts>;
+  [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;
@@ -384,10 +391,12 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  showRow: (number: Element) => Promise<void>;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
   hash: () => string;
+  query: () => string;
   link: (hash: string) => string;
   run: (src: string) => Promise<void>;
   aimed: (body: HTMLElement) => HTMLElement;

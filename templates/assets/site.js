@@ -148,6 +148,17 @@
     });
   };
 
+  /* A number opens its row in place: the script is loaded with the first. A link without the
+     line of a row, or a key that opens another window, leads to the table as without scripts. */
+  document.addEventListener("click", async (event) => {
+    const number = targetOf(event).closest("a.n");
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (!number?.getAttribute("href")?.includes("?row=")) return;
+    event.preventDefault();
+    await use("rows");
+    await window.headbook.showRow(number);
+  }, true);
+
   /* Live charts: their script is loaded with the first. */
   /** @type {(button: HTMLButtonElement) => void} */
   const startChart = (button) => {

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
@@ -53,8 +54,9 @@ class LinkedNumber(NamedTuple):
 
     @property
     def href(self) -> str:
-        """Address of the table's description, from the site's root."""
-        return f"data.html#{self.table}"
+        """Address of the row by its values; a written page has the line in place of the values."""
+        values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
+        return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
 
 
 Part = str | Link | LinkedNumber
@@ -148,6 +150,17 @@ def metric_link(name: str, text: str) -> Link:
 def head_link(head: HeadName) -> Link:
     """Return a link to a head's page."""
     return Link(head_name(head), head_page(head))
+
+
+def head_number(text: str, head: HeadName, column: HeadKey) -> LinkedNumber:
+    """Return a number of a head over all sentences, which leads to its row in the table of heads.
+
+    Args:
+        column: metric, view and label of the number.
+    """
+    names = ("metric", "view", "label")
+    keys = zip(names, map(str, column), strict=True)
+    return LinkedNumber(text, "heads", (*head._asdict().items(), *keys))
 
 
 def sentence_start(results: StackResults, text: str) -> str:
