@@ -10,7 +10,7 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
-from headbook.charts.heads import head_points, heat_map, mixture_bars
+from headbook.charts.heads import head_points, heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
@@ -38,7 +38,6 @@ __all__ = [
     "head_points",
     "heat_map",
     "layer_curve",
-    "mixture_bars",
     "occurrence_paths",
     "offset_profile",
     "relation_layers",

@@ -21,7 +21,6 @@ PURPLE = "#AA4499"  # Tol's: lighter colours of Okabe and Ito are hard to read a
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
 CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
 MODELS = (ORANGE, BLUE)  # first and second model of a comparison
-MIXTURE = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}  # parts of an attention pattern
 
 # Marks of classes, families and types: each colour on light and on dark paper. Fills show amounts
 # in blue and grey, so no fill has the colour of a class.

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from headbook.pages.alignment import alignment_page, has_alignment
-from headbook.pages.context import context_page, has_context
 from headbook.pages.flow import flow_page, has_flow
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
@@ -99,7 +98,8 @@ PAGES = (
     ),
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
-        keywords=f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
+        keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
+        moved={"context.html": "alike"},
     ),
     PageEntry(
         "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,
@@ -129,10 +129,6 @@ PAGES = (
     PageEntry(
         "geometry.html", "Representation geometry", MenuPlace.ANALYSES, geometry_page, has_geometry,
         keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
-    ),
-    PageEntry(
-        "context.html", "Head outputs and sentence ends", MenuPlace.ANALYSES, context_page,
-        has_context, keywords="sentence boundary segmentation anchors repetition passages",
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,

@@ -228,7 +228,7 @@ def _dead(ablation: AblationResults, rows: Mapping[str, Any], group_link: Link) 
     """Yield one sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without_sink, zero = (rows[str(replacement)] for replacement in REPLACEMENTS)
     if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without_sink)):
-        if _zero_is_dead(zero):
+        if zero_is_dead(zero):
             yield (
                 "Dead by all three replacements: ",
                 group_link,
@@ -267,7 +267,7 @@ def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     )
 
 
-def _zero_is_dead(zero: Mapping[str, Any]) -> bool:
+def zero_is_dead(zero: Mapping[str, Any]) -> bool:
     """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
     A group of all heads of its layers has no random sets. Its verdict must then be no change.
