@@ -45,18 +45,6 @@ def ablation_summary(study: Study) -> Iterator[Finding]:
         yield from _harmful(ablation)
 
 
-def ablation_findings(
-    ablation: AblationResults, groups: pd.DataFrame, pruning: pd.DataFrame
-) -> Iterator[Finding]:
-    """Yield all findings on ablation, for the page on importance."""
-    yield from _counts(ablation)
-    yield from _largest(ablation)
-    yield from _harmful(ablation)
-    yield from _audit(ablation)
-    yield from _pruned(ablation, pruning)
-    yield from _heavy(ablation, groups)
-
-
 def _finding(ablation: AblationResults, *parts: Part, held_out: bool = False) -> Finding:
     """Return a finding with the number of sentences behind it.
 
@@ -131,25 +119,6 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
             ablation, f"The loss is lower without {each}", *links, more,
             " (p < 0.05 family-wise).",
         )  # fmt: skip
-
-
-def _audit(ablation: AblationResults) -> Iterator[Finding]:
-    audit = ablation_tests.audit(ablation, main_target(ablation))
-    if not audit.heads or not audit.rest or np.isnan(audit.pearson):
-        return
-    yield _finding(
-        ablation,
-        f"On {count_text(audit.heads, 'head')} picked at random, estimates and exact changes "
-        f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
-    )
-    verb = "exceeds" if audit.missed == 1 else "exceed"
-    other_heads = f"{count_text(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
-    yield _finding(
-        ablation,
-        f"Of these, {number_word(audit.missed)} {verb} the margin although the estimate does not; "
-        "with "
-        f"95\u00a0% confidence, at most {percent(audit.share)} of the {other_heads}.",
-    )
 
 
 def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
