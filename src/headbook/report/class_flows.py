@@ -105,10 +105,7 @@ def class_flow(results: StackResults, head: HeadName) -> ClassFlow | None:
     shares: dict[tuple[str, str], float] = {}
     for (query, key), flow in flows.items():
         if query and key and flow.share > 0:
-            pair = (
-                query if query in named[0] else OTHERS,
-                key if key in named[1] else OTHERS,
-            )
+            pair = query if query in named[0] else OTHERS, key if key in named[1] else OTHERS
             shares[pair] = shares.get(pair, 0.0) + flow.share
     pairs = (
         Flow(*pair, share) if OTHERS in pair else flows[pair] for pair, share in shares.items()
@@ -134,8 +131,10 @@ def _flows_of_head(numbers: FlowEstimates, head: HeadName) -> Iterator[Flow]:
 def _side(results: StackResults, head: HeadName, classes: Iterable[Flow]) -> tuple[Flow, ...]:
     """Return the classes of a side that are named, the largest first, and the others."""
     ranked = sorted((flow for flow in classes if flow.share > 0), key=lambda flow: -flow.share)
-    named = [flow for flow in ranked if flow.share >= MIN_CLASS_SHARE][:MAX_CLASSES]
-    rest = sum(flow.share for flow in ranked[len(named) :])
+    named = [
+        flow for flow in ranked if flow.share >= MIN_CLASS_SHARE and flow.sentences >= MIN_SENTENCES
+    ][:MAX_CLASSES]
+    rest = sum(flow.share for flow in ranked if flow not in named)
     kind = QUERY if ranked and ranked[0].query else KEY
     tokens = _tokens_by_class(results, head, kind)
     with_tokens = (flow._replace(tokens=tokens.get(flow.query or flow.key, ())) for flow in named)
