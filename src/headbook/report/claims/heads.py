@@ -19,6 +19,8 @@ from headbook.analysis.accumulators import (
     without_interval,
 )
 from headbook.metrics import ids
+from headbook.report.answers.head_numbers import CLAIM
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.findings.attention import (
     MIN_POSITIONAL_SHARE,
     MIN_REPEATED_SHARE,
@@ -109,6 +111,18 @@ def evidence(results: StackResults) -> Iterator[Row]:
                     baseline="" if math.isnan(claim.baseline) else claim.against,
                     baseline_value=claim.baseline, p=claim.p,
                 )  # fmt: skip
+
+
+def role_sentences(results: StackResults) -> Iterator[Row]:
+    """Yield the numbers behind the sentence on every head."""
+    for head, sentence in head_roles(results).items():
+        for found in sentence.evidence:
+            yield row(
+                CLAIM, head.stack, found.column, layer=head.layer, head=head.head,
+                split=ALL if math.isnan(found.p) else HELD_OUT_SPLIT, value=found.value,
+                baseline=found.baseline, baseline_value=found.baseline_value,
+                difference=found.difference, p=found.p,
+            )  # fmt: skip
 
 
 def quantiles(results: StackResults) -> Iterator[Row]:

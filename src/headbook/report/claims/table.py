@@ -21,6 +21,7 @@ from headbook.report.claims.heads import (
     median_rows,
     pieces_of_words,
     quantiles,
+    role_sentences,
     trees_of_layers,
     types,
 )
@@ -35,6 +36,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     beside_relations,
     types,
     evidence,
+    role_sentences,
     layer_run_rows,
     trees_of_layers,
     heads_beyond,

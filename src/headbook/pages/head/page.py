@@ -1,0 +1,302 @@
+"""The page of one head, section by section."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from headbook.metrics import ids
+from headbook.pages.head.effect import AblationSection, ablation_section
+from headbook.pages.head.numbers import metric_rows
+from headbook.pages.head.sections import (
+    ExemplarMaps,
+    Offsets,
+    TagRow,
+    exemplar_maps,
+    found_relations,
+    offset_section,
+    output_shares,
+    tag_rows,
+    token_similarity_maps,
+)
+from headbook.pages.head.standing import Strip, strips
+from headbook.pages.head.tokens import FlowSection, TopTokens, flow_section, top_tokens
+from headbook.pages.parts.atlas import map_style, mean_maps
+from headbook.pages.parts.baselines import (
+    ShareWithBaseline,
+    baseline_title,
+)
+from headbook.pages.parts.exemplars import Exemplars, exemplars_of
+from headbook.pages.parts.groups import group_table, pair_table
+from headbook.pages.parts.head_card import strongest_of
+from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page, Sentence, gap_texts
+from headbook.pages.parts.table import (
+    NumberCell,
+    PageTable,
+)
+from headbook.report.answers.head_numbers import RoleSentence, whole_percent
+from headbook.report.answers.head_roles import head_roles
+from headbook.report.class_flows import flows_of_stack
+from headbook.report.families import FIRST_TOKEN, Family, families, family_names, sink_tokens
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    STACKS,
+    VIEWS,
+    count_text,
+    head_file,
+    head_name,
+    head_page,
+)
+from headbook.schema import SinkView
+from headbook.study.sentence_data import Exemplar, HeadName, heads_of
+
+STYLE = "numbers all"  # of the tables of all numbers
+
+
+@dataclass(frozen=True)
+class NearTile:
+    """A head near to this one: its page, the classes of its mean map, and how far it is."""
+
+    name: str
+    href: str
+    style: str
+    distance: str
+
+
+@dataclass(frozen=True)
+class Near:
+    """The nearest heads, by which keys."""
+
+    keys: str
+    tiles: tuple[NearTile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadPage(Page):
+    """One head.
+
+    Attributes:
+        name: ``L4·H11``.
+        role: what the head does, with its evidence.
+        family: class of the colours of its family; empty without one.
+        family_text: name of the family, and how many heads it has; empty without one.
+        type_text: its type by shares of attention; empty without one.
+        stack_title: the kind of attention.
+        place: where it stands among layers and heads, in words.
+        previous, next: addresses and names of its neighbours, or None.
+        map: classes of its mean map.
+        map_over: what the mean map is the mean of.
+        sink: what the sink receives and contributes, in words; empty if it was not measured.
+        flow: what it attends from and to; None if it was not measured.
+        offsets: attention by offset, or None.
+        exemplars: sentences with its attention.
+        strips: where it stands among all heads.
+        alike: by view the heads nearest to it, empty where heads were not compared; ``near`` are
+            the nearest as pictures.
+        relations: those that it serves most above uniform attention; empty without trees.
+        contributions: its share of the output, and the sink's.
+        ablated: what the model loses without it; None where no head was replaced.
+        tags: attention to parts of speech; empty without tags.
+        tags_sink: how much goes to the sink, which ``tags`` leave out; empty if that is little.
+        top: the tokens and pairs that it favours; None where they were not summed.
+        default_view: the keys that percentiles and charts use, in words.
+        baselines: what the model is compared with.
+        numbers: the head's numbers, of metrics with many labels the first one.
+        more: the other labels.
+        by_group: some of its numbers by group of sentences; None without groups.
+        in_pairs: what differs within pairs of sentences; None without pairs.
+        exemplar_maps: its strongest exemplar in three ways, or None without exemplars.
+        alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
+        data: script with the exemplars' whole maps.
+        absent: what was not measured, and why or with which option it is.
+    """
+
+    template: ClassVar[str] = "head.html"
+    scripts = (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars")
+    styles = ("plots", "maps", "head")
+    contents = False
+    name: str
+    role: RoleSentence
+    family: str
+    family_text: str
+    type_text: str
+    stack_title: str
+    place: str
+    previous: tuple[str, str] | None
+    next: tuple[str, str] | None
+    default_view: str
+    baselines: tuple[str, ...]
+    numbers: PageTable
+    more: PageTable
+    map: str
+    map_over: str
+    sink: Sentence
+    flow: FlowSection | None
+    offsets: Offsets | None
+    exemplars: Exemplars
+    strips: tuple[Strip, ...]
+    relations: tuple[ShareWithBaseline, ...]
+    contributions: tuple[ShareWithBaseline, ...]
+    ablated: AblationSection | None
+    tags: tuple[TagRow, ...]
+    tags_sink: str
+    top: TopTokens | None
+    alike: tuple[Neighbours, ...] = ()
+    near: Near | None = None
+    by_group: PageTable | None
+    in_pairs: PageTable | None
+    exemplar_maps: ExemplarMaps | None
+    alike_tokens: ExemplarMaps | None
+    data: str
+    absent: tuple[str, ...]
+
+
+def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage]:
+    """Yield the pages of the heads of a stack, in order.
+
+    Args:
+        share: of the heads, those whose pages are made.
+    """
+    names = heads_of(results.stack)
+    exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
+    for exemplar in results.study.sentence_data.exemplars:
+        if exemplar.head in exemplars:
+            exemplars[exemplar.head].append(exemplar)
+    alike = results.cached(nearest_heads)
+    for position, name in [*enumerate(names)][share]:
+        before = names[position - 1] if position else None
+        after = names[position + 1] if position + 1 < len(names) else None
+        page = _page(results, name, exemplars[name], before, after)
+        each = alike.get(name, ())
+        yield replace(page, alike=each, near=_near(results, each))
+
+
+def _page(
+    results: StackResults,
+    head: HeadName,
+    exemplars: Sequence[Exemplar],
+    before: HeadName | None,
+    after: HeadName | None,
+) -> HeadPage:
+    stack, study = results.stack, results.study
+    name, place = head_name(head), (head.layer, head.head)
+    role, family = head_roles(results)[head], families(results).get(place)
+    strongest = strongest_of(results).get(head)
+    head_type = head_types(results).get(place)
+    baselines = tuple(baseline_title(results, baseline) for baseline in results.baselines)
+    views = (VIEWS[view] for view in SinkView)
+    columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
+    listed = count_text(study.manifest.counts["sentences"], "sentence")
+    return HeadPage(
+        path=head_page(head),
+        title=f"Head {name}",
+        description=f"{role.plain.removesuffix('.')}: head {name} of {study.manifest.model.name}, "
+        f"in {listed}, with intervals and exemplar sentences.",
+        name=name,
+        role=role,
+        family=f"f-{family}" if family else "",
+        family_text=_family_text(results, family) if family else "",
+        type_text=_type_text(head_type) if head_type else "",
+        stack_title=STACKS[stack.name],
+        place=f"layer {head.layer} of {stack.n_layers}, head {head.head} of {stack.n_heads}, "
+        "both counted from 0",
+        previous=_neighbour(before),
+        next=_neighbour(after),
+        default_view=VIEWS[stack.default_view],
+        baselines=baselines,
+        numbers=PageTable(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
+        more=PageTable(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
+        map=map_style(stack, *place),
+        map_over=results.cached(mean_maps).over,
+        sink=_sink(results, head),
+        flow=flow_section(results, head),
+        offsets=offset_section(results, head),
+        exemplars=exemplars_of(results, head, exemplars),
+        strips=strips(results, head),
+        contributions=tuple(output_shares(results, head)),
+        ablated=ablation_section(results, head),
+        tags=tuple(tag_rows(results, head)),
+        tags_sink=sink_remark(results, place),
+        top=top_tokens(results, head),
+        relations=found_relations(results, head),
+        by_group=group_table(results, *place),
+        in_pairs=pair_table(results, *place),
+        exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
+        alike_tokens=token_similarity_maps(results, strongest) if strongest else None,
+        data=f"data/heads/{head_file(head)}.js",
+        absent=tuple(_absent(results)),
+    )
+
+
+def _family_text(results: StackResults, family: Family) -> str:
+    """Return the name of a family, and how many heads of the stack it has."""
+    members = sum(each is family for each in families(results).values())
+    return f"{family_names(results)[family]}, {count_text(members, 'head')}"
+
+
+def _type_text(head_type: HeadType) -> str:
+    """Return the type of a head as a sentence, with the types that it is close to."""
+    border = f"; {head_type.near}" if head_type.near else ""
+    return f"Type by shares of attention: {head_type.name}{border}."
+
+
+def _sink(results: StackResults, head: HeadName) -> Sentence:
+    """Return what the sink receives and contributes; empty if it was not measured."""
+    share, norm = (
+        share_of_head(results, metric, SinkView.RAW, "", (head.layer, head.head)).value
+        for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
+    )
+    if math.isnan(share):
+        return ()
+
+    def linked(value: float, metric: str) -> LinkedNumber:
+        row = (("stack", head.stack), ("layer", head.layer), ("head", head.head),
+               ("metric", metric), ("view", str(SinkView.RAW)), ("label", ""))  # fmt: skip
+        return LinkedNumber(whole_percent(value), "heads", row)
+
+    tokens = sink_tokens(results)
+    text: Sentence = (linked(share, ids.SINK_SHARE), f" of its attention goes to {tokens}")
+    if math.isnan(norm):
+        return (*text, ".")
+    verb = "contributes" if tokens == FIRST_TOKEN else "contribute"
+    norm_text = linked(norm, ids.SINK_NORM_SHARE)
+    return (*text, f", which {verb} ", norm_text, " of its output norm.")
+
+
+def _absent(results: StackResults) -> Iterator[str]:
+    """Yield what was not measured, a sentence each."""
+    if results.study.corpus_sums.ablation is None:
+        yield "What the model loses without this head: --importance fast, or full."
+    if flows_of_stack(results) is None and not results.stack.crosses:
+        yield "Attention between classes of words needs parts of speech: --annotator."
+    gaps = (gap for gap in results.study.manifest.gaps if gap.stack == results.stack.name)
+    yield from gap_texts(gaps)
+
+
+def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
+    """Return the nearest heads by the last view, that without the sink; None without any."""
+    if not alike:
+        return None
+    names, found = results.cached(_heads_by_name), families(results)
+    nearest = alike[-1]
+    column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
+    tiles = []
+    for row in nearest.table.rows:
+        head, distance = names[row.name], row.cells[column]
+        assert isinstance(distance, NumberCell)
+        place = head.layer, head.head
+        family = f" f-{found[place]}" if place in found else ""
+        style = f"{map_style(results.stack, *place)}{family}"
+        tiles.append(NearTile(row.name, head_page(head), style, distance.text))
+    return Near(VIEWS[nearest.view], tuple(tiles))
+
+
+def _heads_by_name(results: StackResults) -> dict[str, HeadName]:
+    return {head_name(head): head for head in heads_of(results.stack)}
+
+
+def _neighbour(head: HeadName | None) -> tuple[str, str] | None:
+    return None if head is None else (head_page(head), head_name(head))
