@@ -151,7 +151,7 @@
     const box = make("section", {
       class: "behind-number", role: "dialog", "aria-label": "The row behind this number",
     });
-    const head = make("header"), title = make("h2");
+    const head = make("div", { class: "title" }), title = make("h2");
     const button = make("button", { type: "button" }, "Close");
     title.textContent = text && text.length <= SHORT ? `Behind “${text}”` : `Row of ${place.table}`;
     button.addEventListener("click", close);

@@ -45,7 +45,7 @@ PARTS = {
     ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
-    ("encoder", "data.html"): ("h2 a", "main details"),
+    ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
     ("pair", "index.html"): (".tiles table", "figure.curve svg", "table.heads"),

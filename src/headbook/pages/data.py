@@ -77,6 +77,7 @@ def data_page(
     tables: Mapping[str, Table[Any]],
     facts: Mapping[str, Mapping[str, Any]],
     records: Mapping[str, DescribedFile],
+    *,
     figures: int,
     left_out: Sequence[str] = (),
     row: ExampleRow | None = None,
@@ -122,7 +123,10 @@ def data_page(
         ),
         scope=(
             (count_text(len(listed), "table"), "as CSV and Parquet, with the same rows."),
-            ("Without scripts", "a number is a link to its table here; the address names the line."),
+            (
+                "Without scripts",
+                "a number is a link to its table here; the address names the line.",
+            ),
         ),
         row=row,
         tables=tuple(sorted(listed, key=lambda table: -(table.rows or 0))),

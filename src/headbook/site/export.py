@@ -132,7 +132,7 @@ def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
 def as_in_csv(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the numbers of its CSV."""
     rounded = _with_rounded_intervals(frame)
-    decimals = [name for name in rounded if rounded[name].dtype.kind == "f"]
+    decimals = [str(name) for name in rounded if rounded[name].dtype.kind == "f"]
     return rounded.assign(**{name: rounded[name].map(_csv_number) for name in decimals})
 
 

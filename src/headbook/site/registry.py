@@ -148,7 +148,7 @@ PAGES = (
     ),
     PageEntry(
         "data.html", "Data", MenuPlace.FOOT,
-        keywords=FILES,
+        keywords=f"row table source of a number cite column {FILES}",
     ),
     PageEntry(
         "about.html", "About", MenuPlace.FOOT, keywords="cite citation bibtex licence license",

@@ -21,6 +21,7 @@ import pandas as pd
 from headbook.analysis.arrays import Ints
 from headbook.pages.data import ExampleRow
 from headbook.report.answers.data import NumberExample
+from headbook.report.findings.finding import RowKey
 from headbook.site import export, markup
 from headbook.study.tables import TEXT_COLUMNS, Table
 
@@ -31,18 +32,16 @@ ROW_ADDRESS = re.compile(r'(?P<page>data\.html\?row=(?P<table>\w+):)(?P<row>[^"#
 ELEMENT_TEXT = re.compile(r"[^>]*>(.*?)</a>", re.DOTALL)
 MISSING = ""  # how an address names a missing value, as the CSV has it
 
-RowKey = tuple[tuple[str, str], ...]  # columns and values that identify a row
-
 
 class RowPlace(NamedTuple):
     """Place of a row in a table.
 
     Attributes:
-        index: number of the row, from 0.
+        number: number of the row, from 0.
         line: line of the CSV on which the row begins, from 1; the first line names the columns.
     """
 
-    index: int
+    number: int
     line: int
 
 
@@ -79,9 +78,8 @@ class KeptTable:
         """Return the number of rows."""
         return len(self._kept)
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The table as its builder returned it."""
+    def built(self, _: Any = None) -> pd.DataFrame:
+        """Return the table as its builder returned it."""
         return self._kept.astype(self._types)
 
     @property
@@ -96,7 +94,7 @@ class KeptTable:
 
     def values(self, places: Iterable[RowPlace]) -> list[list[Any]]:
         """Return the values of some rows, with numbers as the CSV has them; None if missing."""
-        rows = self._kept.iloc[[place.index for place in places]].astype(self._types)
+        rows = self._kept.iloc[[place.number for place in places]].astype(self._types)
         values = export.as_in_csv(rows).astype(object)
         found: list[list[Any]] = values.where(values.notna(), None).to_numpy().tolist()
         return found
@@ -115,17 +113,17 @@ class KeptTable:
         codes, sizes, keys, order = self._indices[names]
         key = 0
         for of_column, size, (name, value) in zip(codes, sizes, row, strict=True):
-            if value not in of_column:
+            if str(value) not in of_column:
                 raise LookupError(f"no row has {value!r} in column {name}")
-            key = key * size + of_column[value]
+            key = key * size + of_column[str(value)]
         first, end = (int(np.searchsorted(keys, key, side)) for side in ("left", "right"))
         found = order[first:end]
         if not len(found):
             raise LookupError("no row has all of these values")
         if len(found) > 1 and len(self._kept.iloc[found].drop_duplicates()) > 1:
             raise LookupError(f"{len(found):,} rows have these values; expected one")
-        index = int(found[0])
-        return RowPlace(index, index + 2 + int(self._breaks[min(index, len(self._breaks) - 1)]))
+        number = int(found[0])
+        return RowPlace(number, number + 2 + int(self._breaks[min(number, len(self._breaks) - 1)]))
 
     @cached_property
     def _breaks(self) -> Ints:
@@ -185,12 +183,9 @@ class SiteRows:
     def entries(self) -> Iterator[Table[Any]]:
         """Entries of all tables; tables that pages asked for are not computed again."""
         for name, table in self.tables.items():
-            kept = self.kept.get(name)
-            yield table if kept is None else replace(table, build=lambda _, k=kept: k.frame)
+            yield replace(table, build=self.kept[name].built) if name in self.kept else table
 
-    def example(
-        self, example: NumberExample, facts: Mapping[str, Mapping[str, Any]]
-    ) -> ExampleRow:
+    def example(self, example: NumberExample, facts: Mapping[str, Mapping[str, Any]]) -> ExampleRow:
         """Return an example with the row of its number.
 
         Args:
@@ -198,7 +193,7 @@ class SiteRows:
         """
         name, of_table = example.number.table, facts[example.number.table]
         table = self.table(name)
-        place = table.find(tuple((column, str(v)) for column, v in example.number.row))
+        place = table.find(example.number.row)
         cells = tuple(
             (column, f"{value:g}" if isinstance(value, float) else str(value), meaning)
             for (column, meaning, _), value in zip(

@@ -269,7 +269,7 @@ def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[
     writer.write_text("data/tables.js", script("tables", facts))
     example = site.example()
     row = None if example is None else site.rows.example(example, facts)
-    return data_page(data, tables, facts, site.records, figures, left_out, row)
+    return data_page(data, tables, facts, site.records, figures=figures, left_out=left_out, row=row)
 
 
 @contextmanager

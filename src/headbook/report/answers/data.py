@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.metrics import all_metrics, ids
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import LinkedNumber, Parts, head_number
+from headbook.report.findings.finding import LinkedNumber, Parts, row_of_head
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, with_unit
 from headbook.schema import HeadKey, SinkView
@@ -59,7 +59,7 @@ def _example(results: StackResults, key: HeadKey) -> NumberExample:
     name, value = HeadName(results.stack.name, layer, head), float(values[layer, head])
     metric = results.by_id[key.metric]
     text = with_unit(number(value, share=is_share(metric)), metric.unit)
-    printed = head_number(text, name, key)
+    printed = LinkedNumber(text, "heads", row_of_head(name, key))
     sentence: Parts = (f"{head_name(name)}, {metric.title}: ", printed)
     if key.metric == ids.SINK_SHARE:
         tokens = sink_tokens(results)

@@ -39,6 +39,9 @@ class Link(NamedTuple):
     href: str
 
 
+RowKey = tuple[tuple[str, str | int], ...]  # columns and values that identify a row of a table
+
+
 class LinkedNumber(NamedTuple):
     """A printed number that leads to the row of a table that holds it.
 
@@ -50,7 +53,7 @@ class LinkedNumber(NamedTuple):
 
     text: str
     table: str
-    row: tuple[tuple[str, str | int], ...]
+    row: RowKey
 
     @property
     def href(self) -> str:
@@ -152,15 +155,14 @@ def head_link(head: HeadName) -> Link:
     return Link(head_name(head), head_page(head))
 
 
-def head_number(text: str, head: HeadName, column: HeadKey) -> LinkedNumber:
-    """Return a number of a head over all sentences, which leads to its row in the table of heads.
+def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
+    """Return the columns and values that identify a number of a head in the table of heads.
 
     Args:
         column: metric, view and label of the number.
     """
-    names = ("metric", "view", "label")
-    keys = zip(names, map(str, column), strict=True)
-    return LinkedNumber(text, "heads", (*head._asdict().items(), *keys))
+    keys = zip(("metric", "view", "label"), map(str, column), strict=True)
+    return (*head._asdict().items(), *keys)
 
 
 def sentence_start(results: StackResults, text: str) -> str:
