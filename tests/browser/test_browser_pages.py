@@ -34,7 +34,7 @@ PARTS = {
     ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
     ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
     ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
-    ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
+    ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
     ("encoder", "geometry.html"): (
         "figure.chart svg",

@@ -28,9 +28,10 @@ BLOCKS = {"caption", "dd", "dt", "figcaption", "h1", "h2", "h3", "header", "li",
 ATTRIBUTES = ("title", "aria-label")
 HEAD = re.compile(r"(?:(encoder|decoder|cross) )?L(\d+)·H(\d+)")
 DIGITS = r"(?:[<>] )?[−+]?\d[\d,]*(?:\.\d+)?"
-UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| tokens| nats"
+UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| thousandths| tokens| nats"
 INTERVAL = rf"\[({DIGITS}), ({DIGITS})\]"
 NUMBER = re.compile(rf"(?<![\w.,·])({DIGITS})({UNIT})?(?: ?{INTERVAL})?(?![\w·])")
+UNITS_OF_TITLES = ("× 10⁻³", "thousandths", "points")
 P_VALUE = re.compile(r"\bp ((?:= |< )\d\.\d+)")
 SPAN = re.compile(r"\b(\d+)–(\d+) %")  # the least and the most of several layers
 MARGIN = re.compile(r"H(\d+) ([−+]?\d+)")  # of the best head of a layer, in charts of relations
@@ -260,9 +261,9 @@ class _Place:
         for match in NUMBER.finditer(SPAN.sub(TAKEN, text)):
             value, unit, low, high = match.groups()
             unit = (unit or "").strip()
-            if "of the loss" in f"{unit}{self.column}" or _before(match).endswith(LOSS):
+            if "of the loss" in f"{unit}{self.titles}" or _before(match).endswith(LOSS):
                 unit = "loss"
-            unit = unit or next((u for u in ("× 10⁻³", "points") if u in self.column), "")
+            unit = unit or next((u for u in UNITS_OF_TITLES if u in self.titles), "")
             if "." in value or low or unit not in {"", "tokens"}:
                 ends = (low, high) if low else None
                 yield replace(self._printed(rules, match, value, unit), ends=ends)
@@ -319,6 +320,13 @@ class _Place:
         titles = [each.text() for each in next(table.every("tr")).elements]
         place = row.elements.index(cell)
         return titles[place] if place < len(titles) else ""
+
+    @cached_property
+    def titles(self) -> str:
+        """Titles of the column and of the table; empty outside of tables."""
+        table = self.node.inside("table")
+        caption = next(table.every("caption"), None) if table else None
+        return f"{self.column} {caption.text() if caption else ''}"
 
     @cached_property
     def _named(self) -> dict[str, frozenset[str]]:

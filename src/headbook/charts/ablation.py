@@ -166,7 +166,7 @@ class GroupPlot(Plot):
         """Return the row of a group as elements of a page."""
         name = escape(visible(group.name))
         dot = f'<i class="key {group.style}"></i>' if group.style else ""
-        label = f"{group.name}: {group.printed.text} {_ends_text(group)} {self.unit}"
+        label = f"{group.name}: {group.printed.text} {self.unit} {_ends_text(group)}"
         beside = f"<b>{escape(group.beside)}</b>" if group.supported else escape(group.beside)
         return (
             f'<div class="effect"><span class="name">{dot}{name}</span>'
@@ -266,13 +266,20 @@ class HeadEffect(NamedTuple):
 
 
 def layers_plot(
-    name: str, caption: str, heads: Sequence[HeadEffect], *, margin: float, root: str = ""
+    name: str,
+    caption: str,
+    heads: Sequence[HeadEffect],
+    *,
+    margin: float,
+    unit: str,
+    root: str = "",
 ) -> Plot:
     """Draw the effects of all heads on a logarithmic scale, a row for each layer.
 
     Args:
         heads: heads, layer by layer.
         margin: effect from which on a sentence counts as changed; NaN if unknown.
+        unit: unit of the effects.
     """
     layers = [*dict.fromkeys(head.row for head in heads)]
     height = 38 if len(layers) < MANY_ROWS else 28
@@ -286,7 +293,8 @@ def layers_plot(
     marks: list[str | PlotMark] = []
     for index, layer in enumerate(layers):
         inside = [head for head in heads if head.row == layer and not math.isnan(head.value)]
-        marks += _swarm(sorted(inside, key=lambda head: head.value), place, height * (index + 0.5))
+        inside.sort(key=lambda head: head.value)
+        marks += _swarm(inside, place, height * (index + 0.5), unit)
     axis = "".join(text(each, "0", height * (i + 0.5) + 4, "b s") for i, each in enumerate(layers))
     return Plot(
         name=name, caption=caption, height=bottom + 24, behind=tuple(behind), marks=tuple(marks),
@@ -297,7 +305,7 @@ def layers_plot(
     )  # fmt: skip
 
 
-def _swarm(heads: Sequence[HeadEffect], place: Place, y: float) -> list[str | PlotMark]:
+def _swarm(heads: Sequence[HeadEffect], place: Place, y: float, unit: str) -> list[str | PlotMark]:
     """Return marks of the heads of a layer that evade each other, and the name of the last one."""
     if not heads:
         return []
@@ -308,7 +316,7 @@ def _swarm(heads: Sequence[HeadEffect], place: Place, y: float) -> list[str | Pl
         free = [lane for lane, last in enumerate(lanes) if x - last >= DOT_WIDTH]
         lane = free[0] if free else int(np.argmin(lanes))
         lanes[lane] = x
-        words = f"{head.name}: {number(head.value)}{'' if head.exact else ', estimated'}"
+        words = f"{head.name}: {number(head.value)} {unit}{'' if head.exact else ', estimated'}"
         shape = mark("model", x, y + LANES[lane], hollow=not head.exact)
         marks.append(PlotMark(shape, head.style, head.href, words, x, y + LANES[lane]))
     last = place(heads[-1].value)
@@ -324,6 +332,7 @@ def compared_plot(
     others: Sequence[float],
     *,
     titles: tuple[str, str],
+    unit: str,
     log: bool,
     root: str = "",
 ) -> Plot:
@@ -333,6 +342,7 @@ def compared_plot(
         heads: heads with the number that runs up the plot.
         others: numbers of the same heads that run across the plot.
         titles: what runs across, and what runs up.
+        unit: unit of both numbers.
         log: whether both scales are logarithmic; numbers up to 0 then lie on the lower end.
     """
     values = [*others, *(head.value for head in heads)]
@@ -351,7 +361,8 @@ def compared_plot(
     marks = [
         PlotMark(
             mark("model", place(other), scale(head.value)), head.style, head.href,
-            f"{head.name}: {titles[0]} {number(other)}, {titles[1]} {number(head.value)}",
+            f"{head.name}: {titles[0]} {number(other)} {unit}, "
+            f"{titles[1]} {number(head.value)} {unit}",
             place(other), scale(head.value),
         )
         for head, other in zip(heads, others, strict=True)

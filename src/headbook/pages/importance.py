@@ -331,7 +331,9 @@ def _maps(
             rows.append(Row(f"layer {layer}", cells))
         numbers = sorted(of_stack["head"].unique())
         style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
-        table = PageTable(("", *(f"H{n}" for n in numbers)), tuple(rows), style=style)
+        titles = ("", *(f"H{n}" for n in numbers))
+        caption = f"Change without each head, {spoken_unit(ablation)}"
+        table = PageTable(titles, tuple(rows), caption, style)
         yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)
 
 
@@ -351,17 +353,15 @@ def _cell(
     printed = effect_row(ablation, row, exact=exact)
     if np.isnan(row["value"]):
         return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
-    note = f"{row_name(row)}: {_change_text(row)}"
+    note = f"{row_name(row)}: {printed.text} {spoken_unit(ablation)} {_change_text(row)}"
     return HeatCell(printed.text, fill, printed if linked else None, note)
 
 
 def _change_text(row: Mapping[Any, Any]) -> str:
     """Return interval, verdict and family of a head in words."""
-    if row["method"] != EXACT:
-        return ", ".join(filter(None, ("estimated", row["family"])))
-    verdict = short_verdict(row["verdict"])
-    parts = (interval_text(row["low"], row["high"]), verdict, row["family"])
-    return ", ".join(filter(None, parts))
+    verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
+    words = ", ".join(filter(None, (verdict, row["family"])))
+    return f"{interval_text(row['low'], row['high'])} {words}".strip()
 
 
 def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> PageTable:

@@ -126,7 +126,9 @@ def layers_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot:
         f"of a layer is named.{hollow}{dashed}"
     )
     heads = _effects_of(ablation, changes)
-    return charts.layers_plot("importance-layers", caption, heads, margin=margin)
+    return charts.layers_plot(
+        "importance-layers", caption, heads, margin=margin, unit=spoken_unit(ablation)
+    )
 
 
 def estimates_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot | None:
@@ -144,8 +146,9 @@ def estimates_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot | N
     )
     heads, titles = _effects_of(ablation, exact[known]), ("estimate", "exact")
     return charts.compared_plot(
-        "importance-estimates", caption, heads, [*estimates[known]], titles=titles, log=True
-    )
+        "importance-estimates", caption, heads, [*estimates[known]], titles=titles,
+        unit=spoken_unit(ablation), log=True,
+    )  # fmt: skip
 
 
 def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
@@ -173,7 +176,7 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
     ]
     return charts.compared_plot(
         "importance-direct", caption, heads, [*points["direct"]], titles=("direct", "total"),
-        log=False,
+        unit="logits", log=False,
     )  # fmt: skip
 
 
