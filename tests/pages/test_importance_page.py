@@ -19,7 +19,7 @@ from headbook.charts.ablation import (
     effect_ticks,
     group_plot,
 )
-from headbook.pages.head import ablation_section
+from headbook.pages.head.effect import ablation_section
 from headbook.pages.importance import ImportancePage, has_importance, importance_page
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell, words_cell
@@ -516,9 +516,13 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, NumberCell)
         assert verdict == words_cell(verdict_words)
-        assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"
-        )
+        assert without.value is not None
+        assert without.value.text == change.text
+        assert without.what.startswith("% of the loss: change of the loss of the next token; ")
+        assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
+        assert without.verdict == verdict_words
+        assert without.picture is not None
+        assert change.interval in without.picture.caption
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
         listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]

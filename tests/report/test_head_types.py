@@ -25,7 +25,7 @@ import treebank
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.metrics.patterns.type_shares import PARTS
-from headbook.pages.head import head_pages
+from headbook.pages.head.page import head_pages
 from headbook.pages.parts.atlas import atlas
 from headbook.report.ablation import head_groups
 from headbook.report.head_facts import head_facts
@@ -479,9 +479,9 @@ def test_atlas_and_head_pages_say_that_types_are_not_measured(
     missing = [place for place, found in types.items() if found and not found.measured]
     assert missing
     for layer, head in missing:
-        tile, lead = tiles[layer, head], pages[f"L{layer}·H{head}"].lead
-        assert lead.type.endswith("not measured")
-        assert tile.label == f"L{layer}·H{head}, {lead.type}"
+        tile, text = tiles[layer, head], pages[f"L{layer}·H{head}"].type_text
+        assert text.endswith("not measured.")
+        assert tile.label == f"L{layer}·H{head}, {text.partition(': ')[2].removesuffix('.')}"
         assert tile.letters.endswith("–")
     if "type_shares" not in metrics:
         assert len(missing) == len(types)

@@ -147,7 +147,11 @@ def rule_queries(results: StackResults, head: HeadName, keys: Sequence[str]) -> 
     numbers = flows_of_stack(results)
     if numbers is None:
         return ()
-    flows = [flow for flow in _flows_of_head(numbers, head) if flow.query and flow.key in keys]
+    flows = [
+        flow
+        for flow in _flows_of_head(numbers, head)
+        if flow.query and flow.key in keys and flow.share > 0
+    ]
     clear = {flow.query for flow in flows if flow.stands_out}
     shares = {tag: sum(flow.share for flow in flows if flow.query == tag) for tag in clear}
     return tuple(sorted(shares, key=lambda tag: (-shares[tag], tag)))

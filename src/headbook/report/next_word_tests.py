@@ -58,7 +58,7 @@ TARGETS = tuple(
 
 
 class NextWordTest(NamedTuple):
-    """What one head finds of the target that it finds best, on the held-out split.
+    """Cases of its best target that one head finds, on the held-out split.
 
     Attributes:
         target: the target.

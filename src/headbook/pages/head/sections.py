@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing, OffsetBar, images, offset_profile
-from headbook.charts.theme import DIVERGING, STOPS, rgba_ramp
+from headbook.charts.theme import SIGNED, STOPS, rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.baselines import (
     ShareWithBaseline,
@@ -146,7 +146,7 @@ def token_similarity_maps(results: StackResults, exemplar: Exemplar) -> Exemplar
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:
     """A map; ``signed`` ones run from -1 to 1."""
-    palette = rgba_ramp(COLOURS, DIVERGING if signed else STOPS)
+    palette = rgba_ramp(COLOURS, SIGNED if signed else STOPS)
     return Panel(title, note, images.map_preview(cells // (256 // COLOURS), palette))
 
 

@@ -41,7 +41,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class RoleSentence:
-    """What a head does.
+    """A sentence on what a head does.
 
     Attributes:
         kind: the rule that gave the sentence.

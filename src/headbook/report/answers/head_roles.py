@@ -1,4 +1,4 @@
-"""What a head does, in one sentence of at most 20 words, with the numbers that support it.
+"""One sentence of at most 20 words on what a head does, with the numbers that support it.
 
 The first rule that holds gives the sentence, in this order: too few sentences; the same token;
 repetition; almost only the sink; one offset; a dependency relation; the next or previous word of a
@@ -282,7 +282,8 @@ def broadcast(numbers: HeadNumbers) -> Sentences:
         shares.append(Evidence(numbers(column), column, MEAN_HEAD, numbers.mean(column)))
     line: list[Part] = []
     for flow, share in zip(named, shares, strict=True):
-        line += [", " if line else "", numbers.cell(share), f" to {class_name(flow.key)}"]
+        words = "" if line else " of its attention to words goes"
+        line += [", " if line else "", numbers.cell(share), f"{words} to {class_name(flow.key)}"]
     if len(named) == 1:
         line += [" (mean of all heads ", numbers.cell(shares[0], baseline=True), ")"]
     line += ["; one" if line else "One", " weight per key leaves ", numbers.cell(rest),
@@ -354,7 +355,11 @@ def mixed(numbers: HeadNumbers) -> Sentences:
         column = HeadKey(METRIC, SinkView.RENORM, part)
         value = numbers(column)._replace(value=share.value)
         evidence.append(Evidence(value, column, UNIFORM, share.even))
-    names = [PART_NAMES[found.column.label] for found in evidence]
+    crosses = numbers.results.stack.crosses  # where punctuation counts at any distance
+    names = [
+        "punctuation" if crosses and label == "punctuation" else PART_NAMES[label]
+        for label in (found.column.label for found in evidence)
+    ]
     text: list[Part] = ["No single role"]
     for separator, name, found in zip((": ", ", "), names, evidence, strict=False):
         text += [f"{separator}{name} ", numbers.cell(found)]
