@@ -96,14 +96,14 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
     ]
 
 
-def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
+def test_rankings_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     page = next(
         p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
     )
     asked: Any = page
     found = data_of(encoder_site, "find")["questions"]
     assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
-        (q.text, f"heads.html#{q.view}") for q in asked.questions
+        (q.text, f"heads.html#{q.view}") for q in asked.rankings
     ]
 
 
