@@ -198,7 +198,8 @@
       all("th a", body)[limit].focus();
     });
     window.addEventListener("hashchange", async () => {
-      await refresh(read(list, hash()));
+      Object.assign(state, read(list, hash()));
+      await refresh();
       table.closest("div")?.focus({ preventScroll: true });
       toList();
     });
