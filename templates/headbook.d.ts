@@ -220,33 +220,40 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 
 /* --- the list of heads --- */
 
-/** A word, what stands beside it, and the number by which words sort. */
-type Word = [text: string, beside: string, order: Maybe];
-/** `headbook.pages.heads.list_data`. */
+/** A word, further words, the number by which words sort, and one that is printed, with its table. */
+type Word = [text: string, detail: string, order: Maybe, value?: string, table?: string];
+/** `headbook.pages.parts.head_list.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
-  relation: Word, beats: number,
+  relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
+  rank: number,
 ];
 type HeadListData = {
   heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[]; axes: string[];
-  metrics: { id: string; title: string; share: boolean; labels: [string, string, string][] }[];
+  metrics: {
+    id: string; title: string; share: boolean; table?: string; labels: [string, string, string][];
+  }[];
 };
-type WordName = "class" | "looks" | "relation";
+type WordName = "class" | "verdict" | "relation" | "looks";
 type Head = {
-  i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
+  i: number; name: string; href: string; stack: string; layer: number; role: boolean;
+  beats: boolean; family: string; style: string; rank: number; text: string;
 } & Record<WordName, Word>;
-type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
+type Column = {
+  key: string; metric: string; share: boolean; table: string; title: string; unit: string;
+};
 type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: string };
 type Values = {
   value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
 };
-type ValuesByColumn = Map<string, Column & Values>;
+type Filled = Column & Values & { fills: string[] };
+type ValuesByColumn = Map<string, Filled>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
-  heads: Head[]; columns: Map<string, Column>; first: string[];
+  heads: Head[]; columns: Map<string, Column>; judged: boolean; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
-  columns: string[]; sort: string; down: boolean; beats: boolean; stack: string; from: string;
+  columns: string[]; sort: string; down: boolean; role: boolean; stack: string; from: string;
   to: string; find: string; ranges: Map<string, string[]>; x: string; y: string;
 } & Record<WordName, string>;
 interface List {
@@ -259,7 +266,8 @@ interface List {
   words: (list: HeadList, name: WordName) => string[];
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
-  rowOf: (head: Head, columns: (Column & Values)[]) => HTMLTableRowElement;
+  fillsOf: (column: Column & Values) => string[];
+  rowOf: (list: HeadList, head: Head, columns: Filled[]) => HTMLTableRowElement;
 }
 interface NumberFormats {
   MISSING: string;

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 # What a page of each kind must show, scripts or not, beside its heading.
 PARTS = {
     ("encoder", "index.html"): (".tiles table", "ul.who svg", "figure.curve svg", "table.heads"),
-    ("encoder", "heads.html"): ("ul.questions", "figure.chart svg", "table.finding"),
+    ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
     ("encoder", "heads/L00-H01.html"): (
         ".mean img",
         "figure.chart svg",

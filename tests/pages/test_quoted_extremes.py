@@ -12,8 +12,9 @@ from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.flow import outputs
 from headbook.pages.head.standing import strips
-from headbook.pages.heads import number_columns, questions
+from headbook.pages.heads import rankings
 from headbook.pages.index import functions
+from headbook.pages.parts.head_list import number_columns
 from headbook.pages.parts.table import NumberCell
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
@@ -115,8 +116,8 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
     (measured,) = functions(found)
     assert measured.baseline == "uniform attention: 10.0\u202f% (tied with L0·H1)"
     of = {"self": found}
-    (question,) = questions(of, number_columns(of), ())
-    assert question.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
+    (ranking,) = rankings(of, number_columns(of), ())
+    assert ranking.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
 
 
 def test_the_place_of_a_head_says_that_it_is_tied() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headbook.metrics import all_metrics
-from headbook.pages.heads import ASKED
 from headbook.pages.parts.grid import grid, map_data
 from headbook.pages.patterns import DEAD
+from headbook.report.answers.heads import RANKINGS
 from headbook.report.findings.patterns import QUESTIONS
 from headbook.report.results import stack_results
 from headbook.site import search
@@ -96,14 +96,14 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
     ]
 
 
-def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
+def test_rankings_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     page = next(
         p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
     )
     asked: Any = page
     found = data_of(encoder_site, "find")["questions"]
     assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
-        (q.text, f"heads.html#{q.view}") for q in asked.questions
+        (q.text, f"heads.html#{q.view}") for q in asked.rankings
     ]
 
 
@@ -125,7 +125,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
         address.partition("#columns")[0] for address in addresses(data_of(encoder_site, "find"))
     }
     metrics = {f"metrics/{name}.html" for name in all_metrics()}
-    asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
+    asked = {f"{each.metric}/{each.label.partition(':')[0]}" for each in RANKINGS}
     asked |= {*QUESTIONS, DEAD}
     assert {*KEYWORDS} <= known | metrics | asked
     assert {name for names in SYNONYMS.values() for name in names if ":" in name} <= {

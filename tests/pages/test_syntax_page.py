@@ -219,7 +219,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     assert [rows[label][1] for label in sure.labels] == ((n % 4 == 0) & (n != 4)).tolist()
     heads = heads_page(found)
     assert heads is not None
-    asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
+    asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.rankings}
     for label in rows.keys() & asked.keys():
         (named_head,) = asked[label].heads
         assert (named_head.head.text, named_head.supported) == rows[label]

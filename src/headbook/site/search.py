@@ -218,12 +218,12 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of the list of heads; each leads to the order that answers it."""
+    """Return the rankings of the list of heads; each leads to the list in its order."""
     for page in pages:
-        for question in page.questions if isinstance(page, HeadsPage) else ():
+        for question in page.rankings if isinstance(page, HeadsPage) else ():
             head_texts = (
-                (answer.head.text, answer.value, answer.interval, answer.behind)
-                for answer in question.heads
+                (first.head.text, first.number.text, first.interval, first.behind)
+                for first in question.heads
             )
             value = "; ".join(" ".join(filter(None, texts)) for texts in head_texts)
             label = question.column.label.partition(":")[0]
