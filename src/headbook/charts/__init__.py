@@ -19,7 +19,7 @@ from headbook.charts.language import (
     tag_heads,
     tag_layers,
 )
-from headbook.charts.layers import layer_curve, state_curves, state_matrix
+from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
 from headbook.charts.tokens import occurrence_paths
 
@@ -41,8 +41,6 @@ __all__ = [
     "occurrence_paths",
     "offset_profile",
     "relation_layers",
-    "state_curves",
-    "state_matrix",
     "tag_heads",
     "tag_layers",
     "vega_bundle",

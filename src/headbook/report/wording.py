@@ -116,6 +116,15 @@ def percent(value: float) -> str:
     return f"{in_hundred(value)}{THIN}%"
 
 
+def whole_percent(share: float) -> str:
+    """Return a share in whole per cent; none but 0 and 1 is printed as 0 or 100 %."""
+    if math.isnan(share):
+        return MISSING
+    if 0 < share < 0.005:
+        return f"<{THIN}1{THIN}%"
+    return f">{THIN}99{THIN}%" if 0.995 <= share < 1 else f"{100 * share:.0f}{THIN}%"
+
+
 def stored_weight(steps: int) -> str:
     """Return an attention weight stored with 8 bits in whole per cent, exact to ± 0.2 %."""
     share = 100 * steps / UINT8_STEPS

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from headbook.pages.alignment import alignment_page, has_alignment
-from headbook.pages.flow import flow_page, has_flow
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
@@ -123,12 +122,10 @@ PAGES = (
         keywords="encoder decoder translation word alignment cross attention aer",
     ),
     PageEntry(
-        "flow.html", "Attention flow", MenuPlace.ANALYSES, flow_page, has_flow,
-        keywords=f"rollout norms value-weighted contribution context mixing {USELESS}",
-    ),
-    PageEntry(
-        "geometry.html", "Representation geometry", MenuPlace.ANALYSES, geometry_page, has_geometry,
-        keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
+        "geometry.html", "How words travel", MenuPlace.ANALYSES, geometry_page, has_geometry,
+        keywords="representation geometry isotropy anisotropy intrinsic dimension cka rogue "
+        "outlier dimensions rollout context mixing attention flow identity",
+        moved={"flow.html": "mixing"},
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,
