@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from headbook.pages.context import context_page
 
 import naive_head_outputs as naive
 import tiny
@@ -19,7 +20,6 @@ import treebank
 from bare_model import Bare, Given, Word, given
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.pages.context import context_page
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results
 from headbook.run.collect import collect

@@ -13,7 +13,6 @@ from headbook.pages.head.standing import strips
 from headbook.pages.heads import rankings
 from headbook.pages.index import functions
 from headbook.pages.parts.head_list import number_columns
-from headbook.pages.parts.table import NumberCell
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults, stack_results

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headbook.report.findings.patterns import QUESTIONS
 
 from headbook.metrics import all_metrics
 from headbook.pages.parts.grid import grid, map_data
 from headbook.pages.patterns import DEAD
 from headbook.report.answers.heads import RANKINGS
-from headbook.report.findings.patterns import QUESTIONS
 from headbook.report.results import stack_results
 from headbook.site import search
 from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from headbook.report.findings.patterns import Discussion, discussions
 
 import tiny
 import treebank
@@ -14,7 +15,6 @@ from ablation_results import ablation_results, around
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.patterns import without_them
-from headbook.report.findings.patterns import Discussion, discussions
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.schema import SinkView
