@@ -14,8 +14,6 @@ from headbook.charts.heads import head_points, heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    bracket_diagram,
-    relation_layers,
     tag_heads,
     tag_layers,
 )
@@ -34,14 +32,12 @@ __all__ = [
     "arc_diagram",
     "attention_lines",
     "attention_map",
-    "bracket_diagram",
     "head_points",
     "heat_map",
     "layer_curve",
     "mixture_bars",
     "occurrence_paths",
     "offset_profile",
-    "relation_layers",
     "state_curves",
     "state_matrix",
     "tag_heads",
