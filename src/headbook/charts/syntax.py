@@ -205,7 +205,7 @@ def tree_plot(
     Args:
         baselines: scores with their names.
     """
-    known = [v for p in points for v in (p.score.value, p.score.high) if not np.isnan(v)]
+    known = [float(np.fmax(point.score.value, point.score.high)) for point in points]
     top = math.ceil(10 * max([*known, *(value for value, _ in baselines), 0.1])) / 10
     scale = Scale(0.0, top, TREE_HEIGHT, top=16)
     ticks = even_ticks(0.0, top, whole_percent)
@@ -259,8 +259,6 @@ def _tree_marks(
         parts += [
             text(words, percent(x), scale.height - 6, f"mid s{kind}") for words, kind in names
         ]
-    if np.isnan(score.value):
-        return parts
     y = scale(score.value)
     if not np.isnan(score.low):
         parts.append(

@@ -60,7 +60,7 @@ from headbook.study.sentence_data import HeadName
 MOST_ROWS = 24  # relations before the others are folded
 MOST_CELLS = 600  # of the tables by layer, of all stacks together
 MANY_LAYERS = 12  # from more on, the tables by layer stand one below the other
-METRICS = (METRIC, *TREES)
+METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
 CAPTION = (
     "Share of words whose strongest other word is the right one: best head (dot) and best surface "
     "rule (tick). Bars are 95 % intervals. Arrows run from query to key. Sorted by difference in "
@@ -260,7 +260,7 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
         example=example_of(results, tests) if claimed else None,
         margins=tuple(_margin_tables(results, tests, shown)),
         left_out=len(order) - len(shown),
-        legend=_legend(tests.layer_margin.value[:, shown]),
+        legend=margin_legend(tests.layer_margin.value[:, shown]),
         layers=layers,
         trees=trees,
         numbers=relation_table(results, tests),
@@ -280,7 +280,8 @@ def _row(
     points = relation_number(results, tests, n, whole_points(float(tests.margin.value[n])))
     words = (
         f"{head_name(head)}, {arrow_words(label)} ({relation_of(label)[0]}): {estimate(accuracy)} "
-        f"of {count_text(round(accuracy.events), 'word')}; {rule_phrase(tests.rule[n])}: "
+        f"of {count_text(round(accuracy.events), 'word')}; best surface rule "
+        f"({rule_phrase(tests.rule[n])}): "
         f"{percent(rule)}"
     )
     if not np.isnan(tests.p[n]):
@@ -337,7 +338,7 @@ def _margin_cell(
     )
 
 
-def _legend(margins: NDArray[np.float64]) -> MarginLegend | None:
+def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
     """Return the fills from that of the smallest difference to that of the largest."""
     if np.isnan(margins).all():
         return None
@@ -359,22 +360,24 @@ TREE_TITLES = {
 
 def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
     for metric, (title, score) in TREE_TITLES.items():
-        if results.has_value(metric, VIEW, TREES[metric].own):
-            plain = plain_trees(results, metric, HELD_OUT)
-            baselines = [(plain[0].score.value, plain[0].name.removesuffix(" trees"))]
-            if TREES[metric].ceiling:
-                best = results.split(HELD_OUT, metric, VIEW, TREES[metric].ceiling)
-                baselines.append((best.at(results.stack.attention_layers[0], 0).value, "ceiling"))
-            others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
-            caption = (
-                "Filled: the interval lies above that of "
-                + ("every tree without attention" if others else plain[0].name)
-                + (f"; {' and '.join(others)} are not drawn." if others else ".")
-            )
-            limit = max(tree.limit for tree in plain)
-            name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
-            points = [*_tree_points(results, metric, limit)]
-            yield TreeFigure(title, score, tree_plot(name, caption, points, baselines, ""))
+        if not results.has_value(metric, VIEW, TREES[metric].own):
+            continue
+        plain = plain_trees(results, metric, HELD_OUT)
+        limit = max(tree.limit for tree in plain)
+        points = [*_tree_points(results, metric, limit)]
+        if np.isnan(limit) or not points:
+            continue
+        baselines = [(plain[0].score.value, plain[0].name.removesuffix(" trees"))]
+        if TREES[metric].ceiling:
+            best = results.split(HELD_OUT, metric, VIEW, TREES[metric].ceiling)
+            baselines.append((best.at(points[0].layer, 0).value, "ceiling"))
+        others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
+        beaten = "every tree without attention" if others else plain[0].name
+        caption = f"Filled: the interval lies above that of {beaten}" + (
+            f"; {' and '.join(others)} are not drawn." if others else "."
+        )
+        name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
+        yield TreeFigure(title, score, tree_plot(name, caption, points, baselines, ""))
 
 
 def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[TreePoint]:
@@ -386,6 +389,8 @@ def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[T
         if head is None:
             continue
         score = scores.at(layer, head)
+        if np.isnan(score.value):
+            continue
         name = f"L{layer}" if labels.joint else f"L{layer}·H{head}"
         number = LinkedNumber(
             whole_percent(score.value), "tests",

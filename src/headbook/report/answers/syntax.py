@@ -26,6 +26,7 @@ from headbook.report.wording import (
 from headbook.schema import relation_of
 from headbook.study.sentence_data import HeadName
 
+MAX_WORDS = 30  # of an answer
 RULE = "the best rule of word order and part of speech"
 
 
@@ -52,7 +53,7 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
     if n_above:
         return (
             f"{start}{number_word(n_above)} of {n_tested} relations and directions one beats "
-            f"{RULE}, but perhaps by preferring a class of words.",
+            f"{RULE}, perhaps by preferring a word class.",
         )
     return (
         f"{start}{n_tested} relations and directions, none attends to the right word clearly more "
@@ -73,15 +74,18 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
         if count < len(NUMBER_WORDS)
         else f"More than {NUMBER_WORDS[-1]}"
     )
-    kind = f"{_kind(results)}head{'s' * (count > 1)}"
-    return (
-        f"{number} {kind} clearly do{'es' * (count == 1)}: ",
+    answer: Parts = (
+        f"{number} head{'s' * (count > 1)} clearly do{'es' * (count == 1)}: ",
         head_link(heads[0]),
         f" attends from {ends.query} to {ends.key} ",
         relation_number(results, tests, best, margin),
         " more often than the best surface rule",
-        *_others(heads[1:]),
     )
+    others = _others(heads[1:])
+    n_words = sum(
+        len((part if isinstance(part, str) else part.text).split()) for part in (*answer, *others)
+    )
+    return (*answer, *others) if n_words <= MAX_WORDS else (*answer, ".")
 
 
 def _others(heads: list[HeadName]) -> Parts:
