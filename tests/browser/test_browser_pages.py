@@ -32,7 +32,7 @@ PARTS = {
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
-    ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
+    ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
     ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),

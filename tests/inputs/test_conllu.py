@@ -241,9 +241,8 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     (stack,) = own.manifest.stacks
     results = StackResults(own, stack)
     assert results.labels("pos_received") == (*UPOS, ATOM)
-    (syntax,) = syntax_page({"self": results}).sections
-    assert syntax.relations is not None
-    assert {row.head for row in syntax.relations.table.rows} == {"obj", ARROW}
+    (syntax,) = syntax_page({"self": results}).stacks
+    assert {row.relation for row in (*syntax.claimed, *syntax.rows)} == {"obj", ARROW}
     (speech,) = speech_page({"self": results}).sections
     for direction in speech.directions:
         assert [row.head for row in direction.heads.rows] == [

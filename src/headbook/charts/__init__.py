@@ -14,8 +14,6 @@ from headbook.charts.heads import head_points, heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    bracket_diagram,
-    relation_layers,
     tag_heads,
     tag_layers,
 )
@@ -34,13 +32,11 @@ __all__ = [
     "arc_diagram",
     "attention_lines",
     "attention_map",
-    "bracket_diagram",
     "head_points",
     "heat_map",
     "layer_curve",
     "occurrence_paths",
     "offset_profile",
-    "relation_layers",
     "tag_heads",
     "tag_layers",
     "vega_bundle",

@@ -199,7 +199,11 @@ def printed_style() -> str:
         f".gl{{stroke:{LINE};fill:none}}.ax{{stroke:{STRONG};fill:none}}"
         f".bl{{stroke:{MUTED};stroke-width:1.6;stroke-dasharray:5 4;fill:none}}"
         f".iv{{stroke:{PRINTED_INK};stroke-width:1.4;fill:none}}"
-        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}"
+        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
+        f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
+        f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
+        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{{display:none}}"
+        f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
         ".ln{fill:none;stroke-width:2.4}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
     for name, colour in colours.items():

@@ -106,8 +106,8 @@ PAGES = (
         keywords=f"{USELESS} ablation ablate causal knockout removable prune michel voita",
     ),
     PageEntry(
-        "syntax.html", "Syntax: relations and trees", MenuPlace.ANALYSES, syntax_page,
-        keywords="dependency parse tree grammar relations uas treebank dobj nsubj",
+        "syntax.html", "Syntax", MenuPlace.ANALYSES, syntax_page,
+        keywords="dependency parse phrase trees grammar relations uas treebank dobj nsubj",
     ),
     PageEntry(
         "speech.html", "Parts of speech", MenuPlace.ANALYSES, speech_page,
