@@ -24,6 +24,7 @@ from headbook.report.claims.heads import (
     trees_of_layers,
     types,
 )
+from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
@@ -42,6 +43,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
+    overview_rows,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
