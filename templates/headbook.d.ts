@@ -292,8 +292,6 @@ type Way = "to" | "from";
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
-  /** The stored figure that shows this choice, or the command that draws it. */
-  file: string; command: string;
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */

@@ -6,6 +6,16 @@
   const { all, one, make, apart, load, root, targetOf } = window.headbook;
   const FULL = 127.5, STEPS = 10; /* the weight of full colour, in steps of 1/255 */
 
+  /* A word as a button; without scripts it is text. */
+  /** @type {(word: HTMLElement) => void} */
+  const pressable = (word) => {
+    const { className, dataset } = word;
+    const button = make("button", {
+      type: "button", class: className, dir: "auto", "data-i": dataset.i ?? "",
+      "aria-pressed": String(word.classList.contains("chosen")),
+    }, word.textContent);
+    word.replaceWith(button);
+  };
   /** @type {(button: Element) => number} */
   const placeOf = (button) => Number(/** @type {HTMLElement} */ (button).dataset.i);
 
@@ -19,7 +29,7 @@
       this.rows = all("tbody tr", figure);
       this.say = one("[data-say]", figure);
       this.both = Boolean(figure.querySelector(".picks.both"));
-      this.usual = this.word;
+      all("span[data-i]", figure).forEach(pressable);
       this.listen();
     }
 
@@ -108,8 +118,11 @@
     async draw() {
       const data = await this.read(), { figure } = this, [words] = this.sides(data);
       const { length } = data.keys;
-      for (const button of all("button[data-i]", figure))
-        button.setAttribute("aria-pressed", String(placeOf(button) === this.word));
+      for (const button of all("button[data-i]", figure)) {
+        const chosen = placeOf(button) === this.word;
+        button.setAttribute("aria-pressed", String(chosen));
+        button.classList.toggle("chosen", chosen);
+      }
       for (const button of all("[data-way]", figure))
         button.setAttribute("aria-pressed", String(button.dataset.way === this.way));
       for (const row of this.rows) {

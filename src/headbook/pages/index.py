@@ -31,7 +31,15 @@ from headbook.report.findings.ablation import ablation_summary
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, count_text, head_name, head_page, number, visible
+from headbook.report.wording import (
+    STACKS,
+    count_text,
+    head_name,
+    head_page,
+    number,
+    number_word,
+    visible,
+)
 from headbook.schema import Side
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import HeadName
@@ -154,6 +162,7 @@ class OverviewPage(Page):
         walls: all heads by stack.
         losses: what the model loses without heads; None if not measured.
         bars: what the bars of heads show; empty without any.
+        estimated: whether some of them are estimates.
         layers: largest loss without a layer; None if not measured.
         families: families with their heads.
         functions: functions and their heads, by title of the stack.
@@ -184,6 +193,7 @@ class OverviewPage(Page):
     walls: tuple[Wall, ...]
     losses: Losses | None
     bars: str
+    estimated: bool
     layers: LinkedNumber | None
     families: tuple[FamilySection, ...]
     functions: tuple[tuple[str, tuple[FunctionRow, ...]], ...]
@@ -229,6 +239,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         ),
         losses=losses,
         bars=WITHOUT_HEAD[losses.target] if losses else "",
+        estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
         layers=max(largest, key=lambda loss: loss.effect.value).value if largest else None,
         families=tuple(_family(results, each) for each in family_heads(results)),
         functions=tuple(
@@ -259,7 +270,7 @@ def _size(manifest: Manifest) -> str:
     shapes = dict.fromkeys(
         f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
     )
-    where = f" in each of {len(manifest.stacks)} kinds of attention"
+    where = f" in each of {number_word(len(manifest.stacks))} kinds of attention"
     shape = ", ".join(shapes) + (where if len(shapes) == 1 < len(manifest.stacks) else "")
     tokens = sum(manifest.count(side, "tokens") for side in Side)
     names = input_names(manifest)
@@ -366,7 +377,7 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         for stack in results
         if any(head.stack == stack for head in family.heads)
     }
-    parts = [f"{STACKS[stack]} {amount:,}" for stack, amount in stacks.items()]
+    parts = [f"{stack} {amount:,}" for stack, amount in stacks.items()]
     exemplar = strongest_of(results[clearest.stack]).get(clearest)
     found = card(results[clearest.stack], clearest)
     pair, weight = "", None

@@ -51,15 +51,16 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     half = [place for place in places_of(results) if shares[place] >= SINK_HEAD]
     lit = half or [p for p in places_of(results) if p[0] in run.layers and shares[p] >= value.value]
     exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
+    several = " and " in tokens or tokens.endswith("tokens")
+    contribute = "contribute" if several else "contributes"
     norm: Parts = ()
     if not math.isnan(run.norm.value):
         contributed = claim_number(percent(run.norm.value), SINK, stack, SINK_NORM)
         norm = (
-            " They contribute ",
+            f" {'They' if several else 'It'} {contribute} ",
             *estimate_parts(contributed, run.norm),
             " of the summed norms ‖αvW_O‖.",
         )
-    contribute = "contribute" if " and " in tokens or tokens.endswith("tokens") else "contributes"
     yield OverviewClaim(
         "sink",
         stack,
@@ -76,9 +77,7 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
             exact._replace(text=percent(run.uniform)),
             ".",
             *norm,
-            " Lit: heads that give at least half to them."
-            if half
-            else " Lit: heads above this share.",
+            " Lit: heads that give at least half." if half else " Lit: heads above this share.",
             f"{sentences_text(value)} ",
             metric_link(ids.SINK_SHARE, "Definition"),
         ),

@@ -1,5 +1,6 @@
 """Parts of the claims of the overview: a claim, its numbers with rows, and its words."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -86,7 +87,10 @@ def sentences_text(estimate: Estimate) -> str:
 
 def effect_text(value: float) -> str:
     """Return an effect in the unit of its target, with two significant digits."""
-    return f"{float(f'{value:.2g}'):g}".replace("-", "−")
+    if not value:
+        return "0"
+    digits = max(0, 1 - math.floor(math.log10(abs(float(f"{value:.1e}")))))
+    return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def group_number(text: str, stack: str, group: str, target: str) -> LinkedNumber:
