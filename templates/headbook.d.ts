@@ -288,11 +288,18 @@ type Scatter = (box: HTMLElement, what: {
 
 /* --- the overview and the foot of pages --- */
 
+/** Attention of one family in the live sentence, row after row: steps of 1/255, and heads. */
+type FamilyData = { mean: Uint8Array; weight: Uint8Array; head: Uint8Array };
+/** The live sentence of a stack: `headbook.pages.index.live_data`. */
+type LiveData = {
+  queries: string[]; keys: string[]; special: [queries: number[], keys: number[]];
+  heads: string[]; families: Record<string, FamilyData>;
+};
+/** Which attention a chosen word shows: what it receives, or what it gives. */
+type Way = "to" | "from";
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
-  /** The stored figure that shows this choice, or the command that draws it. */
-  file: string; command: string;
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */
@@ -342,6 +349,7 @@ interface DataFiles {
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;
+  live: Record<string, LiveData>;
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;

@@ -36,7 +36,7 @@ from headbook.pages.film.filmheads import filmheads_page
 from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head.page import head_pages
-from headbook.pages.index import DRAWN, overview_page
+from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
@@ -156,9 +156,8 @@ class StudySite(Site):
         return (*metric_pages(self.results, self.metrics), *made)
 
     def first(self) -> Page:
-        """Make the overview; its curves lead to pages that are made again with all the others."""
-        curves = [metric for metric in self.metrics if metric.id in DRAWN]
-        return overview_page(self.results, [*metric_pages(self.results, curves)])
+        """Make the overview, which needs no chart of another page."""
+        return overview_page(self.results)
 
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write tables, exemplars, data of scripts, and the manifest with the sizes of files."""

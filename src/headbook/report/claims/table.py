@@ -25,6 +25,7 @@ from headbook.report.claims.heads import (
     trees_of_layers,
     types,
 )
+from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
 from headbook.report.claims.tokens import observation_rows, own_token_rows
 from headbook.report.results import StackResults, stack_results
@@ -47,6 +48,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     quantiles,
     own_token_rows,
     observation_rows,
+    overview_rows,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
