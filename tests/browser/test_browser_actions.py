@@ -263,7 +263,7 @@ def outline(page: Page) -> tuple[str, str]:
 
 def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html")
-    cell = page.locator("table.heads td a").first
+    cell = page.locator("[data-wall] td a").first
     for _ in range(80):
         page.keyboard.press("Tab")
         assert outline(page) == ("solid", "3px")

@@ -240,9 +240,10 @@ def test_the_listeners_of_a_page_end_with_it(encoder_site: Site, open_page: Open
     expect(switch).to_have_text("Theme: system")
     switch.click()
     expect(switch).to_have_text("Theme: light")
-    metrics = page.get_by_label("Metric").first
-    metrics.select_option(index=1)
-    expect(page.locator("[data-caption]").first).to_contain_text("all keys")
+    page.locator("[data-wall] td a").first.hover()
+    expect(page.locator("[data-say-wall]")).to_contain_text("L0·H0")
+    page.locator(".roll [data-i='1']").hover()
+    expect(page.locator(".roll [data-i='1']")).to_have_attribute("aria-pressed", "true")
 
 
 @pytest.mark.parametrize("path", SOME)
@@ -256,7 +257,7 @@ def test_pages_fit_and_axe_finds_nothing(encoder_site: Site, open_page: Open, pa
 def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
     assert "the others need scripts" in page.locator("noscript, .warnings").first.inner_text()
-    for part in (".model", ".tiles table", "table.heads", "figure.curve svg"):
+    for part in ("h1", ".claims", "table.roll", "table.wall", "ul.who svg"):
         assert page.locator(part).first.is_visible()
     assert sideways(page, 360) == 0
 

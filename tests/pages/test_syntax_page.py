@@ -23,12 +23,12 @@ from headbook.pages import syntax
 from headbook.pages.head.page import head_pages
 from headbook.pages.head.sections import found_relations
 from headbook.pages.heads import heads_page
-from headbook.pages.index import functions
 from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.relations import example_of
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.pages.syntax import SyntaxPage, margin_legend, syntax_page
 from headbook.report import relation_tests
+from headbook.report.answers.functions import head_functions
 from headbook.report.claims.relations import relation_rows
 from headbook.report.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
@@ -274,7 +274,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         assert ("family-wise" in named_head.behind) == named_head.supported
     assert rows.keys() & asked.keys()
     by_words = {relation_words(label): row for label, row in rows.items()}
-    functions_of = {f.text: f for f in functions(found["self"]) if f.text in by_words}
+    functions_of = {f.text: f for f in head_functions(found["self"]) if f.text in by_words}
     assert functions_of
     for words, function in functions_of.items():
         assert function.supported == by_words[words][1]

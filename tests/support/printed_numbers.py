@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from headbook.metrics import all_metrics
 from headbook.pages.head.standing import STRIP_TITLES
-from headbook.pages.index import ASKED
 from headbook.report.ablation import REPLACEMENT_NAMES
+from headbook.report.answers.functions import ASKED
 from headbook.report.relations import arrow_words, ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
 from headbook.schema import relation_of

@@ -102,8 +102,8 @@ SENTENCES_PER_TOKEN = 5  # sentences to which a result for a token links
 TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not have
 # Title, address and content of pages, and of their parts, that every study has.
 PAGES_OF_ALL_STUDIES = (
-    ("Overview", "index.html", "All heads at once, who does what, and findings."),
-    ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
+    ("Overview", "index.html", "What the model is, claims, all heads, families, and findings."),
+    ("What not to conclude", "index.html#limits", "Limits of every number of this site."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
     ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
     ("Methods: types of heads", "methods.html#types", "How each type is decided."),

@@ -230,7 +230,7 @@ def _ratio(results: StackResults, first: int, second: int) -> Estimate:
     drawn = np.random.default_rng(SEED).integers(0, n, (DRAWS, n))
     above, below = np.moveaxis(changes[drawn].sum(1), -1, 0)
     ratios = np.divide(above, below, out=np.full(DRAWS, np.inf), where=below > 0)
-    low, high = np.percentile(ratios, [2.5, 97.5])
+    low, high = np.percentile(ratios, [2.5, 97.5], method="nearest")
     value = float(changes[:, 0].sum() / changes[:, 1].sum())
     counts = ablation.counts[target]
     return Estimate(value, float(low), float(high), int((counts > 0).sum()), float(counts.sum()))
