@@ -33,7 +33,7 @@ PARTS = {
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
     ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
-    ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
+    ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg", "table.heat"),
     ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
     ("encoder", "geometry.html"): (
@@ -42,7 +42,6 @@ PARTS = {
         "ul.findings",
     ),
     ("encoder", "tokens.html"): ("section > div > table.numbers",),
-    ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): ("h2 a", "main details"),

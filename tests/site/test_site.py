@@ -62,11 +62,10 @@ def expected_pages(site: Site) -> set[str]:
     metrics = {*study.heads["metric"], *study.layers["metric"], *study.pairs["metric"]}
     metrics |= {*study.geometry["metric"]}
     pages |= {"geometry.html"} if len(study.geometry) else set()
-    pages |= {"patterns.html"} if "pattern" in metrics else set()
+    pages |= {"patterns.html", "context.html"} if "sink_share" in metrics else set()
     flow = {"mixing_ratio", "rollout_self", "rollout_self_measured", "output_norm_share"}
     pages |= {"flow.html"} if flow & metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
-    pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
     return pages | {
         f"sentences/{sentence.number:04}.html" for sentence in study.sentence_data.paged

@@ -193,7 +193,7 @@ def printed_style() -> str:
         f".gl{{stroke:{LINE};fill:none}}.ax{{stroke:{STRONG};fill:none}}"
         f".bl{{stroke:{MUTED};stroke-width:1.6;stroke-dasharray:5 4;fill:none}}"
         f".iv{{stroke:{PRINTED_INK};stroke-width:1.4;fill:none}}"
-        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}"
+        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.at-wide{{display:none}}"
         ".ln{fill:none;stroke-width:2.4}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
     for name, colour in colours.items():

@@ -116,6 +116,13 @@ def percent(value: float) -> str:
     return f"{in_hundred(value)}{THIN}%"
 
 
+def whole_percent(value: float) -> str:
+    """Return a share in whole per cent, for cells of wide tables; < 1 % if it rounds to 0."""
+    if math.isnan(value):
+        return MISSING
+    return f"<{THIN}1{THIN}%" if 0 < value < 0.005 else f"{100 * value:.0f}{THIN}%"
+
+
 def stored_weight(steps: int) -> str:
     """Return an attention weight stored with 8 bits in whole per cent, exact to ± 0.2 %."""
     share = 100 * steps / UINT8_STEPS
