@@ -67,9 +67,8 @@ def expected_pages(site: Site) -> set[str]:
         "rollout_self_measured",
     }  # fmt: skip
     pages |= {"geometry.html"} if len(study.geometry) or states else set()
-    pages |= {"patterns.html"} if "pattern" in metrics else set()
+    pages |= {"patterns.html"} if "sink_share" in metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
-    pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
     pages |= {old for entry in PAGES if entry.path in pages for old in entry.moved}
     return pages | {

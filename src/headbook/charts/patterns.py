@@ -34,7 +34,8 @@ OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
 N_OFFSETS = 13  # offsets that the chart shows
 MIN_MARKED_SHARE = 0.2  # share of attention at one offset from which on a head has a mark
 MIN_NAMED_SHARE = 0.28  # share from which on the head is named, too
-MAX_NAMED, MAX_MARKS = 4, 60  # named heads at one offset, and marks at all of them
+MAX_NAMED, MAX_MARKS = 4, 40  # named heads at one offset, and marks at all of them
+MAX_NAME_PLACE = 88  # per cent of the plot beyond which names stand on the left of marks
 NAME_DISTANCE = 15.0  # pixels between two names
 DOT_STEP = 2.2  # pixels between the dots of two heads in a row
 MAX_DOT_SPREAD = 40.0  # pixels that the dots of a layer take at most
@@ -89,7 +90,7 @@ def offset_plot(results: StackResults, name: str, caption: str) -> Plot:
         marks.append(_ticks(here.drop(index=large.index)["share"], x, scale))
         marks += _large(results, large, x, scale)
     y = scale(float(rows.loc[rows["offset"] == 0, "uniform"].max())) - 12
-    marks.append(text("dashed: uniform attention", "100%", y, "end s wide"))
+    marks.append(text("dashed: uniform attention", "0", y, "s halo at-page"))
     return Plot(
         name=name, caption=caption, height=OFFSET_HEIGHT, behind=tuple(behind), marks=tuple(marks),
         axis=value_axis(scale, ticks), label_width=20, rows=rows,
@@ -106,9 +107,9 @@ def _offset_axis(
     yield text(signed(offset), percent(x), scale.height - 26, "mid b" if offset == 0 else "mid s")
     if offset == 0:
         yield text("itself", percent(x), scale.height - 8, "mid b")
-        yield text("← tokens before", percent(x - width / 2), scale.height - 8, "end s wide", -6)
+        yield text("← tokens before", percent(x - width / 2), scale.height - 8, "end s at-page", -6)
         if x < 90:
-            yield text("tokens after →", percent(x + width / 2), scale.height - 8, "s wide", 6)
+            yield text("tokens after →", percent(x + width / 2), scale.height - 8, "s at-page", 6)
 
 
 def _ticks(shares: pd.Series, x: float, scale: Scale) -> str:
@@ -139,7 +140,9 @@ def _large(
             spread_values(heights, NAME_DISTANCE, limits), named.to_dict("records"), strict=True
         ):
             words = f"L{row['layer']}·H{row['head']} {share_text(row['share'])}"
-            yield text(words, percent(x), y + 4, "s halo wide", 9)
+            at_right = x > MAX_NAME_PLACE
+            style, shift = ("end s halo at-page", -9) if at_right else ("s halo at-page", 9)
+            yield text(words, percent(x), y + 4, style, shift)
 
 
 def _line(
@@ -177,7 +180,7 @@ def _dots(values: np.ndarray, index: int, n_layers: int, scale: Scale) -> str:
     x = 2 + 96 * index / max(1, n_layers - 1)
     step = min(DOT_STEP, MAX_DOT_SPREAD / len(values))
     path = "".join(
-        f"M{(head - (len(values) - 1) / 2) * step:.1f} {scale(float(value)):.1f}h0"
+        f"M{(head - (len(values) - 1) / 2) * step:.0f} {scale(float(value)):.0f}h0"
         for head, value in enumerate(values)
         if not math.isnan(value)
     )

@@ -44,6 +44,7 @@ from headbook.study.sentence_data import HeadName
 
 SINK_HEIGHT = 380  # pixels
 MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one
+MAX_PROFILE_POINTS = 16  # heads of a layer that the area of the layer has as points
 MAX_NAMED_HEADS = 80  # heads of a stack up to which sink heads are named in the chart
 PAGE_WIDTH = 1240  # pixels of a plot on a wide page, by which names are placed
 NAME_HEIGHT = 12  # pixels
@@ -103,8 +104,8 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
             curves += _profiles(here, scale)
             marks += _layer_pair(results, layer, (index + 0.5) * width, scale)
         else:
-            radius = min(4.4, 0.45 * PAGE_WIDTH * width / 100 / max(len(here), 1))
-            marks += (_pair(results, x, row, scale, radius) for x, row in here)
+            step = width / max(len(here), 1)
+            marks += (_pair(results, x, row, scale, step) for x, row in here)
     if len(rows) <= MAX_LINKED_HEADS:
         marks += _notes(max(heads, key=lambda head: head[1]["attention"]), scale)
     if len(rows) <= MAX_NAMED_HEADS:
@@ -147,36 +148,37 @@ def _layer_frame(
             yield f'<line class="{style}" x1="{percent(left)}" x2="{percent(right)}" {y}/>'
 
 
-def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, radius: float) -> PlotMark:
-    """Return the two marks of a head as one link."""
+def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: float) -> PlotMark:
+    """Return the two marks of a head as one link; ``step`` the distance of heads in per cent."""
     place, y = (row["layer"], row["head"]), scale(row["attention"])
     name = head_name(HeadName(results.stack.name, *place))
-    label = f"{name}: {share_text(row['attention'])} of its attention on {sink_tokens(results)}"
-    svg = mark("model", x, y, hollow=not row["sink_head"], radius=round(radius, 1))
+    label = f"{name}: {share_text(row['attention'])} of its attention"
+    radius = round(min(4.4, 0.45 * PAGE_WIDTH * step / 100), 1)
+    svg = mark("model", x, y, hollow=not row["sink_head"], radius=radius)
     output = row.get("output", math.nan)
     if not math.isnan(output):
-        label += f", {share_text(output)} of its output norm from there"
+        label += f", {share_text(output)} of its output norm"
         ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
         leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
-        svg = f"{leader}{svg}{_bar(x, scale(output), min(5.0, radius + 0.6))}"
+        svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"
     href = head_row(results, SINK, place, "").href
     return PlotMark(svg, f"c-{'model' if row['sink_head'] else 'baseline'}", href, label, x, y)
 
 
-def _bar(x: float, y: float, half: float = 5.0) -> str:
-    """Return the mark of what the sink contributes; ``half`` its width, in pixels."""
-    path = f'<path class="mk" d="M-{half:.1f} -1.6h{2 * half:.1f}v3.2h-{2 * half:.1f}z"/>'
-    return f'<svg x="{percent(x)}" y="{y:.1f}" overflow="visible">{path}</svg>'
+def _bar(x: float, y: float, half: float = 0.5) -> str:
+    """Return the mark of what the sink contributes; ``half`` its width, in per cent of the plot."""
+    ends = f'x1="{percent(x - half)}" x2="{percent(x + half)}" y1="{y:.1f}" y2="{y:.1f}"'
+    return f'<line class="st" stroke-width="3" {ends}/>'
 
 
 def _profiles(heads: Sequence[HeadMark], scale: Scale) -> Iterator[PlotCurve]:
     """Yield the area between the attention of the heads of a layer and their part of the output."""
-    upper = [(x, scale(row["attention"])) for x, row in heads]
-    lower = [(x, scale(row["output"])) for x, row in heads
+    drawn = heads[:: -(-len(heads) // MAX_PROFILE_POINTS)]
+    upper = [(x, scale(row["attention"])) for x, row in drawn]
+    lower = [(x, scale(row["output"])) for x, row in drawn
              if not math.isnan(row.get("output", math.nan))]  # fmt: skip
     if lower:
         yield PlotCurve((*upper, *reversed(lower)), "bd c-model", closed=True)
-        yield PlotCurve(tuple(lower), "thin c-model")
     yield PlotCurve(tuple(upper), "ln c-model")
 
 
@@ -206,13 +208,13 @@ def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:
         ):
             y -= 3
         placed.append((centre, y, width))
-        yield text(name, percent(x), y, "mid s wide")
+        yield text(name, percent(x), y, "mid s at-wide")
 
 
 def _notes(head: HeadMark, scale: Scale) -> Iterator[str]:
     """Yield what the two marks of a head stand for."""
     x, row = head
-    style, shift = ("end b halo wide", -12) if x > MAX_NOTE_PLACE else ("b halo wide", 13)
+    style, shift = ("end b halo at-page", -12) if x > MAX_NOTE_PLACE else ("b halo at-page", 13)
     name, y = f"L{row['layer']}·H{row['head']}", scale(row["attention"])
     attention = f"● {share_text(row['attention'])} of the attention of {name}"
     yield text(attention, percent(x), y + 4, style, shift)
@@ -235,8 +237,8 @@ def _line_labels(row: HeadRow, scale: Scale) -> str:
 
 
 CHANGE_HEIGHT = 340  # pixels
-MAX_HEADS = 40  # heads that the chart shows, those of the largest changes
-MAX_IN_ONE_ROW = 26  # names that fit into one row below the chart
+MAX_HEADS = 30  # heads that the chart shows, those of the largest changes
+MAX_IN_ONE_ROW = 10  # names that fit into one row below the chart
 MAX_DECADES = 6  # powers of ten that the chart shows at most
 TOGETHER = "all"  # in place of a head, in the rows of all sink heads at once
 CHANGES = {"change": Replacement.MEAN, "sink_masked": Replacement.WITHOUT_SINK}
@@ -309,10 +311,11 @@ def change_plot(results: StackResults, name: str, caption: str) -> Plot:
         x = step * (index + 0.5)
         marks += _change_marks(results, ablation, row, x, scale)
         down = 12 if len(rows) <= MAX_IN_ONE_ROW or index % 2 else 26
-        marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s wide"))
+        marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-page"))
+    unit = text(f"change, {drawn_unit(ablation)}", "0", 16)
     return Plot(
         name=name, caption=caption, height=CHANGE_HEIGHT, behind=tuple(behind), marks=tuple(marks),
-        axis=value_axis(scale, ticks, f"change, {drawn_unit(ablation)}"), axis_width=60,
+        axis=value_axis(scale, ticks) + unit, axis_width=60,
         labels=_change_labels(rows, margin, scale), label_width=160, rows=rows,
     )  # fmt: skip
 
@@ -370,9 +373,9 @@ def _change_labels(rows: pd.DataFrame, margin: float, scale: Scale) -> str:
 
     change, masked = rows["change"].median(), rows["sink_masked"].median()
     methods = {*rows["change_method"]}
-    key = " ".join(words for method, words in ((EXACT, "● measured"), (ESTIMATED, "○ estimated"))
-                   if method in methods)  # fmt: skip
-    add(scale(change) - 16, ("b", "the whole head"), ("s", key))
+    keys = {EXACT: "● measured", ESTIMATED: "○ estimated"}
+    key = [("s", words) for method, words in keys.items() if method in methods]
+    add(scale(change) - 24, ("b", "the whole head"), *key)
     if not math.isnan(margin):
         add(scale(margin), ("s", "a change counts"), ("s", "from here on"))
     if not math.isnan(masked):

@@ -1,5 +1,6 @@
 """Attention patterns: why heads attend to the same token, and what follows for words."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from headbook.charts.patterns import odds_plot, offset_plot, similarity_plot
 from headbook.charts.plots import Plot
-from headbook.charts.sinks import change_plot, sink_plot
+from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.parts.atlas import map_style
@@ -44,9 +45,10 @@ from headbook.report.wording import (
     count_text,
     head_name,
     head_page,
-    interval_text,
     number,
+    number_word,
     percent,
+    whole_percent,
 )
 from headbook.schema import HEAD_RULES, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
@@ -113,7 +115,7 @@ class PatternDetails(StackSection):
     Attributes:
         tokens: the sink tokens by name.
         maps: heads with their maps, most attention to the sink first.
-        every: 1 if all heads have a map, n if every n-th has one.
+        which: heads that have a map, as the beginning of a heading.
         destinations: where the attention of each layer goes.
         outputs: heads whose outputs are less alike than their rows; None without any.
         ends: how well rules find the ends of sentences; None without passages.
@@ -122,7 +124,7 @@ class PatternDetails(StackSection):
 
     tokens: str
     maps: tuple[MappedHead, ...]
-    every: int
+    which: str
     destinations: PageTable | None
     outputs: PageTable | None
     ends: PageTable | None
@@ -200,17 +202,20 @@ def _name(results: StackResults, part: str) -> str:
 
 
 def _sink_figure(results: StackResults) -> Plot:
-    tokens = sink_tokens(results)
-    caption = f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
-    caption += "their share of its output (bar), by summed value-weighted norms. "
-    plot = sink_plot(results, _name(results, "sinks"), "")
-    if plot.curves:
-        caption = f"Heads of each layer from most to least attention on {tokens} (line); below it, "
-        caption += (
-            "their share of the output (lower edge), by summed value-weighted norms. Marks: all "
+    """Return the chart of attention to the sink and its part of the output."""
+    tokens, measured = sink_tokens(results), "their share of its output"
+    caption = (
+        f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
+        f"{measured} (bar), by summed value-weighted norms. Solid: sink heads, at least halfway "
+        "from uniform attention to all of it."
+    )
+    if np.isfinite(results.heads(*SINK).value).sum() > MAX_LINKED_HEADS:
+        caption = (
+            f"Heads of each layer from most to least attention on {tokens} (line), and below it "
+            f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
+            "layer together. From the upper line on: sink heads, at least halfway from uniform "
+            "attention to all of it."
         )
-        caption += "heads of the layer together. "
-    caption += "Solid: sink heads, at least halfway from uniform attention to all of it."
     return sink_plot(results, _name(results, "sinks"), caption)
 
 
@@ -263,8 +268,8 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
             figure=odds_plot(
                 results, _name(results, "odds"),
                 "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of "
-                "one sentence, over the odds of other pairs at the same distance. Dashed: no "
-                "preference.",
+                "one sentence, over the odds of other pairs at the same distance. No intervals: "
+                "few passages decide these odds. Dashed: no preference.",
             ),
             why="Pairs of the same distance are compared because neighbours are of one sentence "
             "anyway.",
@@ -315,7 +320,7 @@ def _details(results: StackResults, most: int) -> PatternDetails:
         results.stack.name,
         tokens=sink_tokens(results),
         maps=tuple(_maps(results, ranked[::every])),
-        every=every,
+        which="All heads" if every == 1 else f"One head in {number_word(every)}",
         destinations=_destinations(results),
         outputs=_outputs(results),
         ends=ends,
@@ -336,6 +341,7 @@ def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[
 def _destinations(results: StackResults) -> PageTable | None:
     """Return the table of where each layer's attention goes, the largest shares first."""
     layers, names = results.stack.attention_layers, _token_names(results)
+    written = percent if len(layers) < MAX_NARROW_COLUMNS - 1 else whole_percent
     keys = [
         key
         for label in DESTINATIONS
@@ -348,24 +354,20 @@ def _destinations(results: StackResults) -> PageTable | None:
     scale = max(0.5, *top.values())
     rows = []
     for key in sorted(keys, key=lambda key: -top[key]):
-        cells = []
-        for layer in layers:
-            estimate = numbers[key].at(layer)
-            interval = interval_text(estimate.low, estimate.high, share=True)
-            cells.append(_heat(
-                layer_row(results, key, layer, percent(estimate.value)), estimate.value, scale,
-                interval and f"95 % interval {interval}",
-            ))  # fmt: skip
+        cells = [
+            _heat(layer_row(results, key, layer, written(value)), value, scale)
+            for layer, value in zip(layers, numbers[key].value[[*layers]].tolist(), strict=True)
+        ]
         uniform = float(results.uniform(*key).value[layers[0]])
-        even = uniform_row(results, key, layers[0], percent(uniform))
+        even = uniform_row(results, key, layers[0], written(uniform))
         rows.append(Row(names[key.label], (*cells, HeatCell(even.text, "few", even))))
     return PageTable(("to", *layers, "uniform"), tuple(rows), style="heat")
 
 
-def _heat(linked: LinkedNumber, value: float, top: float, note: str = "") -> HeatCell:
-    if linked.text == MISSING:
+def _heat(linked: LinkedNumber, value: float, top: float) -> HeatCell:
+    if math.isnan(value):
         return HeatCell(MISSING, "q0")
-    return HeatCell(linked.text, amount_class(value, 0, top), linked, note)
+    return HeatCell(linked.text, amount_class(value, 0, top), linked)
 
 
 def _token_names(results: StackResults) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.metrics import ids
 from headbook.report.answers.rows import layer_row
 from headbook.report.answers.sinks import SINK_OUTPUT, largest_share, sink_heads
@@ -20,6 +21,7 @@ OUTPUTS = HeadKey(ids.CONTEXT_SIMILARITY, SinkView.RAW, "all")
 ROWS = HeadKey(ids.ROW_SIMILARITY, SinkView.RAW, "all")
 ODDS = HeadKey(ids.SAME_SENTENCE_PREFERENCE, SinkView.RAW, "top 1 %")
 MOSTLY = 0.5  # share of attention from which on a head attends mostly to one key
+SPLITS = (SELECTION, HELD_OUT)
 MAX_DIFFERENT_HEADS = 8  # heads that the page lists
 
 
@@ -73,14 +75,18 @@ def sink_masked_note(results: StackResults) -> Parts:
 def own_sentence_answer(results: StackResults) -> Parts | None:
     """Return in how many layers similar tokens are of one sentence more often, or None.
 
-    Pairs of tokens at the same distance are compared, by intervals of the odds ratio above 1.
+    Pairs of tokens at the same distance are compared. The odds ratio, which has no interval, is
+    above 1 on both halves of the passages.
     """
     if not results.has_value(*ODDS):
         return None
-    low = results.layers(*ODDS).low
-    n_known, n_above = int(np.isfinite(low).sum()), int((low > 1).sum())
-    layers = count_text(n_known, "layer")
-    start = f"Yes, in {n_above:,} of {layers}" if n_above else f"Not clearly in any of {layers}"
+    with np.errstate(invalid="ignore"):
+        above = [results.split(half, *ODDS, of="layers").value > 1 for half in SPLITS]
+    n_above = int(np.logical_and(*above).sum())
+    layers = count_text(int(np.isfinite(results.layers(*ODDS).value).sum()), "layer")
+    start = f"Yes, in {n_above:,} of {layers} and both halves of the passages"
+    if not n_above:
+        start = f"Not clearly in any of {layers}"
     return (f"{start}: tokens that receive nearly the same are of one sentence more often than "
             "other pairs at the same distance.",)  # fmt: skip
 

@@ -153,7 +153,7 @@ def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]
 
 
 def answer(
-    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
+    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Iterator[Finding]:
     """Yield whether the heads of a group are dead; nothing if verdicts are undecided.
 
@@ -162,12 +162,11 @@ def answer(
         groups: rows of `Study.head_groups`.
         stack: stack of the group.
         group: name of the group.
-        named: whether to name stacks other than the only one of a model.
     """
     rows = group_rows(ablation, groups, stack, group)
     if len(rows) != len(REPLACEMENTS):
         return
-    stack_note = f" ({STACKS[stack]})" if named and stack != "self" else ""
+    stack_note = f" ({STACKS[stack]})" if stack != "self" else ""
     heads = int(rows[str(Replacement.MEAN)]["heads"])
     group_link = Link(
         f"{number_word(heads)} {group_name(group, heads)}{stack_note}", f"{PAGE}#groups"
