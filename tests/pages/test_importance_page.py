@@ -11,7 +11,7 @@ import hand_model
 import headbook
 from ablation_results import SENTENCES, ablation_results, around
 from headbook.charts.ablation import effect_map
-from headbook.pages.head.effect import ablation_section
+from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import ImportancePage, has_importance, importance_page
 from headbook.pages.parts.table import NumberCell, words_cell
 from headbook.pages.patterns import without_them

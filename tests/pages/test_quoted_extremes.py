@@ -11,7 +11,7 @@ from chosen_results import Fake, fake_results
 from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.flow import outputs
-from headbook.pages.head.standing import strips
+from headbook.pages.head_parts.standing import strips
 from headbook.pages.heads import number_columns, questions
 from headbook.pages.index import functions
 from headbook.pages.parts.table import NumberCell

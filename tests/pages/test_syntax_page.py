@@ -17,8 +17,8 @@ import treebank
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
 from headbook.metrics import all_metrics
-from headbook.pages.head.page import head_pages
-from headbook.pages.head.sections import found_relations
+from headbook.pages.head import head_pages
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.heads import heads_page
 from headbook.pages.index import functions
 from headbook.pages.parts.table import NumberCell
