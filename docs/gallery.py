@@ -107,7 +107,7 @@ scaled down. Built by `make gallery`, which also writes this page.
 
 
 def subjects(site: Path) -> dict[str, str]:
-    """The head and the sentence that are shown: addresses of their pages, the head's name."""
+    """Return the head and sentence to show: addresses of their pages, and name of the head."""
     heads = pd.read_csv(site / "data" / "heads.csv")
     ranked = heads[(heads["metric"] == CHOSEN_BY) & (heads["label"] == "surface")]
     best = ranked.nlargest(1, "value").to_dict("records")[0]
@@ -118,7 +118,7 @@ def subjects(site: Path) -> dict[str, str]:
 
 
 def text(displayed: Mapping[str, str]) -> str:
-    """The gallery as Markdown."""
+    """Return the gallery as Markdown."""
     parts = [HEAD]
     for shot in SHOTS:
         picture = f"![First screen: {shot.title.lower()}](gallery/{shot.name}.webp)"
@@ -127,7 +127,7 @@ def text(displayed: Mapping[str, str]) -> str:
 
 
 def opened(browser: Browser, file: Path, theme: Theme) -> Page:
-    """A page in a window of its own."""
+    """Return a page in a window of its own."""
     page = browser.new_context(viewport=WINDOW, color_scheme=theme).new_page()
     page.goto(file.resolve().as_uri())
     page.wait_for_timeout(WAIT)
@@ -135,7 +135,7 @@ def opened(browser: Browser, file: Path, theme: Theme) -> Page:
 
 
 def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]) -> Image.Image:
-    """The first screen of a page, scaled down."""
+    """Return the first screen of a page, scaled down."""
     page = opened(browser, site / shot.page.format_map(displayed), shot.theme)
     image = Image.open(io.BytesIO(page.screenshot()))
     page.context.close()
@@ -143,7 +143,7 @@ def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]
 
 
 def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
-    """The atlas of the overview with the head beside it, and a margin."""
+    """Return the atlas of the overview with the head beside it, and a margin."""
     page = opened(browser, site / "index.html", theme)
     box = page.locator("#atlas").bounding_box()
     assert box is not None

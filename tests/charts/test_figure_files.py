@@ -229,8 +229,8 @@ def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> Non
 def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
     found = stack_results(small_site.study)
     pages = [*metric_pages(found, study_metrics(found))]
-    shown = [figure for page in (*pages, *across_pages(found)) for figure in figures_of(page)]
-    waiting = [figure for figure in shown if isinstance(figure, Figure)]
+    drawn = [figure for page in (*pages, *across_pages(found)) for figure in figures_of(page)]
+    waiting = [figure for figure in drawn if isinstance(figure, Figure)]
     files = {c.files for s in overview_page(found, pages).stacks for c in s.curves if c.files}
     assert files
     assert files <= {figure.name for figure in waiting}

@@ -64,7 +64,7 @@ def _ratios(values: Floats) -> RatioSums:
 
 
 def head_table(numbers: Mapping[HeadKey, Fake], sentences: int) -> HeadTable:
-    """The sums of these numbers."""
+    """Return the sums of these numbers."""
     values = np.stack([fake.each(sentences) for fake in numbers.values()], -1)
     there = (~np.isnan(values)).astype(float)
     known = np.nan_to_num(values)
@@ -84,7 +84,7 @@ def fake_results(
     sentences: int = SENTENCES,
     model: str = "fake",
 ) -> StackResults:
-    """The results of one stack.
+    """Return the results of one stack.
 
     Args:
         baseline_runs: numbers of what the model is compared with.
@@ -145,7 +145,7 @@ def _tokens(
 
 
 def manifest(stack: AttentionStack, sentences: int, model: str) -> Manifest:
-    """What a study says about itself, with little in it."""
+    """Return a manifest with few facts."""
     facts = ModelFacts(
         name=model, revision="", architecture="", kind=ModelKind.ENCODER, parameters=0,
         dtype="float64",
@@ -160,7 +160,7 @@ def manifest(stack: AttentionStack, sentences: int, model: str) -> Manifest:
 
 
 def finding_texts(rule: Rule, of: StackResults) -> list[str]:
-    """What a rule of findings says."""
+    """Return the sentences of a rule of findings."""
     return [finding.text for finding in rule(of)]
 
 

@@ -49,7 +49,7 @@ def _read(html: str) -> _Reader:
 
 
 def elements(html: str, tag: str = "") -> list[Element]:
-    """The elements of a page in order, or those with one tag."""
+    """Return the elements of a page in order, or those with one tag."""
     return [e for e in _read(html).elements if tag in {"", e.tag}]
 
 
@@ -59,7 +59,7 @@ def text_of(html: str) -> str:
 
 
 def html_of(file: Path) -> str:
-    """The page with what waits in a file until readers open it."""
+    """Return the page with its folded parts from their file."""
     html = written_html(file)
     waiting = {match["src"] for match in LATER.finditer(html)}
     return _whole(html, tuple((src, (file.parent / src).read_bytes()) for src in sorted(waiting)))
@@ -67,7 +67,7 @@ def html_of(file: Path) -> str:
 
 @cache
 def _whole(html: str, waiting: tuple[tuple[str, bytes], ...]) -> str:
-    """A page, given what its file holds and the files that it names."""
+    """Return a page, given what its file holds and the files that it names."""
     parts = {src: _parts(src, content) for src, content in waiting}
     return LATER.sub(lambda match: parts[match["src"]][int(match["place"])], html)
 
@@ -80,7 +80,7 @@ def _parts(src: str, content: bytes) -> list[str]:
 
 
 def written_html(file: Path) -> str:
-    """The page as it was written."""
+    """Return the page as it was written."""
     return file.read_bytes().decode("utf-8")
 
 
@@ -155,7 +155,7 @@ def digest(text: str) -> str:
 
 
 def text(content: Any) -> str:
-    """What stands in a cell or a title, without its interval."""
+    """Return the text of a cell or a title without its interval."""
     if content is None:
         return "·"
     return content if isinstance(content, str) else getattr(content, "text", str(content))

@@ -192,7 +192,7 @@ def _numeric(column: pd.Series) -> bool:
 
 
 def _keys(table: pd.DataFrame, columns: list[str]) -> pd.Index:
-    """What each row is about, in words; rows about the same are numbered."""
+    """Return the subject of each row in words, with a number if several rows share it."""
     words = pd.Series("", index=range(len(table)))
     for column in columns:
         texts = table[column].reset_index(drop=True)

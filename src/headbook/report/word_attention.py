@@ -83,7 +83,7 @@ def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -
         query, key = (word, head) if direction == "to_head" else (head, word)
         has_tokens = len(positions[query]) and len(positions[key])
         if has_tokens and (not causal or positions[key][0] <= positions[query][-1]):
-            links.append(WordLink(query, key, _strongest(weights[query], query) == key))
+            links.append(WordLink(query, key, _strongest_other_word(weights[query], query) == key))
     return links
 
 
@@ -97,20 +97,21 @@ def tree_words(text: StoredText) -> TreeWords:
     if not words:
         return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
     is_kept = [
-        word in tag_of_word and not _punctuation(text, word, tag_of_word[word]) for word in words
+        word in tag_of_word and not _is_punctuation(text, word, tag_of_word[word]) for word in words
     ]
     heads = np.array([text.heads[: len(words)]], dtype=np.int64)
     word_trees = prune_tree(heads, np.array([is_kept]), len(words))
     return TreeWords(word_trees.place[0], word_trees.heads[0])
 
 
-def _strongest(row: Floats, word: int) -> int:
+def _strongest_other_word(row: Floats, word: int) -> int:
+    """Return the word that a word attends to most beside itself; `NO_HEAD` without attention."""
     others = np.where(np.arange(len(row)) == word, 0.0, row)
     best = int(others.argmax())
     return best if others[best] > 0 else NO_HEAD
 
 
-def _punctuation(text: StoredText, word: int, tag: str) -> bool:
+def _is_punctuation(text: StoredText, word: int, tag: str) -> bool:
     """Check whether a word is punctuation by its tag or, without one, by its relation."""
     named = text.heads[word] != NO_HEAD and universal_relation(text.relations[word]) == "punct"
     return tag == "PUNCT" or (tag not in UPOS and named)
