@@ -8,7 +8,7 @@ import pytest
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
-from headbook.pages.head.sections import found_relations
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page

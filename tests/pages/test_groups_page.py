@@ -20,7 +20,7 @@ import treebank
 from browser import Open, Record, cramped, sideways, violations
 from headbook.analysis.accumulators import Estimate
 from headbook.pages.groups import FEW_SENTENCES, MOST_ROWS, GroupsPage, groups_page
-from headbook.pages.head.page import head_pages
+from headbook.pages.head import head_pages
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.results import StackResults, stack_results

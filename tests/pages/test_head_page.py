@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
-from headbook.pages.head.page import HeadPage, head_pages
-from headbook.pages.head.tokens import KINDS
+from headbook.pages.head import HeadPage, head_pages
+from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results

@@ -19,7 +19,7 @@ from headbook.charts.ablation import (
     effect_ticks,
     group_plot,
 )
-from headbook.pages.head.effect import ablation_section
+from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import ImportancePage, has_importance, importance_page
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell, words_cell

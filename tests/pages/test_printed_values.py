@@ -25,7 +25,7 @@ from headbook.charts.theme import (
     text_colour,
 )
 from headbook.metrics import all_metrics
-from headbook.pages.head.page import head_pages
+from headbook.pages.head import head_pages
 from headbook.pages.parts.grid import grid_data, grids
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.parts.table import (

@@ -9,7 +9,7 @@ import pytest
 from chosen_results import Fake, fake_results
 from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
-from headbook.pages.head.standing import strips
+from headbook.pages.head_parts.standing import strips
 from headbook.pages.heads import rankings
 from headbook.pages.parts.head_list import number_columns
 from headbook.pages.parts.page import plain_text

@@ -23,7 +23,7 @@ from headbook.charts import head_points, images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
-from headbook.pages.head.page import head_pages
+from headbook.pages.head import head_pages
 from headbook.pages.parts.nearest_heads import nats_text
 from headbook.pages.similar import has_similar, matrix_pictures, similar_page
 from headbook.passes import head_pairs

@@ -20,8 +20,8 @@ from headbook.attention.word_pairs import LABELS
 from headbook.charts.theme import points_class
 from headbook.metrics import all_metrics
 from headbook.pages import syntax
-from headbook.pages.head.page import head_pages
-from headbook.pages.head.sections import found_relations
+from headbook.pages.head import head_pages
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.heads import heads_page
 from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.relations import example_of

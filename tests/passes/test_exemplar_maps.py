@@ -11,7 +11,12 @@ import pytest
 from bare_model import Bare, Given
 from browser_views import ink_steps
 from headbook.charts.theme import SIGNED, rgba_ramp
-from headbook.pages.head.sections import COLOURS, ExemplarMaps, exemplar_maps, token_similarity_maps
+from headbook.pages.head_parts.sections import (
+    COLOURS,
+    ExemplarMaps,
+    exemplar_maps,
+    token_similarity_maps,
+)
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import Ranking

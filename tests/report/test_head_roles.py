@@ -62,7 +62,7 @@ def studied(
     return fake_results(numbers, causal=causal, sentences=sentences)
 
 
-def said(results: StackResults) -> RoleSentence:
+def sentence_of(results: StackResults) -> RoleSentence:
     return head_roles(results)[HEAD]
 
 
@@ -152,7 +152,7 @@ INDUCTION, DUPLICATE = HeadKey("induction_score", RAW, ""), HeadKey("duplicate_s
     ],
 )
 def test_each_sentence_needs_its_numbers(results: StackResults, kind: str, text: str) -> None:
-    found = said(results)
+    found = sentence_of(results)
     assert found.kind == kind
     if text:
         assert found.plain == text
@@ -161,7 +161,7 @@ def test_each_sentence_needs_its_numbers(results: StackResults, kind: str, text:
 
 
 def test_a_head_without_a_single_role_names_its_two_largest_shares() -> None:
-    found = said(studied())
+    found = sentence_of(studied())
     assert found.plain == (
         "No single role: next token 30\u202f%, distant earlier tokens 20\u202f%."
     )
@@ -172,11 +172,11 @@ def test_what_was_not_measured_is_said() -> None:
     results = fake_results(
         {HeadKey("attention_distance", RAW, ""): Fake([[2.0, 1.0]])}, sentences=SENTENCES
     )
-    assert said(results).plain == "The role was not measured."
+    assert sentence_of(results).plain == "The role was not measured."
     nothing = fake_results(
         {HeadKey("sink_share", RAW, ""): Fake([[math.nan, math.nan]])}, sentences=SENTENCES
     )
-    assert said(nothing).kind == "unmeasured"
+    assert sentence_of(nothing).kind == "unmeasured"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_was_not_measured_is_said() -> None:
     ],
 )
 def test_a_large_share_of_the_sink_is_in_every_sentence(results: StackResults, text: str) -> None:
-    found = said(results)
+    found = sentence_of(results)
     assert found.plain == text
     assert any("70.0\u202f%" in detail for detail in found.details)
 
@@ -216,7 +216,7 @@ def relation(p: float = 0.005, margin: float = 0.4, others: int = 100) -> Relati
 def test_a_relation_is_said_if_it_is_claimed(tests: RelationTests, kind: str) -> None:
     results = studied()
     results._made[relation_tests.tests_of_stack] = tests
-    found = said(results)
+    found = sentence_of(results)
     assert found.kind == kind
     if kind == "relation":
         assert found.plain == "Attends from a direct object to its verb."
@@ -261,7 +261,7 @@ def flow_of(flows: Mapping[tuple[str, str], tuple[float, float]]) -> FlowEstimat
 def test_the_next_word_of_a_class_needs_its_test(test: NextWordTest, kind: str) -> None:
     results = studied()
     results._made[next_word_tests._tests] = {(0, 0): test}
-    found = said(results)
+    found = sentence_of(results)
     assert found.kind == kind
     if kind == "next_word":
         assert found.plain == "Attends to the next noun or verb."
@@ -283,7 +283,7 @@ def test_queries_are_named_where_their_flow_is_clearly_above_the_mean_head() -> 
             ("NUM", "NOUN"): (0.02, 1.4),
         }
     )
-    assert said(results).plain == (
+    assert sentence_of(results).plain == (
         "Attends from determiners, adpositions and auxiliaries to the next noun or verb."
     )
 
@@ -292,10 +292,10 @@ def test_queries_are_named_where_their_flow_is_clearly_above_the_mean_head() -> 
 def test_punctuation_needs_twice_the_mean_head(low: float, kind: str) -> None:
     results = studied({PUNCT: Fake([[0.6, 0.1]], 0.1)})
     results._made[class_flows._flows] = flow_of({("", "PUNCT"): (0.6, low)})
-    assert said(results).kind == kind
+    assert sentence_of(results).kind == kind
     few = studied({PUNCT: Fake([[0.45, 0.1]], 0.1)})
     few._made[class_flows._flows] = flow_of({("", "PUNCT"): (0.45, 3.0)})
-    assert said(few).kind == "mixed"
+    assert sentence_of(few).kind == "mixed"
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_classes_of_keys_are_named_if_they_make_up_half(
     tags = {HeadKey("pos_received", RENORM, tag): Fake([[0.4, 0.2]]) for tag in ("NOUN", "PROPN")}
     results = studied(tags, column=0.1)
     results._made[class_flows._flows] = flow_of(flows)
-    assert said(results).plain == text
+    assert sentence_of(results).plain == text
 
 
 def test_every_number_of_the_evidence_is_a_row_of_the_table() -> None:
@@ -350,6 +350,6 @@ def test_only_bounds_are_printed_as_bounds(value: float, text: str) -> None:
 
 def test_sentences_of_two_stacks_do_not_mix() -> None:
     first, second = studied(parts=PREVIOUS), studied(entropy=0.9)
-    assert said(first).kind == "position"
-    assert said(second).kind == "near_uniform"
-    assert said(replace(second)).kind == "near_uniform"
+    assert sentence_of(first).kind == "position"
+    assert sentence_of(second).kind == "near_uniform"
+    assert sentence_of(replace(second)).kind == "near_uniform"

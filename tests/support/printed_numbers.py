@@ -15,7 +15,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from headbook.metrics import all_metrics
-from headbook.pages.head.standing import STRIP_TITLES
+from headbook.pages.head_parts.standing import STRIP_TITLES
 from headbook.report.ablation import REPLACEMENT_NAMES
 from headbook.report.answers.functions import ASKED
 from headbook.report.relations import arrow_words, ends_of, relation_words

@@ -35,7 +35,7 @@ from headbook.pages.film.film import PICTURES, film_data, film_page, sheets
 from headbook.pages.film.filmheads import filmheads_page
 from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
-from headbook.pages.head.page import head_pages
+from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets

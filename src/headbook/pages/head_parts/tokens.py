@@ -134,7 +134,7 @@ def _about(results: StackResults, sums: Affinities) -> str:
 
 
 @dataclass(frozen=True)
-class FlowSection:
+class FromTo:
     """What a head attends from and to, beside the mean head.
 
     Attributes:
@@ -146,14 +146,14 @@ class FlowSection:
     tables: tuple[PageTable, ...] = ()
 
 
-def flow_section(results: StackResults, head: HeadName) -> FlowSection | None:
+def from_to(results: StackResults, head: HeadName) -> FromTo | None:
     """Return the flow between classes of words, else tokens of both sides; None without either."""
     flow = class_flow(results, head)
     if flow is not None:
-        return FlowSection(_flow_picture(head, flow))
+        return FromTo(_flow_picture(head, flow))
     tables = (_tokens_of_side(results, head, kind) for kind in (QUERY, KEY))
     known = tuple(table for table in tables if table is not None)
-    return FlowSection(None, known) if known else None
+    return FromTo(None, known) if known else None
 
 
 def _flow_picture(head: HeadName, flow: ClassFlow) -> Drawing:

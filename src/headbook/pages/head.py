@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headbook.metrics import ids
-from headbook.pages.head.effect import AblationSection, ablation_section
-from headbook.pages.head.numbers import metric_rows
-from headbook.pages.head.sections import (
+from headbook.pages.head_parts.effect import AblationSection, ablation_section
+from headbook.pages.head_parts.numbers import metric_rows
+from headbook.pages.head_parts.sections import (
     ExemplarMaps,
     Offsets,
     TagRow,
@@ -19,8 +19,8 @@ from headbook.pages.head.sections import (
     tag_rows,
     token_similarity_maps,
 )
-from headbook.pages.head.standing import Strip, strips
-from headbook.pages.head.tokens import FlowSection, TopTokens, flow_section, top_tokens
+from headbook.pages.head_parts.standing import Strip, strips
+from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
 from headbook.pages.parts.baselines import (
     ShareWithBaseline,
@@ -134,7 +134,7 @@ class HeadPage(Page):
     map: str
     map_over: str
     sink: Sentence
-    flow: FlowSection | None
+    flow: FromTo | None
     offsets: Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
@@ -212,7 +212,7 @@ def _page(
         map=map_style(stack, *place),
         map_over=results.cached(mean_maps).over,
         sink=_sink(results, head),
-        flow=flow_section(results, head),
+        flow=from_to(results, head),
         offsets=offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
