@@ -186,7 +186,7 @@ SMALL = pd.DataFrame(
     }
 )
 ENTRY: Table[pd.DataFrame] = Table(
-    "small", "A small table.", dict.fromkeys(SMALL, "a column"), lambda frame: frame
+    "small", "A small table.", dict.fromkeys([*SMALL], "a column"), lambda frame: frame
 )
 
 
@@ -262,7 +262,7 @@ def test_a_table_is_computed_once_and_given_back_as_it_was() -> None:
         made.append(len(frame))
         return frame
 
-    entry: Table[pd.DataFrame] = Table("small", "", dict.fromkeys(SMALL, ""), build)
+    entry: Table[pd.DataFrame] = Table("small", "", dict.fromkeys([*SMALL], ""), build)
     site = SiteRows({"small": entry, "other": ENTRY}, SMALL)
     for path in ("a.html", "b.html"):
         site.of_page(path).with_lines(address(("token", "c")))
@@ -292,7 +292,7 @@ def test_the_example_is_the_largest_share_of_the_sink(encoder_site: Site) -> Non
     (row,) = [dict(example.number.row)]
     heads = study.heads
     shares = heads[(heads["metric"] == "sink_share") & (heads["view"] == "raw")]
-    largest = shares.loc[shares["value"].idxmax()]
+    largest = shares.iloc[int(shares["value"].argmax())]
     assert all(largest[name] == value for name, value in row.items())
     assert f"their ratio is {largest['value']:.6g}." in example.worked
     top, bottom = re.findall(r"(?:numerators|denominators) ([\d,.e+-]+),", example.worked)
@@ -315,7 +315,7 @@ def test_the_first_number_of_a_table_names_its_row() -> None:
             "difference": [0.3, 0.25],
         }
     )  # fmt: skip
-    entry: Table[Any] = Table("differences", "", dict.fromkeys(frame, ""), lambda _: frame)
+    entry: Table[Any] = Table("differences", "", dict.fromkeys([*frame], ""), lambda _: frame)
     example = first_number(entry, frame, "difference")
     assert example
     assert example.number.row == (

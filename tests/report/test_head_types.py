@@ -495,8 +495,8 @@ def test_wall_and_head_pages_say_that_types_are_not_measured(
     missing = [place for place, found in types.items() if found and not found.measured]
     assert missing
     for layer, head in missing:
-        tile, lead = tiles[layer, head], pages[f"L{layer}·H{head}"].lead
-        assert lead.type.endswith("not measured")
+        tile, text = tiles[layer, head], pages[f"L{layer}·H{head}"].type_text
+        assert text.endswith("not measured.")
         assert tile.label.startswith(f"L{layer}·H{head}: ")
         assert tile.label.endswith("not measured")
     if "type_shares" not in metrics:

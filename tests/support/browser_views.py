@@ -113,7 +113,7 @@ def names(page: Page) -> list[str]:
 
 
 def in_order(site: Site) -> list[HeadFacts]:
-    """The facts of all heads in the order of the list."""
+    """Return the facts of all heads in the order of the list."""
     results = stack_results(site.study)
     facts = all_facts(results)
     return [facts[i] for i in list_order(facts, head_effects(results))]
