@@ -296,7 +296,7 @@ type LiveData = {
   heads: string[]; families: Record<string, FamilyData>;
 };
 /** Which attention a chosen word shows: what it receives, or what it gives. */
-type Way = "to" | "from";
+type Direction = "to" | "from";
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
@@ -340,7 +340,7 @@ interface FilmStep { name: string; src: string; heads: [string, string, string][
 
 /** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
 type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
-/** `headbook.site.rows.PageRows.script`: of a row first the numbers of its identifying columns. */
+/** `headbook.site.rows`: of a row first the numbers of its identifying columns. */
 type RowValue = string | number | boolean | null;
 type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */

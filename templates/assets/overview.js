@@ -25,7 +25,7 @@
       this.figure = figure;
       this.stack = figure.dataset.live ?? "";
       this.word = Number(figure.dataset.word);
-      this.way = /** @type {Way} */ ("to");
+      this.way = /** @type {Direction} */ ("to");
       this.rows = all("tbody tr", figure);
       this.say = one("[data-say]", figure);
       this.both = Boolean(figure.querySelector(".picks.both"));
@@ -51,7 +51,7 @@
       figure.addEventListener("pointerleave", () => this.draw());
       for (const button of all("[data-way]", figure))
         button.addEventListener("click", () => {
-          const way = /** @type {Way} */ (button.dataset.way);
+          const way = /** @type {Direction} */ (button.dataset.way);
           this.choose(this.both && way !== this.way ? -1 : this.word, way);
         });
       figure.addEventListener("keydown", (event) => {
@@ -64,7 +64,7 @@
       });
     }
 
-    /** @type {(word: number, way: Way) => Promise<void>} */
+    /** @type {(word: number, way: Direction) => Promise<void>} */
     async choose(word, way) {
       if (word === this.word && way === this.way) return;
       const turned = way !== this.way;

@@ -100,10 +100,10 @@ def test_an_added_column_holds_the_numbers_of_the_study(
             in_order(encoder_site), page.locator(".finding tbody tr:not(.part)").all(), strict=True
         ):
             cell = NumberCell.of(column.at(found, facts.head), column.metric)
-            shown = line.locator("th, td").nth(position)
-            assert shown.text_content() == cell.text, (facts.name, column.key)
+            initial = line.locator("th, td").nth(position)
+            assert initial.text_content() == cell.text, (facts.name, column.key)
             if cell.interval:
-                assert shown.locator("a").get_attribute("title") == cell.interval
+                assert initial.locator("a").get_attribute("title") == cell.interval
 
 
 def test_headings_sort_by_keyboard(encoder_site: Site, open_page: Open) -> None:
@@ -228,8 +228,8 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
         "aria-label", re.compile("previous and")
     )
     before = state_of(page)
-    shown = [ENTROPY, DISTANCE, EFFECT_KEY, PREVIOUS]
-    assert before[0] == ["head", "class", *shown, "verdict", "relation", "looks"]
+    initial = [ENTROPY, DISTANCE, EFFECT_KEY, PREVIOUS]
+    assert before[0] == ["head", "class", *initial, "verdict", "relation", "looks"]
     page.reload()
     drawn(page)
     assert state_of(page) == before

@@ -80,7 +80,7 @@ def test_the_first_picture_begins_early_beside_few_words(
 
 def test_pointing_at_a_word_shows_who_attends_to_it(encoder_site: Site, open_page: Open) -> None:
     page, live = opened(open_page, encoder_site), live_of(encoder_site)
-    other = next(n for n in range(live.shown[1]) if n != live.word and not live.keys.special[n])
+    other = next(n for n in range(live.sizes[1]) if n != live.word and not live.keys.special[n])
     for place in (other, live.word):
         word(page, place).hover()
         expect(page.locator("[data-chosen]")).to_have_text(live.keys.pieces[place])
@@ -98,7 +98,7 @@ def test_the_line_below_names_the_strongest_head_and_each_cell(
 ) -> None:
     page, live = opened(open_page, encoder_site), live_of(encoder_site)
     still = page.locator("[data-say]").text_content()
-    other = next(n for n in range(live.shown[1]) if n != live.word)
+    other = next(n for n in range(live.sizes[1]) if n != live.word)
     word(page, other).hover()
     word(page, live.word).hover()
     expect(page.locator("[data-say]")).to_have_text(still or "")
@@ -121,11 +121,11 @@ def test_arrow_keys_walk_the_words(encoder_site: Site, open_page: Open) -> None:
 
 def test_pointing_moves_nothing(encoder_site: Site, open_page: Open) -> None:
     page, live = opened(open_page, encoder_site), live_of(encoder_site)
-    places = [word(page, n).bounding_box() for n in range(live.shown[1])]
-    for n in range(live.shown[1]):
+    places = [word(page, n).bounding_box() for n in range(live.sizes[1])]
+    for n in range(live.sizes[1]):
         word(page, n).hover()
         expect(word(page, n)).to_have_attribute("aria-pressed", "true")
-        assert [word(page, k).bounding_box() for k in range(live.shown[1])] == places
+        assert [word(page, k).bounding_box() for k in range(live.sizes[1])] == places
 
 
 def lighting(page: Page, family: str) -> tuple[list[bool], list[bool]]:

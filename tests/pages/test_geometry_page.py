@@ -17,8 +17,8 @@ from headbook.charts.axes import even_places
 from headbook.charts.panels import PanelPlot
 from headbook.metrics import all_metrics
 from headbook.pages.geometry import GeometryPage, geometry_page, has_geometry
+from headbook.pages.geometry_parts.state_space import HEADINGS, outlier_title
 from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.state_space import HEADINGS, outlier_title
 from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, WordsCell
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.own_tokens import class_of_tag

@@ -15,9 +15,9 @@ from headbook.pages.heads import HeadsPage, heads_page
 from headbook.pages.parts.head_list import (
     EFFECT_KEY,
     Column,
+    initial_columns,
     list_data,
     number_columns,
-    shown_columns,
 )
 from headbook.report import ablation
 from headbook.report.answers.heads import RANKINGS
@@ -200,7 +200,7 @@ def test_rankings_lead_to_columns_that_the_list_has(any_site: Site) -> None:
         chosen = view["columns"].split(" ")
         assert chosen[0] == key
         assert set(chosen) <= set(keys)
-        assert set(chosen) >= {column.key for column in shown_columns(number_columns(found))}
+        assert set(chosen) >= {column.key for column in initial_columns(number_columns(found))}
 
 
 def kish(words: "np.ndarray[Any, Any]") -> float:

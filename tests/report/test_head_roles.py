@@ -12,13 +12,14 @@ from chosen_results import Fake, fake_results
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report import class_flows, next_word_tests, relation_tests
-from headbook.report.answers.head_numbers import CLAIM, RoleSentence, whole_percent
+from headbook.report.answers.head_numbers import CLAIM, RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.claims.heads import role_sentences
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
+from headbook.report.wording import whole_percent
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.study.word_samples import FLOW_CELLS, FlowEstimates

@@ -70,7 +70,7 @@ def test_means_and_strongest_heads_are_those_of_plain_loops(any_site: Site) -> N
         for each in live.families:
             places = [place for place, family in of_heads.items() if family is each.family]
             assert each.heads == len(places)
-            for q, k in np.ndindex(*live.shown):
+            for q, k in np.ndindex(*live.sizes):
                 weights = [float(maps[place][q, k]) for place in places]
                 assert each.mean[q, k] == pytest.approx(np.mean(weights))
                 assert each.weight[q, k] == pytest.approx(max(weights))
@@ -101,7 +101,7 @@ def test_the_strongest_head_attends_from_another_word(any_site: Site) -> None:
         assert not live.queries.special[query]
         assert live.crosses or query != live.word
         assert weight == pytest.approx(max(
-            each.weight[q, live.word] for each in live.families for q in range(live.shown[0])
+            each.weight[q, live.word] for each in live.families for q in range(live.sizes[0])
             if not live.queries.special[q] and (live.crosses or q != live.word)
         ))  # fmt: skip
 
@@ -117,8 +117,8 @@ def test_sentences_without_split_words_come_first_and_long_ones_are_cut(
     (live,) = live_sentences(stack_results(with_texts(study, [long, split, whole, whole])))
     assert (live.number, live.cut) == (3, False)
     (live,) = live_sentences(stack_results(with_texts(study, [longer, long])))
-    assert (live.number, live.shown, live.cut) == (2, (MAX_TOKENS, MAX_TOKENS), True)
-    assert live.families[0].mean.shape == live.shown
+    assert (live.number, live.sizes, live.cut) == (2, (MAX_TOKENS, MAX_TOKENS), True)
+    assert live.families[0].mean.shape == live.sizes
 
 
 def test_a_text_of_one_token_has_no_strongest_head(encoder_site: Site) -> None:

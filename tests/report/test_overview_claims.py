@@ -24,14 +24,14 @@ from headbook.report.answers.attention_claims import (
 )
 from headbook.report.answers.claim_parts import OverviewClaim, effect_text
 from headbook.report.answers.family_claim import family_claim
-from headbook.report.answers.linked_rows import whole_percent
 from headbook.report.answers.overview_claims import MAX_CLAIMS, RULES, overview_claims
-from headbook.report.answers.pooled import pooled
+from headbook.report.answers.overview_numbers import pooled
 from headbook.report.claims import table as claims_table
 from headbook.report.claims.overview import overview_rows
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.relations import HeadRule, head_rules
 from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import whole_percent
 from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, SinkView
 from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
 from headbook.study.sentence_data import HeadName

@@ -20,7 +20,7 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.report.ablation import drawn_unit, unit_factor
-from headbook.report.answers.rows import head_row, layer_row
+from headbook.report.answers.linked_rows import head_row, layer_row
 from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,

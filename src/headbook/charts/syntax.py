@@ -156,7 +156,7 @@ def relation_plot(name: str, caption: str, lines: Sequence[RelationLine]) -> Plo
             "accuracy": line.accuracy.value,
             "low": line.accuracy.low,
             "high": line.accuracy.high,
-            "surface_rule": line.rule,
+            "rule": line.rule,
             "supported": line.supported,
         }
         for line in lines

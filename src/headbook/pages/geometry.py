@@ -8,8 +8,7 @@ import numpy as np
 
 from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
-from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
-from headbook.pages.parts.state_space import (
+from headbook.pages.geometry_parts.state_space import (
     gaps_in_space,
     layer_similarity,
     number_tables,
@@ -17,8 +16,9 @@ from headbook.pages.parts.state_space import (
     outlier_title,
     space_plot,
 )
+from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
+from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
 from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
-from headbook.pages.parts.travel_curves import mixing_plot, path_plot
 from headbook.report.answers.geometry import (
     COSINE,
     HALF,
@@ -68,7 +68,8 @@ class TravelSection(StackSection):
         observed: published observations, tested.
         space: curves of the similarity of tokens and of the rank.
         similarity: similarity of every two layers.
-        outliers: dimensions that make tokens alike, with the title of that table.
+        outliers: dimensions that make tokens alike.
+        outlier_title: title of that table.
         numbers: all numbers of states.
     """
 

@@ -35,7 +35,7 @@ from headbook.pages.parts.table import (
     NumberCell,
     PageTable,
 )
-from headbook.report.answers.head_numbers import RoleSentence, whole_percent
+from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
 from headbook.report.families import FIRST_TOKEN, Family, families, family_names, sink_tokens
@@ -49,6 +49,7 @@ from headbook.report.wording import (
     head_file,
     head_name,
     head_page,
+    whole_percent,
 )
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, heads_of

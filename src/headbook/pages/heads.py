@@ -19,11 +19,11 @@ from headbook.pages.parts.head_list import (
     HeadEffects,
     all_facts,
     head_effects,
+    initial_axes,
+    initial_columns,
     line_style,
     list_order,
     number_columns,
-    shown_axes,
-    shown_columns,
 )
 from headbook.pages.parts.page import AnalysisPage, StackSection
 from headbook.pages.parts.table import HeatCell
@@ -129,7 +129,7 @@ class HeadLine:
 
 
 @dataclass(frozen=True)
-class HeadRanking:
+class RankedHeads:
     """The first head of each stack by one number.
 
     Attributes:
@@ -154,7 +154,7 @@ class HeadsPage(AnalysisPage):
         columns: title and unit of the numbers.
         lines: lines of heads, those with a clear role first.
         others: title above the lines of heads without a clear role.
-        judged: whether any head has a verdict.
+        has_verdicts: whether any head has a verdict.
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
         figures: picture of two columns, by stack.
@@ -170,9 +170,9 @@ class HeadsPage(AnalysisPage):
     columns: tuple[tuple[str, str], ...]
     lines: tuple[HeadLine, ...]
     others: str
-    judged: bool
+    has_verdicts: bool
     total: int
-    rankings: tuple[HeadRanking, ...]
+    rankings: tuple[RankedHeads, ...]
     figures: tuple[Figure, ...]
     symbols: tuple[tuple[str, str], ...]
     data: str = "data/headlist.js"
@@ -187,12 +187,12 @@ def has_heads(results: Results) -> bool:
 def heads_page(results: Results) -> HeadsPage:
     """Return the page of all heads."""
     columns, facts, effects = number_columns(results), all_facts(results), head_effects(results)
-    shown = shown_columns(columns)
+    initial = initial_columns(columns)
     many = any(many_heads(r) for r in results.values())
     order = list_order(facts, effects)[: FEW_LINES if many else MOST_LINES]
-    lines = [_line(results, facts, i, shown, effects) for i in order]
+    lines = [_line(results, facts, i, initial, effects) for i in order]
     model = study_of(results).manifest.model.name
-    titles = [(column.title, column.unit) for column in shown]
+    titles = [(column.title, column.unit) for column in initial]
     listed = {facts[i].href for i in order}
     who = "All others" if any(each.has_role for each in facts) else "All heads"
     return HeadsPage(
@@ -208,10 +208,10 @@ def heads_page(results: Results) -> HeadsPage:
         columns=(*titles, *([(EFFECT_TITLE, effects.unit)] if effects else [])),
         lines=tuple(lines),
         others=f"{who}, {'largest change without the head first' if effects else 'layer by layer'}",
-        judged=any(each.verdict.word for each in facts),
+        has_verdicts=any(each.verdict.word for each in facts),
         total=len(facts),
-        rankings=tuple(rankings(results, columns, shown)),
-        figures=tuple(_figures(results, shown_axes(columns))),
+        rankings=tuple(rankings(results, columns, initial)),
+        figures=tuple(_figures(results, initial_axes(columns))),
         symbols=tuple(_symbols()),
     )
 
@@ -363,13 +363,13 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
 
 
 def rankings(
-    results: Results, columns: Sequence[Column], shown: Sequence[Column]
-) -> Iterator[HeadRanking]:
+    results: Results, columns: Sequence[Column], initial: Sequence[Column]
+) -> Iterator[RankedHeads]:
     """Yield the rankings that a study has numbers for.
 
     Args:
         columns: all columns of the list.
-        shown: columns that the list shows first; that of the ranking is put before them.
+        initial: columns that the list shows first; that of the ranking is put before them.
     """
     by_key = {(column.metric.id, column.label): column for column in columns}
     for ranking in RANKINGS:
@@ -378,10 +378,10 @@ def rankings(
             continue
         first = [first_head(results[name], ranking, view) for name, view in column.views.items()]
         heads = tuple(head for head in first if head is not None)
-        keys = dict.fromkeys([column.key, *(other.key for other in shown)])
+        keys = dict.fromkeys([column.key, *(other.key for other in initial)])
         sort = column.key if ranking.lowest else f"-{column.key}"
         if heads:
-            yield HeadRanking(
+            yield RankedHeads(
                 ranking_text(ranking, next(iter(results.values()))),
                 heads,
                 urlencode({"columns": " ".join(keys), "sort": sort}),

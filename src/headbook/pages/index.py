@@ -13,7 +13,7 @@ from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
 from headbook.report.answers.claim_parts import OverviewClaim
-from headbook.report.answers.family_heads import FamilyHeads, family_heads
+from headbook.report.answers.family_claim import FamilyHeads, family_heads
 from headbook.report.answers.functions import HeadFunction, head_functions
 from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
 from headbook.report.answers.live_sentence import (
@@ -313,7 +313,7 @@ def opacity_step(weight: float) -> int:
 
 def live_figure(results: StackResults, live: LiveSentence) -> LiveFigure:
     """Return the live sentence of a stack, drawn for its first word."""
-    n_queries, n_keys = live.shown
+    n_queries, n_keys = live.sizes
     names, found = family_names(results), live.strongest
     return LiveFigure(
         stack=live.stack,
@@ -347,11 +347,11 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
     """
     return {
         live.stack: {
-            "queries": live.queries.pieces[: live.shown[0]],
-            "keys": live.keys.pieces[: live.shown[1]],
+            "queries": live.queries.pieces[: live.sizes[0]],
+            "keys": live.keys.pieces[: live.sizes[1]],
             "special": [
                 [int(special) for special in text.special[:n]]
-                for text, n in zip((live.queries, live.keys), live.shown, strict=True)
+                for text, n in zip((live.queries, live.keys), live.sizes, strict=True)
             ],
             "heads": [head_name(head) for head in live.heads],
             "families": {

@@ -16,6 +16,7 @@ from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
+from headbook.report.answers.linked_rows import head_row, layer_row, uniform_row
 from headbook.report.answers.patterns import (
     OUTPUTS,
     ROWS,
@@ -26,7 +27,6 @@ from headbook.report.answers.patterns import (
     own_sentence_answer,
     sink_masked_note,
 )
-from headbook.report.answers.rows import head_row, layer_row, uniform_row
 from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,

@@ -27,6 +27,7 @@ from headbook.pages.parts.relations import (
     relation_table,
 )
 from headbook.pages.parts.table import PageTable
+from headbook.report.answers.linked_rows import relation_number
 from headbook.report.answers.syntax import (
     seldom_relations,
     split_words,
@@ -34,7 +35,7 @@ from headbook.report.answers.syntax import (
     worked_example,
 )
 from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
-from headbook.report.claims.relations import BEST_OF_LAYER, relation_number
+from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.relation_counts import METRIC, VIEW
@@ -250,7 +251,7 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
     others = [rows[n] for n in order if not tests.claimed[n]]
     claimed = [rows[n] for n in order if tests.claimed[n]]
     best = np.nanmax(tests.layer_margin.value, axis=0)
-    shown = [*map(int, np.argsort(-best, kind="stable")[: max(1, most_cells // len(layers))])]
+    listed = [*map(int, np.argsort(-best, kind="stable")[: max(1, most_cells // len(layers))])]
     return SyntaxStack(
         stack=name,
         plot=relation_plot(f"syntax-{name}", CAPTION, [row.line for row in (*claimed, *others)]),
@@ -258,9 +259,9 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
         rows=tuple(others[:MOST_ROWS]),
         more=tuple(others[MOST_ROWS:]),
         example=example_of(results, tests) if claimed else None,
-        margins=tuple(_margin_tables(results, tests, shown)),
-        left_out=len(order) - len(shown),
-        legend=margin_legend(tests.layer_margin.value[:, shown]),
+        margins=tuple(_margin_tables(results, tests, listed)),
+        left_out=len(order) - len(listed),
+        legend=margin_legend(tests.layer_margin.value[:, listed]),
         layers=layers,
         trees=trees,
         numbers=relation_table(results, tests),
@@ -296,7 +297,7 @@ def _row(
 
 
 def _margin_tables(
-    results: StackResults, tests: RelationTests, shown: Sequence[int]
+    results: StackResults, tests: RelationTests, listed: Sequence[int]
 ) -> Iterator[MarginTable]:
     supported = tests.layer_supported
     for direction, title in DIRECTIONS.items():
@@ -309,7 +310,7 @@ def _margin_tables(
                     for layer in results.stack.attention_layers
                 ),
             )
-            for n in shown
+            for n in listed
             if relation_of(tests.labels[n])[1] == direction
         )
         if rows:

@@ -9,7 +9,6 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
-from headbook.report.claims.heads import HELD_OUT_SPLIT
 from headbook.report.families import Family, families, family_names
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import (
@@ -33,7 +32,7 @@ from headbook.report.relations import (
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
 KEY_KINDS = {

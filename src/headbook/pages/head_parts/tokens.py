@@ -12,7 +12,6 @@ from headbook.pages.parts.table import (
     Row,
     words_cell,
 )
-from headbook.report.answers.head_numbers import whole_percent
 from headbook.report.class_flows import (
     MAX_TOKENS,
     OTHERS,
@@ -31,6 +30,7 @@ from headbook.report.wording import (
     number,
     percent,
     visible,
+    whole_percent,
 )
 from headbook.study.sentence_data import HeadName
 from headbook.study.token_sums import (

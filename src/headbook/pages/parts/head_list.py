@@ -24,7 +24,12 @@ from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT, EXACT
 from headbook.study.sentence_data import HeadName, heads_of
 
-SHOWN = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)  # metrics shown at first
+# Metrics of the columns that the list shows at first.
+INITIAL_METRICS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
+    ids.SINK_SHARE,
+    ids.RELATIVE_ENTROPY,
+    ids.ATTENTION_DISTANCE,
+)  # metrics shown at first
 AXES = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY)  # of the picture of two metrics
 # Views of these metrics in the list: with the sink, they mostly tell its share once more.
 PREFERRED_VIEWS = {
@@ -97,12 +102,12 @@ def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, SinkVi
     return views
 
 
-def shown_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
+def initial_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns that the list shows first; without any of them, the first one."""
-    return _of_metrics(columns, SHOWN) or tuple(columns[:1])
+    return _of_metrics(columns, INITIAL_METRICS) or tuple(columns[:1])
 
 
-def shown_axes(columns: Sequence[Column]) -> tuple[Column, ...]:
+def initial_axes(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the two columns of the picture; the first two if a study lacks them."""
     named = _of_metrics(columns, AXES)
     if len(named) == len(AXES):
@@ -169,12 +174,12 @@ def list_data(results: Results) -> dict[str, Any]:
     columns, facts, effects = number_columns(results), all_facts(results), head_effects(results)
     ranks = np.argsort(list_order(facts, effects)).tolist()
     metrics = [*_metrics(columns)]
-    shown = [column.key for column in shown_columns(columns)]
+    initial = [column.key for column in initial_columns(columns)]
     if effects:
         labels = [[EFFECT_KEY, EFFECT_TITLE, effects.unit]]
         about = {"id": EFFECT, "title": "Importance", "share": False, "table": "importance"}
         metrics.append(about | {"labels": labels})
-        shown.append(EFFECT_KEY)
+        initial.append(EFFECT_KEY)
     rows = [
         _data_row(each, line_style(results, each), rank)
         for each, rank in zip(facts, ranks, strict=True)
@@ -183,8 +188,8 @@ def list_data(results: Results) -> dict[str, Any]:
         "stacks": [[name, STACKS[name]] for name in results],
         "heads": rows,
         "metrics": metrics,
-        "columns": shown,
-        "axes": [column.key for column in shown_axes(columns)],
+        "columns": initial,
+        "axes": [column.key for column in initial_axes(columns)],
     }
 
 

@@ -17,7 +17,7 @@ from headbook.report.answers.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.answers.linked_rows import claim_number, whole_percent
+from headbook.report.answers.linked_rows import claim_number
 from headbook.report.answers.overview_numbers import (
     SINK_NORM,
     SINK_SHARE,
@@ -29,7 +29,7 @@ from headbook.report.answers.overview_numbers import (
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import capital, count_text, number, number_word, percent
+from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 

@@ -1,6 +1,7 @@
 """The claim of the overview on a family of heads and on its head with the clearest role."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
@@ -13,15 +14,16 @@ from headbook.report.answers.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.answers.linked_rows import (
-    HELD_OUT_SPLIT,
-    claim_number,
-    head_number,
-    whole_percent,
+from headbook.report.answers.linked_rows import claim_number, head_number
+from headbook.report.families import (
+    MEANINGS,
+    Family,
+    families,
+    family_names,
+    sink_tokens,
 )
-from headbook.report.families import Family, families
 from headbook.report.findings.finding import LinkedNumber, Parts, head_link
-from headbook.report.head_types import METRIC, Place
+from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
 from headbook.report.relation_counts import METRIC as RELATION_METRIC
 from headbook.report.relation_counts import VIEW as RELATION_VIEW
 from headbook.report.relation_tests import tests_of_stack
@@ -33,8 +35,9 @@ from headbook.report.wording import (
     p_family_wise_text,
     percent,
     rule_phrase,
+    whole_percent,
 )
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
 MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
@@ -271,3 +274,74 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
             named.evidence,
         )
         return
+
+
+class FamilyHeads(NamedTuple):
+    """The heads of one family in all stacks.
+
+    Attributes:
+        family: the family.
+        name: name of the family on pages.
+        meaning: what its heads do.
+        heads: the heads, stack by stack.
+        clearest: head that shows best what the family does.
+    """
+
+    family: Family
+    name: str
+    meaning: str
+    heads: tuple[HeadName, ...]
+    clearest: HeadName
+
+
+def family_heads(results: Mapping[str, StackResults]) -> list[FamilyHeads]:
+    """Return the families that have heads, in their order."""
+    found = []
+    for family in Family:
+        heads = [
+            HeadName(stack, *place)
+            for stack, each in results.items()
+            for place, own in families(each).items()
+            if own is family
+        ]
+        if heads:
+            first = results[heads[0].stack]
+            name = family_names(first)[family]
+            clearest = max(heads, key=lambda head: _clarity(results[head.stack], head, family))
+            meaning = MEANINGS.get(family) or _of_the_rest(results, heads)
+            found.append(FamilyHeads(family, name, meaning, tuple(heads), clearest))
+    return found
+
+
+def _type_of(results: StackResults, head: HeadName) -> HeadType | None:
+    return head_types(results)[head.layer, head.head]
+
+
+def _of_the_rest(results: Mapping[str, StackResults], heads: Sequence[HeadName]) -> str:
+    """Return what heads without a single type do."""
+    sink = sink_tokens(results[heads[0].stack])
+    types = [_type_of(results[head.stack], head) for head in heads]
+    if any(kind is not None and kind.rest is OffSinkType.MIXED for kind in types):
+        return "Several things at once; no single share of the attention reaches half."
+    return f"Almost nothing is left once {sink} are masked."
+
+
+def _clarity(results: StackResults, head: HeadName, family: Family) -> float:
+    """Return by how much a head passes the threshold of its family."""
+    kind = _type_of(results, head)
+    if kind is None:
+        return -math.inf
+    shares = kind.shares
+    values = {
+        Family.POSITION: max(
+            (share.corrected for share in (*shares.parts.values(), *shares.offsets.values())),
+            default=math.nan,
+        ),
+        Family.NEARBY: shares.window.corrected,
+        Family.BROADCAST: -shares.column,
+        Family.REPEATS: shares.same_token.corrected,
+        Family.SPREAD: shares.entropy,
+        Family.SINK: shares.sink.corrected,
+    }
+    value = values[family]
+    return -math.inf if math.isnan(value) else value

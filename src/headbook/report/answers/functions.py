@@ -10,7 +10,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.answers.linked_rows import HELD_OUT_SPLIT, claim_number
+from headbook.report.answers.linked_rows import claim_number
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import LinkedNumber, Parts, choose_head, uniform_estimate
 from headbook.report.relation_counts import METRIC, VIEW
@@ -18,6 +18,7 @@ from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
 from headbook.report.wording import interval_text, p_family_wise_text, percent, rule_phrase
+from headbook.schema import HELD_OUT_SPLIT
 from headbook.study.sentence_data import HeadName
 
 # Words, metric and label; the name of the sink is put in.

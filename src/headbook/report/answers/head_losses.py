@@ -1,4 +1,4 @@
-"""What the model loses without each head and each layer, as bars of the overview show it."""
+"""Losses of the model without each head and each layer, for the bars of the overview."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ LOST = {  # target: what changes without a head, in labels
 
 
 class HeadLoss(NamedTuple):
-    """What the model loses without one head.
+    """The loss of the model without one head.
 
     Attributes:
         value: change of the main target, in its unit; NaN if not known.
@@ -44,7 +44,7 @@ class HeadLoss(NamedTuple):
 
 
 class HeadLosses(NamedTuple):
-    """What the model loses without each head.
+    """The losses of the model without each head.
 
     Attributes:
         target: the main target.
@@ -100,7 +100,7 @@ def head_losses(study: Study) -> HeadLosses | None:
 
 
 class LayerLoss(NamedTuple):
-    """What the model loses without all heads of one layer.
+    """The loss of the model without all heads of one layer.
 
     Attributes:
         effect: change of the main target, in its unit.

@@ -11,7 +11,7 @@ from headbook.report.findings.finding import LinkedNumber, Part, Parts
 from headbook.report.head_types import HeadType, share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
-from headbook.report.wording import THIN, count_text, number, percent
+from headbook.report.wording import count_text, number, percent
 from headbook.schema import HeadKey
 from headbook.study.sentence_data import HeadName
 
@@ -111,13 +111,6 @@ class HeadNumbers:
     def off_sink(self) -> str:
         """End of a sentence about a share of the attention outside the sink."""
         return f"of its attention off {self.sink}"
-
-
-def whole_percent(value: float) -> str:
-    """Return a share in whole per cent; none but 0 is printed as 0, and none but 1 as 100."""
-    rounded = min(max(round(100 * value), 1 if value > 0 else 0), 100 if value == 1 else 99)
-    mark = ("<" if 100 * value < 0.5 else ">" if 100 * value >= 99.5 else "") if value % 1 else ""
-    return f"{mark}{THIN if mark else ''}{rounded}{THIN}%"
 
 
 def share_detail(found: Evidence, what: str) -> str:

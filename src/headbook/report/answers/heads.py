@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.claims.heads import HIGHEST, LOWEST
 from headbook.report.families import Family, family_names, sink_tokens
 from headbook.report.findings.finding import (
     Link,
@@ -30,7 +29,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HIGHEST, LOWEST, HeadKey, SinkView
 
 # What most heads of a family do, after "most others".
 FAMILY_VERBS = {

@@ -59,7 +59,7 @@ class LiveSentence:
         stack: the stack.
         number: number of the sentence.
         queries, keys: texts that queries and keys are tokens of.
-        shown: numbers of tokens that are shown of queries and of keys.
+        sizes: numbers of tokens that are shown of queries and of keys.
         word: place of the key that is chosen first.
         families: families that have heads, in their order.
         heads: all heads of the stack, by which `FamilyAttention.strongest` counts.
@@ -69,7 +69,7 @@ class LiveSentence:
     number: int
     queries: StoredText
     keys: StoredText
-    shown: tuple[int, int]
+    sizes: tuple[int, int]
     word: int
     families: tuple[FamilyAttention, ...]
     heads: tuple[HeadName, ...]
@@ -83,7 +83,7 @@ class LiveSentence:
     def cut(self) -> bool:
         """Whether some tokens are not shown."""
         texts = (self.queries, self.keys)
-        return any(n < len(text.pieces) for n, text in zip(self.shown, texts, strict=True))
+        return any(n < len(text.pieces) for n, text in zip(self.sizes, texts, strict=True))
 
     @property
     def strongest(self) -> tuple[HeadName, int, float] | None:
@@ -93,7 +93,7 @@ class LiveSentence:
         """
         others = [
             query
-            for query in range(self.shown[0])
+            for query in range(self.sizes[0])
             if not self.queries.special[query] and (self.crosses or query != self.word)
         ]
         found = [
@@ -155,21 +155,21 @@ def _live(results: StackResults, sentence: StoredSentence) -> LiveSentence | Non
     if maps is None or not of_heads:
         return None
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    shown = min(len(queries.pieces), MAX_TOKENS), min(len(keys.pieces), MAX_TOKENS)
+    sizes = min(len(queries.pieces), MAX_TOKENS), min(len(keys.pieces), MAX_TOKENS)
     heads = heads_of(stack)
     weights = np.array([maps[head.layer, head.head] for head in heads], np.float64) / UINT8_STEPS
     received = weights.mean(0)
     if not stack.crosses:
         np.fill_diagonal(received, 0)
     numbers = {(head.layer, head.head): number for number, head in enumerate(heads)}
-    weights = weights[:, : shown[0], : shown[1]]
+    weights = weights[:, : sizes[0], : sizes[1]]
     return LiveSentence(
         stack=stack.name,
         number=sentence.number,
         queries=queries,
         keys=keys,
-        shown=shown,
-        word=first_word(keys, received.sum(0)[: shown[1]]),
+        sizes=sizes,
+        word=first_word(keys, received.sum(0)[: sizes[1]]),
         families=tuple(
             _of_family(
                 family, weights, [numbers[p] for p, own in of_heads.items() if own is family]
@@ -199,10 +199,10 @@ def first_word(text: StoredText, received: Floats) -> int:
     Args:
         received: attention from other tokens. *Shape:* ``(key,)``.
     """
-    shown = range(len(received))
-    words = [n for n in shown if not text.special[n] and any(map(str.isalnum, text.pieces[n]))]
+    sizes = range(len(received))
+    words = [n for n in sizes if not text.special[n] and any(map(str.isalnum, text.pieces[n]))]
     content = [n for n in words if text.tags[n] in CONTENT]
-    chosen = content or words or [n for n in shown if not text.special[n]] or [*shown]
+    chosen = content or words or [n for n in sizes if not text.special[n]] or [*sizes]
     return max(chosen, key=lambda n: (float(received[n]), -n))
 
 
@@ -213,13 +213,13 @@ def claim_word(live: LiveSentence, maps: Floats, *, special: bool) -> int:
         maps: mean weights of these heads. *Shape:* ``(query, key)``.
         special: whether to search special tokens, or the first token, alone.
     """
-    received = maps[: live.shown[0], : live.shown[1]].copy()
+    received = maps[: live.sizes[0], : live.sizes[1]].copy()
     if not live.crosses:
         np.fill_diagonal(received, 0)
     total = received.sum(0)
     if not special:
         return first_word(live.keys, total)
-    tokens = [n for n in range(live.shown[1]) if live.keys.special[n]] or [0]
+    tokens = [n for n in range(live.sizes[1]) if live.keys.special[n]] or [0]
     return max(tokens, key=lambda n: float(total[n]))
 
 

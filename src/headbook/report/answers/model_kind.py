@@ -1,4 +1,4 @@
-"""What a model is, in one sentence: its kind, and what it gives out."""
+"""Sentence about the kind of a model and its output."""
 
 from enum import StrEnum
 

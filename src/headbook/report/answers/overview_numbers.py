@@ -14,18 +14,17 @@ The conditions, in the order of `headbook.report.answers.overview_claims`:
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, RatioSums
 from headbook.analysis.intervals import MIN_EFFECTIVE
-from headbook.metrics import ids
+from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, main_target
-from headbook.report.answers.pooled import pooled
 from headbook.report.families import Family, families
 from headbook.report.findings.finding import run_mean
 from headbook.report.head_types import METRIC, Place
@@ -328,3 +327,36 @@ def like_random(results: StackResults) -> LikeRandom | None:
     own = results.layers(*column)
     band = results.baseline_band(Baseline.UNTRAINED, *column)
     return LikeRandom(column, *(run_mean(each, layers) for each in (own, band)))
+
+
+def pooled(results: StackResults, columns: Sequence[HeadKey], heads: Collection[Place]) -> Estimate:
+    """Return a number of several heads together; NaN if the study lacks it.
+
+    Args:
+        columns: keys of numbers with one denominator, whose numerators are added: shares of several
+            parts of speech.
+        heads: layer and number of each head.
+    """
+    buckets = next(
+        (
+            each
+            for each in results.study.corpus_sums.buckets.get(results.stack.name, ())
+            if {*columns} <= {*each.columns}
+        ),
+        None,
+    )
+    if buckets is None or not heads:
+        return NO_ESTIMATE
+    layers, numbers = np.array(sorted(heads)).T
+    places = [buckets.columns.index(column) for column in columns]
+    all_d = np.broadcast_to(buckets.d, buckets.n.shape)
+    n = buckets.n[:, layers, numbers][..., places].sum((1, 2))
+    d = all_d[:, layers, numbers][..., places[0]].sum(1)
+    metric = all_metrics()[columns[0].metric]
+    ratios = RatioSums.of(n, d, np.zeros_like(d), buckets.keys % 2)
+    estimate = Estimates.of(ratios, metric.limits, metric.spread(columns[0].label)).at()
+    numbers_of_heads = results.heads(*columns[0])
+    return estimate._replace(
+        sentences=int(numbers_of_heads.sentences[layers, numbers].max()),
+        events=float(numbers_of_heads.events[layers, numbers].sum()),
+    )

@@ -6,7 +6,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.metrics import ids
-from headbook.report.answers.rows import layer_row
+from headbook.report.answers.linked_rows import layer_row
 from headbook.report.answers.sinks import SINK_OUTPUT, largest_share, sink_heads
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts

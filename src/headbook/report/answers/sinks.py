@@ -7,7 +7,7 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.ablation import Rows, rows_by_head
-from headbook.report.answers.rows import head_row
+from headbook.report.answers.linked_rows import head_row
 from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link

@@ -7,7 +7,7 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.claims.relations import relation_number
+from headbook.report.answers.linked_rows import relation_number
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests

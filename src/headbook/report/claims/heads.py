@@ -39,11 +39,10 @@ from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of
 
-ALL, HELD_OUT_SPLIT = "all", "held_out"
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
 Row = Mapping[str, Any]
@@ -152,7 +151,6 @@ def median_rows(results: StackResults) -> Iterator[Row]:
                 yield row(MEDIAN, results.stack.name, column, value=median)
 
 
-HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"
 # Claims on trees: without attention, of all heads of a layer together, of the best head of a layer.
 PLAIN_TREE, JOINT_TREE = "tree without attention", "mean attention of the layer"
 BEST_TREE = "highest of its layer"

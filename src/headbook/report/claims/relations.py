@@ -8,17 +8,16 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
-from headbook.report.claims.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.claims.heads import UNIFORM, Row, row
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, SplitScores, tests_of_stack
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
+from headbook.schema import HELD_OUT_SPLIT, RELATION
 
 RelationRow = dict[str, Any]
 
 # Claims of rows.
-RELATION = "relation"  # a head against the best surface rule for a relation
 WHERE_WRONG = "relation_where_rule_wrong"  # that head on the words that the rule misses
 PREFERENCE = "class_preference"  # that head's strongest words of the right class
 RULE = ids.SURFACE_RULE  # a head against the mean head, by the rule that explains the head best
@@ -79,19 +78,6 @@ def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator
             baseline=ELSEWHERE, baseline_value=float(preference.elsewhere[n]),
             difference=difference,
         )  # fmt: skip
-
-
-def relation_number(results: StackResults, tests: RelationTests, n: int, text: str) -> LinkedNumber:
-    """Return a printed number of a tested relation, linked to its row of the held-out split.
-
-    Args:
-        n: index of the label.
-        text: the number with its unit.
-    """
-    layer, head = map(int, tests.head[n])
-    identity = _identity(results, layer, head, METRIC, tests.labels[n])
-    row = {"claim": RELATION, **identity, "split": HELD_OUT_WORDS}
-    return LinkedNumber(text, "tests", tuple(row.items()))
 
 
 def _identity(
