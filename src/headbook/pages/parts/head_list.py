@@ -26,10 +26,6 @@ from headbook.study.sentence_data import HeadName, heads_of
 
 # Metrics of the columns that the list shows at first.
 INITIAL_METRICS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
-    ids.SINK_SHARE,
-    ids.RELATIVE_ENTROPY,
-    ids.ATTENTION_DISTANCE,
-)  # metrics shown at first
 AXES = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY)  # of the picture of two metrics
 # Views of these metrics in the list: with the sink, they mostly tell its share once more.
 PREFERRED_VIEWS = {

@@ -11,7 +11,7 @@ from headbook.report.findings.finding import LinkedNumber, Part, Parts
 from headbook.report.head_types import HeadType, share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
-from headbook.report.wording import count_text, number, percent
+from headbook.report.wording import count_text, number, percent, whole_percent
 from headbook.schema import HeadKey
 from headbook.study.sentence_data import HeadName
 
