@@ -57,7 +57,7 @@ def shares(
 def jackknife(
     attentions: Mapping[Place, Sequence[HeadAttention]], place: Place, name: Flow
 ) -> float:
-    """Standard error of the logarithm of a ratio to the mean head, by sentence."""
+    """Return the standard error of the logarithm of a ratio to the mean head, by sentence."""
     n = len(attentions[place])
     left_out = []
     for index in range(n):
