@@ -28,7 +28,7 @@ BLOCKS = {"caption", "dd", "dt", "figcaption", "h1", "h2", "h3", "header", "li",
 ATTRIBUTES = ("title", "aria-label")
 HEAD = re.compile(r"(?:(encoder|decoder|cross) )?L(\d+)·H(\d+)")
 DIGITS = r"(?:[<>] )?[−+]?\d[\d,]*(?:\.\d+)?"
-UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| tokens| nats"
+UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| thousandths| tokens| nats"
 INTERVAL = rf"\[({DIGITS}), ({DIGITS})\]"
 NUMBER = re.compile(rf"(?<![\w.,·])({DIGITS})({UNIT})?(?: ?{INTERVAL})?(?![\w·])")
 P_VALUE = re.compile(r"\bp ((?:= |< )\d\.\d+)")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from printed_numbers import Printed
 
-SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001}
+SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001, "thousandths": 0.001}
 TIE = 1e-9  # a value in the middle of two roundings may go either way
 
 # Columns of tables that hold values, with those of their ends, and the role of what they hold.
@@ -134,6 +134,8 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "top_tokens":
         ends = zip(table["query"], table["key"], strict=True)
         return table.assign(label=[" → ".join(filter(None, each)) for each in ends])
+    if name == "class_flows":  # the interval is that of the ratio
+        return table.rename(columns={"ratio": "value", "share": "first"})
     if name == "effect_tokens":
         return table.assign(label="rank " + table["rank"].astype(str))
     return table
