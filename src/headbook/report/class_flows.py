@@ -89,9 +89,10 @@ def _flows(results: StackResults) -> FlowEstimates | None:
 
 
 def class_flow(results: StackResults, head: HeadName) -> ClassFlow | None:
-    """Return the flow of one head; None if the study has none, or the head has no such attention.
+    """Return the flow of one head; None if no class of queries or of keys can be named.
 
-    A class below `MIN_CLASS_SHARE`, and any after the first `MAX_CLASSES`, joins the others.
+    A class below `MIN_CLASS_SHARE`, in fewer than `MIN_SENTENCES` sentences, or after the first
+    `MAX_CLASSES` joins the others.
     """
     numbers = flows_of_stack(results)
     if numbers is None or np.isnan(numbers.share[head.layer, head.head]).all():
@@ -101,7 +102,12 @@ def class_flow(results: StackResults, head: HeadName) -> ClassFlow | None:
         _side(results, head, [flows[cell] for cell in FLOW_CELLS if cell.count("") and cell[side]])
         for side in (0, 1)
     ]
-    named = [{flow[side] for flow in flows_of_side} for side, flows_of_side in enumerate(sides)]
+    named = [
+        {flow[side] for flow in flows_of_side} - {OTHERS}
+        for side, flows_of_side in enumerate(sides)
+    ]
+    if not all(named):
+        return None
     shares: dict[tuple[str, str], float] = {}
     for (query, key), flow in flows.items():
         if query and key and flow.share > 0:

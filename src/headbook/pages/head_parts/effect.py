@@ -145,10 +145,11 @@ def _change(
     linked = LinkedNumber(cell.text, "importance", tuple((name, row[name]) for name in columns))
     target = main_target(ablation)
     moved = "sentence vector" if target == AblationTarget.EMBEDDING else "last states"
+    interval = cell.interval and f" {cell.interval}"
     what = (
-        f"{drawn_unit(ablation)}: change of the {moved} (1 − cosine)"
+        f"{drawn_unit(ablation)}{interval}: change of the {moved} (1 − cosine)"
         if target in COSINE_TARGETS
-        else f"{unit(ablation)}: change of the {TARGET_NAMES[AblationTarget(target)]}"
+        else f"{unit(ablation)}{interval}: change of the {TARGET_NAMES[AblationTarget(target)]}"
     )
     values = results.cached(effects_of_heads)["value"]
     above = int((values > row["value"] * unit_factor(ablation)).sum())
@@ -191,9 +192,8 @@ def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -
         return None
     scale, dots = still
     value, low, high = (float(mine[name].iloc[0]) for name in ("value", "low", "high"))
-    known, interval = count_text(int(effects["value"].notna().sum()), "head"), ""
-    if not math.isnan(low):
-        interval = f"; bar: 95{THIN}% interval {interval_text(low, high)}"
+    known = count_text(int(effects["value"].notna().sum()), "head")
+    interval = "" if math.isnan(low) else f"; bar: its 95{THIN}% interval"
     caption = f"All {known} on a logarithmic scale, {drawn_unit(ablation)}{interval}."
     if (effects["method"] != EXACT).any():
         caption += " Pale dots: estimates."

@@ -194,8 +194,8 @@ def _node(flow: Flow, kind: str) -> FlowNode:
 
 
 def _flow_title(flow: Flow) -> str:
-    """Return a flow with all its numbers in words; empty for those of other classes."""
-    if OTHERS in {flow.query, flow.key}:
+    """Return a flow with all its numbers in words; empty where the table has no row of it."""
+    if OTHERS in {flow.query, flow.key} or flow.sentences < MIN_SENTENCES:
         return ""
     ends = " → ".join(class_name(tag) for tag in (flow.query, flow.key) if tag)
     side = "" if flow.query and flow.key else "from " if flow.query else "to "
