@@ -247,7 +247,7 @@ def test_the_page_says_how_shares_of_the_output_are_summed(encoder_site: Site) -
     text = text_of(html_of(encoder_site.folder / "patterns.html"))
     assert "by summed value-weighted norms" in text
     assert "Norms are summed, not vectors" in text
-    for claim in ("most of them in layer", "the other", "Mean maximum weight", "mostly come from",
+    for claim in ("most of them in layer", "; the other", "Mean maximum weight", "mostly come from",
                   "apart from special tokens"):  # fmt: skip
         assert claim not in text
 
