@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -18,14 +17,14 @@ from bare_model import Bare, given
 from chosen_results import Fake, fake_results
 from headbook.charts.patterns import offset_plot, offset_rows, similarity_plot
 from headbook.charts.plots import Plot, PlotMark
-from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, change_rows, sink_plot, sink_rows
+from headbook.charts.sinks import MAX_LINKED_HEADS, sink_plot, sink_rows
 from headbook.metrics.patterns import pattern
 from headbook.metrics.patterns.block_ratio import segments
 from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.table import HeatCell
 from headbook.pages.patterns import PatternsPage, has_patterns, patterns_page
 from headbook.report.answers.patterns import OUTPUTS, ROWS, SELF
-from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_heads
+from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.results import StackResults, stack_results
 from headbook.report.tables import STUDY_TABLES
@@ -163,18 +162,9 @@ def numbers_on(page: PatternsPage) -> list[LinkedNumber]:
                     if isinstance(part, HeatCell) and part.number]  # fmt: skip
 
 
-def row_of(study: Study, number: LinkedNumber) -> pd.Series:
-    """Return the only row of a table that a number leads to."""
-    frame = STUDY_TABLES[number.table].build(study)
-    for name, value in number.row:
-        frame = frame[frame[name] == value]
-    assert len(frame) == 1, number
-    return frame.iloc[0]
-
-
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_every_number_is_that_of_the_row_it_leads_to(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    kind: str, request: pytest.FixtureRequest
 ) -> None:
     site: Site = request.getfixturevalue(f"{kind}_site")
     study = site.study
@@ -231,14 +221,35 @@ def test_all_lines_of_a_curve_are_in_its_file(encoder_site: Site) -> None:
         np.testing.assert_allclose(values, own.layers(*key).value)
 
 
-def test_changes_are_those_of_the_tables_in_the_unit_of_pages(encoder_site: Site) -> None:
-    own = stack_results(encoder_site.study)["self"]
-    if not sink_heads(own):
-        pytest.skip("no sink head")
-    rows = change_rows(own)
-    assert (rows["change"][1:].diff().dropna() <= 0).all()
-    assert len(plots(page_of(encoder_site))) == 4
-    assert change_plot(own, "name", "caption").rows.equals(rows)
+# Claims.
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_heads_are_counted_as_the_chart_draws_them(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """The answer, the solid marks and the types of heads agree."""
+    own = next(iter(stack_results(request.getfixturevalue(f"{kind}_site").study).values()))
+    plot = sink_plot(own, "name", "caption")
+    solid = [mark for mark in plot.marks if isinstance(mark, PlotMark) and "model" in mark.style]
+    assert len(solid) == len(sink_heads(own)) == plot.rows["sink_head"].sum()
+    found = many(6, 12)
+    count = len(sink_heads(found))
+    assert 0 < count < 72
+    assert plain_text(sink_answer(found)).startswith(f"{count} of 72 heads attend mostly to")
+    drawn = sink_plot(found, "name", "caption").marks
+    solid = [mark for mark in drawn if isinstance(mark, PlotMark) and "model" in mark.style]
+    assert len(solid) == count
+
+
+def test_the_page_says_how_shares_of_the_output_are_summed(encoder_site: Site) -> None:
+    """Norms are summed, not vectors; and nothing is said that holds by selection alone."""
+    text = text_of(html_of(encoder_site.folder / "patterns.html"))
+    assert "by summed value-weighted norms" in text
+    assert "Norms are summed, not vectors" in text
+    for claim in ("most of them in layer", "; the other", "Mean maximum weight", "mostly come from",
+                  "apart from special tokens"):  # fmt: skip
+        assert claim not in text
 
 
 # Sizes.

@@ -11,6 +11,8 @@ import pytest
 
 from ablation_results import ablation_results, around
 from chosen_results import Fake, fake_results
+from headbook.charts.plots import PlotMark
+from headbook.charts.sinks import change_plot, change_rows
 from headbook.pages.parts.page import plain_text
 from headbook.report.answers.patterns import (
     ODDS,
@@ -35,6 +37,7 @@ from headbook.report.answers.sinks import (
 )
 from headbook.report.findings.finding import LinkedNumber, Parts
 from headbook.report.results import StackResults
+from headbook.report.wording import interval_text
 from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import HEAD_GROUPS
@@ -239,6 +242,42 @@ def test_random_sets_are_compared_by_rank(
     assert random_sets_note(replaced(effects(0.0, 0.0), None, monkeypatch)) == ()
 
 
+def test_the_chart_of_changes_has_all_heads_together_before_single_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values are per cent of the loss, 2.0, and each mark leads to the row of its value."""
+    groups = together("changes", "no_change").assign(value=[0.08, 0.002], low=0.001, high=0.1)
+    found = replaced(effects(0.01, 0.05, 0.2), groups, monkeypatch)
+    rows = change_rows(found)
+    assert [*rows["heads"]] == ["all", "L0·H1", "L0·H0"]
+    np.testing.assert_allclose(rows["change"], [4.0, 2.5, 0.5])
+    np.testing.assert_allclose(rows["sink_masked"], [0.1, math.nan, math.nan])
+    assert {*rows["change_method"]} == {"exact"}
+    plot = change_plot(found, "name", "caption")
+    assert plot.rows.equals(rows)
+    linked = [mark for mark in plot.marks if isinstance(mark, PlotMark)]
+    assert [mark.label for mark in linked] == [
+        "Change without all sink heads together: 4.00 % of the loss [0.05, 5.00]",
+        "Change with only the sink masked in all sink heads together: 0.10 % of the loss "
+        "[0.05, 5.00]",
+        f"Change without L0·H1: 2.50 % of the loss {interval(rows, 1)}",
+        f"Change without L0·H0: 0.50 % of the loss {interval(rows, 2)}",
+    ]
+    table = found.study.importance.query("metric == 'ablation_effect' and replacement == 'mean'")
+    wanted = 50 * table.set_index("head")["value"].loc[[1, 0]]
+    np.testing.assert_allclose(rows["change"][1:], wanted)
+
+
+def interval(rows: pd.DataFrame, line: int) -> str:
+    return interval_text(rows["change_low"][line], rows["change_high"][line])
+
+
+def test_a_change_of_nothing_is_drawn_at_the_lower_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = change_plot(replaced(effects(0.0, -0.05), None, monkeypatch), "name", "caption")
+    heights = [mark.y for mark in plot.marks if isinstance(mark, PlotMark)]
+    assert [*heights] == [pytest.approx(plot.height - 40)] * 2
+
+
 # The diagonal, outputs, own sentences.
 
 
@@ -297,8 +336,8 @@ def test_sentences_of_passages_are_counted_by_layers_above_even_odds() -> None:
     odds, second = [[2.0, 2.0], [2.0, 1.0], [3.0, 1.5]], [[2.0, 2.0], [0.5, 0.5], [1.5, 1.5]]
     found = results_of({ODDS: Fake(odds, second=second)})
     assert words(own_sentence_answer(found)) == (
-        "Yes, in 2 of 3 layers and both halves of the passages: tokens that receive nearly the "
-        "same are of one sentence more often than other pairs at the same distance."
+        "Yes, in 2 of 3 layers on both halves of the passages: tokens with nearly the same output "
+        "share a sentence more often than other pairs at equal distance."
     )
     even = results_of({ODDS: Fake([[0.9, 1.0], [0.5, 0.5]])})
     assert words(own_sentence_answer(even)).startswith("Not clearly in any of 2 layers: tokens")

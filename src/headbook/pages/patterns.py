@@ -18,6 +18,7 @@ from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
 from headbook.report.answers.linked_rows import head_row, layer_row, uniform_row
 from headbook.report.answers.patterns import (
+    ODDS,
     OUTPUTS,
     ROWS,
     alike_answer,
@@ -54,6 +55,7 @@ from headbook.schema import HEAD_RULES, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
 MAX_NARROW_COLUMNS = 14  # of a table that takes half of the page
+MAX_UNIFORM_SPREAD = 0.001  # over layers, of a share under uniform attention that is printed once
 MAX_MAPS = 144  # of all stacks; more heads are shown by every n-th
 DESTINATIONS = {  # labels of attention_to, with their names in the table of layers
     "first": "first token", "separator": "separators", "punctuation": "punctuation",
@@ -248,6 +250,11 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
             "fixed token can learn one; a token’s own value depends on its content, and the "
             "residual stream keeps the token anyway.",
         )  # fmt: skip
+    yield from _output_questions(results)
+
+
+def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
+    """Yield the questions on what heads write that the study answers."""
     if alike := alike_answer(results):
         yield PatternQuestion(
             id="alike", title="Do all words then receive the same?", answer=alike,
@@ -255,7 +262,8 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
             figure=similarity_plot(
                 results, _name(results, "alike"),
                 "Mean cosine of all pairs of tokens of a sentence, without special tokens, all "
-                "keys: of head outputs and of attention rows. Small dots: single heads.",
+                "keys: of head outputs and of attention rows"
+                f"{_sample_note(results, OUTPUTS)}. Small dots: single heads.",
             ),
             why="Where all rows attend alike, all outputs are alike, whatever the tokens mean: "
             "that follows from the definition. Where only the outputs are alike, the values are.",
@@ -268,12 +276,18 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
             figure=odds_plot(
                 results, _name(results, "odds"),
                 "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of "
-                "one sentence, over the odds of other pairs at the same distance. No intervals: "
+                "one sentence, over the odds of other pairs at the same distance"
+                f"{_sample_note(results, ODDS)}. No intervals: "
                 "few passages decide these odds. Dashed: no preference.",
             ),
             why="Pairs of the same distance are compared because neighbours are of one sentence "
             "anyway.",
         )  # fmt: skip
+
+
+def _sample_note(results: StackResults, key: HeadKey) -> str:
+    """Return on how many sentences a number rests; empty if on all."""
+    return results.sample_note(int(results.layers(*key).sentences.max()), ", on")
 
 
 def _dead_question(results: StackResults, answer: Sentence) -> PatternQuestion:
@@ -351,6 +365,7 @@ def _destinations(results: StackResults) -> PageTable | None:
         return None
     numbers = {key: results.layers(*key) for key in keys}
     top = {key: float(np.nanmax(numbers[key].value)) for key in keys}
+    uniform = {key: results.uniform(*key).value[[*layers]].tolist() for key in keys}
     scale = max(0.5, *top.values())
     rows = []
     for key in sorted(keys, key=lambda key: -top[key]):
@@ -358,10 +373,11 @@ def _destinations(results: StackResults) -> PageTable | None:
             _heat(layer_row(results, key, layer, written(value)), value, scale)
             for layer, value in zip(layers, numbers[key].value[[*layers]].tolist(), strict=True)
         ]
-        uniform = float(results.uniform(*key).value[layers[0]])
-        even = uniform_row(results, key, layers[0], written(uniform))
+        even = uniform_row(results, key, layers[0], written(uniform[key][0]))
         rows.append(Row(names[key.label], (*cells, HeatCell(even.text, "few", even))))
-    return PageTable(("to", *layers, "uniform"), tuple(rows), style="heat")
+    is_same = all(np.ptp(values) < MAX_UNIFORM_SPREAD for values in uniform.values())
+    title = "uniform" if is_same else f"uniform, L{layers[0]}"
+    return PageTable(("to", *layers, title), tuple(rows), style="heat")
 
 
 def _heat(linked: LinkedNumber, value: float, top: float) -> HeatCell:

@@ -84,11 +84,11 @@ def own_sentence_answer(results: StackResults) -> Parts | None:
         above = [results.split(half, *ODDS, of="layers").value > 1 for half in SPLITS]
     n_above = int(np.logical_and(*above).sum())
     layers = count_text(int(np.isfinite(results.layers(*ODDS).value).sum()), "layer")
-    start = f"Yes, in {n_above:,} of {layers} and both halves of the passages"
+    start = f"Yes, in {n_above:,} of {layers} on both halves of the passages"
     if not n_above:
         start = f"Not clearly in any of {layers}"
-    return (f"{start}: tokens that receive nearly the same are of one sentence more often than "
-            "other pairs at the same distance.",)  # fmt: skip
+    return (f"{start}: tokens with nearly the same output share a sentence more often than other "
+            "pairs at equal distance.",)  # fmt: skip
 
 
 def different_outputs(results: StackResults) -> list[Place]:
