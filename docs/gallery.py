@@ -82,8 +82,9 @@ SHOTS = (
         "trees induced from attention.",
     ),
     Shot(
-        "flow", "flow.html", "Flow",
-        "How much information attention moves between tokens, and which heads contribute.",
+        "geometry", "geometry.html", "How words travel",
+        "Whether tokens stay nearest to their own vocabulary token, kinds of words, "
+        "context mixing, and the space of states.",
     ),
     Shot(
         "metric", "metrics/attention_distance.html", "Metric",

@@ -220,33 +220,40 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 
 /* --- the list of heads --- */
 
-/** A word, what stands beside it, and the number by which words sort. */
-type Word = [text: string, beside: string, order: Maybe];
-/** `headbook.pages.heads.list_data`. */
+/** A word, further words, the number by which words sort, and one that is printed, with its table. */
+type Word = [text: string, detail: string, order: Maybe, value?: string, table?: string];
+/** `headbook.pages.parts.head_list.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
-  relation: Word, beats: number,
+  relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
+  rank: number,
 ];
 type HeadListData = {
   heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[]; axes: string[];
-  metrics: { id: string; title: string; share: boolean; labels: [string, string, string][] }[];
+  metrics: {
+    id: string; title: string; share: boolean; table?: string; labels: [string, string, string][];
+  }[];
 };
-type WordName = "class" | "looks" | "relation";
+type WordName = "class" | "verdict" | "relation" | "looks";
 type Head = {
-  i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
+  i: number; name: string; href: string; stack: string; layer: number; role: boolean;
+  beats: boolean; family: string; style: string; rank: number; text: string;
 } & Record<WordName, Word>;
-type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
+type Column = {
+  key: string; metric: string; share: boolean; table: string; title: string; unit: string;
+};
 type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: string };
 type Values = {
   value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
 };
-type ValuesByColumn = Map<string, Column & Values>;
+type Filled = Column & Values & { fills: string[] };
+type ValuesByColumn = Map<string, Filled>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
-  heads: Head[]; columns: Map<string, Column>; first: string[];
+  heads: Head[]; columns: Map<string, Column>; judged: boolean; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
-  columns: string[]; sort: string; down: boolean; beats: boolean; stack: string; from: string;
+  columns: string[]; sort: string; down: boolean; role: boolean; stack: string; from: string;
   to: string; find: string; ranges: Map<string, string[]>; x: string; y: string;
 } & Record<WordName, string>;
 interface List {
@@ -259,7 +266,8 @@ interface List {
   words: (list: HeadList, name: WordName) => string[];
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
-  rowOf: (head: Head, columns: (Column & Values)[]) => HTMLTableRowElement;
+  fillsOf: (column: Column & Values) => string[];
+  rowOf: (list: HeadList, head: Head, columns: Filled[]) => HTMLTableRowElement;
 }
 interface NumberFormats {
   MISSING: string;
@@ -330,6 +338,11 @@ type ChartSpec = {
 /** A step of a film (`pages/film/film`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
+/** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
+type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
+/** `headbook.site.rows.PageRows.script`: of a row first the numbers of its identifying columns. */
+type RowValue = string | number | boolean | null;
+type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
   vega: string;
@@ -341,6 +354,8 @@ interface DataFiles {
   headlist: HeadListData;
   types: Record<string, string[][]>;
   film: Record<string, FilmStep[]>;
+  tables: Record<string, TableFacts>;
+  [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;
@@ -392,10 +407,12 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  showRow: (number: Element) => Promise<void>;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
   hash: () => string;
+  query: () => string;
   link: (hash: string) => string;
   run: (src: string) => Promise<void>;
   aimed: (body: HTMLElement) => HTMLElement;

@@ -121,7 +121,7 @@ def entries(page: Page) -> list[str]:
         ("heads/L00-H01.html", ["Heads"]),
         ("sentences/0001.html", ["Sentences"]),
         ("tokens.html", ["Tokens"]),
-        ("flow.html", ["Analyses", "Attention flow"]),
+        ("geometry.html", ["Analyses", "How words travel"]),
         ("metrics/attention_to.html", ["Analyses", "All metrics"]),
         ("data.html", ["Methods"]),
     ],

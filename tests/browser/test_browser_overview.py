@@ -141,7 +141,7 @@ def test_a_family_lights_its_heads_without_scripts_too(
     encoder_site: Site, open_page: Open, scripts: bool
 ) -> None:
     page = open_page(encoder_site.folder / "index.html", java_script_enabled=scripts)
-    for family in (str(row.family) for row in live_of(encoder_site).families):
+    for family in (str(line.family) for line in live_of(encoder_site).families):
         page.locator(f".roll tr[data-family='{family}'] th").hover()
         faded, others = lighting(page, family)
         assert faded == others

@@ -203,7 +203,7 @@ def test_numbers_of_heads_and_layers_are_those_of_the_tables(any_site: Site) -> 
 @pytest.mark.slow
 def test_numbers_of_states_are_those_of_the_table(encoder_site: Site) -> None:
     states = {row["value"] for row in file_rows(encoder_site, "data/geometry.csv")}
-    reported = file_rows(encoder_site, "figures/geometry-self.csv")
+    reported = file_rows(encoder_site, "figures/geometry-space-self.csv")
     assert {row["value"] for row in reported} <= states
     assert len(reported) > 5
 

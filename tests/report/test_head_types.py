@@ -310,6 +310,21 @@ def test_a_share_near_that_of_uniform_attention_decides_nothing() -> None:
     assert head_type(TypeShares(Share(0.99, 0.96), short.parts, entropy=0.5)).some_sink is False
 
 
+def test_a_family_and_its_detail_say_what_the_name_says() -> None:
+    found = [
+        head_type(given(sink=0.8, previous=0.2, before=0.4, after=0.4)),
+        head_type(given(sink=0.35, previous=0.2, before=0.4, after=0.4)),
+        head_type(given(sink=0.1, previous=0.9, before=0.1)),
+        head_type(given(sink=0.2, previous=0.2, before=0.4, after=0.4)),
+    ]
+    assert [(each.family, each.detail) for each in found] == [
+        ("sink", "80.0\u202f%"),
+        ("mixed", "sink + distant earlier tokens"),
+        ("previous-token", ""),
+        ("mixed", "distant earlier tokens + distant later tokens"),
+    ]
+
+
 def test_a_mixed_head_without_a_share_above_uniform_attention_names_none() -> None:
     shares = {"punctuation": Share(0.02, 0.03), "words": Share(0.98, 0.97)}
     found = head_type(TypeShares(Share(0.0, 0.1), shares, entropy=0.5, column=0.5))
@@ -480,8 +495,8 @@ def test_wall_and_head_pages_say_that_types_are_not_measured(
     missing = [place for place, found in types.items() if found and not found.measured]
     assert missing
     for layer, head in missing:
-        tile, lead = tiles[layer, head], pages[f"L{layer}·H{head}"].lead
-        assert lead.type.endswith("not measured")
+        tile, text = tiles[layer, head], pages[f"L{layer}·H{head}"].type_text
+        assert text.endswith("not measured.")
         assert tile.label.startswith(f"L{layer}·H{head}: ")
         assert tile.label.endswith("not measured")
     if "type_shares" not in metrics:

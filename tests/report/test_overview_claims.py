@@ -67,8 +67,8 @@ def typed(
         return Fake([[head.get(name, usual) for head in row] for row in heads], even, 0.001)
 
     shares = {name: table(name, 0.0) for name in (*PARTS, "same_token", "left_out")}
-    shares |= {EVEN[name]: Fake(np.full(np.shape(heads), 0.05)) for name in PARTS}
-    shares |= {EVEN["same_token"]: Fake(np.full(np.shape(heads), 0.05))}
+    even = np.full((len(heads), len(heads[0])), 0.05)
+    shares |= {EVEN[name]: Fake(even) for name in (*PARTS, "same_token")}
     return {
         SINK: table("sink", 0.1, 0.1),
         HeadKey("relative_entropy", RENORM, ""): table("entropy", entropy),

@@ -15,7 +15,7 @@ from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
 from headbook.report.answers.claim_parts import OverviewClaim
 from headbook.report.answers.family_heads import FamilyHeads, family_heads
 from headbook.report.answers.functions import HeadFunction, head_functions
-from headbook.report.answers.head_losses import WITHOUT_HEAD, Losses, head_losses, layer_losses
+from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
 from headbook.report.answers.live_sentence import (
     LiveSentence,
     claim_word,
@@ -28,7 +28,7 @@ from headbook.report.answers.overview_claims import overview_claims
 from headbook.report.families import family_names
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
@@ -126,7 +126,7 @@ class FamilySection:
     href: str
     example: str
     pair: str
-    weight: LinkedNumber | None
+    weight: Link | None
     text: tuple[tuple[str, str], ...]
 
 
@@ -191,7 +191,7 @@ class OverviewPage(Page):
     unsupported: str
     live: tuple[LiveFigure, ...]
     walls: tuple[Wall, ...]
-    losses: Losses | None
+    losses: HeadLosses | None
     bars: str
     estimated: bool
     layers: LinkedNumber | None
@@ -387,8 +387,7 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         query = texts[stack.queries].pieces[exemplar.query]
         key = texts[stack.keys].pieces[exemplar.key]
         pair = visible(f"{query} → {key}")
-        row = (*clearest._asdict().items(), ("ranking", "strongest"), ("rank", 1))
-        weight = LinkedNumber(number(exemplar.score), "exemplars", row)
+        weight = Link(number(exemplar.score), head_page(clearest))
     return FamilySection(
         heads=family,
         counts=" · ".join(parts) if len(results) > 1 else f"{len(family.heads):,}",

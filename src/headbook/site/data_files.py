@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from headbook.charts import images
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
-from headbook.pages.heads import effect_choice, effect_values, list_data, values_data
 from headbook.pages.index import live_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
+from headbook.pages.parts.head_list import list_data, values_data
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.sentence_maps import (
     FOLDER,
@@ -101,15 +101,9 @@ def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folde
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     """Write the list of all heads, and their numbers in a file for each metric."""
-    listed = list_data(results)
-    effect, effect_by_head = effect_choice(results), effect_values(results)
-    metrics = [*listed["metrics"], *([effect] if effect else [])]
-    _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
+    _write(folder / "headlist.js", script("headlist", list_data(results)))
     (folder / "values").mkdir()
-    values_by_metric = [*values_data(results)]
-    if effect and effect_by_head:
-        values_by_metric.append((effect["id"], effect_by_head))
-    for name, values in values_by_metric:
+    for name, values in values_data(results):
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
 

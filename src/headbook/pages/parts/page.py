@@ -183,7 +183,7 @@ class AnalysisPage(Page):
         absent: what was not measured and the option that measures it, a sentence each.
     """
 
-    styles = ("plots", "maps", "analysis")
+    styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis")
     contents = False
     topic: str
     answer: Sentence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.claim_parts import effect_text
-from headbook.report.answers.head_losses import LOST, LayerLoss, Losses
+from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.families import families, family_names
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
@@ -98,7 +98,7 @@ def tile_style(results: StackResults, head: HeadName) -> str:
 
 
 def wall_of(
-    results: StackResults, losses: Losses | None, layers: Mapping[int, LayerLoss], lit: Lit
+    results: StackResults, losses: HeadLosses | None, layers: Mapping[int, LayerLoss], lit: Lit
 ) -> Wall:
     """Return the wall of one stack.
 

@@ -43,7 +43,7 @@ class HeadLoss(NamedTuple):
     exact: bool
 
 
-class Losses(NamedTuple):
+class HeadLosses(NamedTuple):
     """What the model loses without each head.
 
     Attributes:
@@ -80,7 +80,7 @@ def bar_step(value: float, most: float) -> int:
     return max(1, round(STEPS * math.sqrt(min(value / most, 1))))
 
 
-def head_losses(study: Study) -> Losses | None:
+def head_losses(study: Study) -> HeadLosses | None:
     """Return what the model loses without each head; None if it was not measured."""
     ablation = study.corpus_sums.ablation
     if ablation is None:
@@ -96,7 +96,7 @@ def head_losses(study: Study) -> Losses | None:
     if not known:
         return None
     largest = max(known, key=lambda head: heads[head].value)
-    return Losses(AblationTarget(main_target(ablation)), heads, largest)
+    return HeadLosses(AblationTarget(main_target(ablation)), heads, largest)
 
 
 class LayerLoss(NamedTuple):
