@@ -9,12 +9,11 @@
   /* A word as a button; without scripts it is text. */
   /** @type {(word: HTMLElement) => void} */
   const pressable = (word) => {
-    const { className, dataset } = word;
-    const button = make("button", {
-      type: "button", class: className, dir: "auto", "data-i": dataset.i ?? "",
-      "aria-pressed": String(word.classList.contains("chosen")),
-    }, word.textContent);
-    word.replaceWith(button);
+    const chosen = word.classList.contains("chosen");
+    word.replaceWith(make("button", {
+      type: "button", class: word.className, dir: "auto", "data-i": word.dataset.i ?? "",
+      "aria-pressed": String(chosen), tabindex: chosen ? 0 : -1,
+    }, word.textContent));
   };
   /** @type {(button: Element) => number} */
   const placeOf = (button) => Number(/** @type {HTMLElement} */ (button).dataset.i);
@@ -57,9 +56,10 @@
       figure.addEventListener("keydown", (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
         const button = targetOf(event).closest("button[data-i]");
-        if (!step || !button) return;
-        const list = button.closest(".picks, thead");
-        const next = list?.querySelector(`[data-i="${placeOf(button) + step}"]`);
+        const list = button?.closest(".picks, thead");
+        if (!step || !button || !list) return;
+        const place = placeOf(button) + (getComputedStyle(list).direction === "rtl" ? -step : step);
+        const next = list.querySelector(`[data-i="${place}"]`);
         if (next instanceof HTMLElement) { event.preventDefault(); next.focus(); }
       });
     }
@@ -122,6 +122,7 @@
         const chosen = placeOf(button) === this.word;
         button.setAttribute("aria-pressed", String(chosen));
         button.classList.toggle("chosen", chosen);
+        button.tabIndex = chosen ? 0 : -1;
       }
       for (const button of all("[data-way]", figure))
         button.setAttribute("aria-pressed", String(button.dataset.way === this.way));

@@ -255,7 +255,7 @@ def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     )
     assert lit(claim) == {(1, 0), (1, 1)}
     evidence = plain_text(claim.evidence)
-    assert "8.0 times [" in evidence
+    assert "ratio 8.0 [" in evidence
     assert "writes straight into them" in evidence
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))

@@ -43,17 +43,17 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
     stack, target = results.stack.name, AblationTarget(main_target(ablation))
     moves, measure = MOVES[target]
     ratio = claim_number(
-        f"{found.ratio.value:.1f} times", LAYER_RATIO, stack, ratio_key(found, target)
+        f"{found.ratio.value:.1f}", LAYER_RATIO, stack, ratio_key(found, target), layer=found.layer
     )
     is_last = found.layer == results.stack.attention_layers[-1]
     direct = " The last layer writes straight into them." if target in COSINE_TARGETS else ""
-    whole = ratio._replace(text=f"{found.ratio.value:.0f} times")
+    digits = 0 if found.ratio.value >= 2 else 1
     yield OverviewClaim(
         "layer",
         stack,
         (
             f"Without layer {found.layer}{OF_STACK[stack]}, {moves} ",
-            whole if found.ratio.value >= 2 else ratio,
+            ratio._replace(text=f"{found.ratio.value:.{digits}f} times"),
             f" as {measure} as without any other layer.",
         ),
         heads_at(results, [(found.layer, head) for head in range(results.stack.n_heads)]),
@@ -62,7 +62,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             *effect_parts(stack, f"layer {found.layer}", target, found.effect),
             f" for all heads of layer {found.layer}, ",
             *effect_parts(stack, f"layer {found.next}", target, found.next_effect),
-            f" for those of layer {found.next}, the next; ",
+            f" for those of layer {found.next}, the next; ratio ",
             *estimate_parts(ratio, found.ratio, share=False),
             f". Each head is replaced by its mean output.{direct if is_last else ''}"
             f"{sentences_text(found.effect)} ",
