@@ -325,7 +325,7 @@ interface FilmStep { name: string; src: string; heads: [string, string, string][
 
 /** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
 type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
-/** `headbook.site.rows.PageRows.script`: of a row first the numbers of its identifying columns. */
+/** `headbook.site.rows.PageRows`: of a row first the numbers of its identifying columns. */
 type RowValue = string | number | boolean | null;
 type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
