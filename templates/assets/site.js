@@ -153,10 +153,10 @@
   document.addEventListener("click", async (event) => {
     const number = targetOf(event).closest("a.n");
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    if (!number?.getAttribute("href")?.includes("?row=")) return;
+    if (!/\?row=\w+:\d+&/.test(number?.getAttribute("href") ?? "")) return;
     event.preventDefault();
     await use("rows");
-    await window.headbook.showRow(number);
+    await window.headbook.showRow(/** @type {Element} */ (number));
   }, true);
 
   /* Live charts: their script is loaded with the first. */

@@ -131,7 +131,7 @@ def test_a_link_to_a_row_that_is_not_there_says_so(
 ) -> None:
     page = open_page(encoder_site.folder / "index.html")
     page.goto(f"{(encoder_site.folder / 'data.html').as_uri()}?{query}#heads")
-    expect(page.locator(PANEL)).to_contain_text("hold no line")
+    expect(page.locator(PANEL)).to_contain_text("prints no number of line")
     missing = "error: Failed to load resource: net::ERR_FILE_NOT_FOUND"
     record.complaints[:] = [line for line in record.complaints if line != missing]
 
@@ -163,9 +163,9 @@ def test_the_line_of_python_reads_the_row(
     assert first == "import pandas as pd"
     frame = eval(second, {"pd": pd})  # noqa: S307 - our own line
     (row,) = frame.to_dict("records")
-    shown = row_of(page)
-    assert float(shown["value"]) == pytest.approx(row["value"], rel=1e-5)
-    assert (shown["metric"], int(shown["layer"])) == (row["metric"], row["layer"])
+    displayed = row_of(page)
+    assert float(displayed["value"]) == pytest.approx(row["value"], rel=1e-5)
+    assert (displayed["metric"], int(displayed["layer"])) == (row["metric"], row["layer"])
 
 
 HOSTILE = """(row) => {

@@ -206,6 +206,7 @@ def of_page(path: str = "heads/L00-H01.html") -> PageRows:
         ((("token", "="), ("layer", 0)), 4),  # behind a token that fills two lines
         ((("token", ""),), 5),
         ((("layer", ""),), 6),  # a missing value
+        ((("value", 2),), 4),
     ],
 )
 def test_a_row_is_found_by_its_values(

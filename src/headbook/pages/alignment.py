@@ -25,7 +25,7 @@ from headbook.report.alignment import (
     f1,
     links,
 )
-from headbook.report.findings.finding import head_link, metric_link, row_of_head
+from headbook.report.findings.finding import head_link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     VIEWS,
@@ -41,6 +41,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
+from headbook.study.tables import row_of_head
 
 MOST_TOKENS = 32  # of a text in pictures
 LINE = 17  # units from one token to the next

@@ -14,7 +14,6 @@ import pandas as pd
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, without_interval
 from headbook.metrics import all_metrics
-from headbook.report.findings.finding import RowKey, row_of_head
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
@@ -22,6 +21,7 @@ from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
 from headbook.study import ablation_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey, row_of_head
 
 TableRow = tuple[str, RowKey]  # name of a table, and what identifies a row
 

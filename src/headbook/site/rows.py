@@ -21,9 +21,8 @@ import pandas as pd
 from headbook.analysis.arrays import Ints
 from headbook.pages.data import ExampleRow
 from headbook.report.answers.data import NumberExample
-from headbook.report.findings.finding import RowKey
 from headbook.site import export, markup
-from headbook.study.tables import TEXT_COLUMNS, Table
+from headbook.study.tables import TEXT_COLUMNS, RowKey, Table
 
 ROWS_FOLDER = "data/rows"  # folder of the files of pages' rows, from the site's root
 MAX_SHARED_ROWS = 100_000  # rows of a table that other processes get instead of computing it
@@ -113,9 +112,9 @@ class KeptTable:
         codes, sizes, keys, order = self._indices[names]
         key = 0
         for of_column, size, (name, value) in zip(codes, sizes, row, strict=True):
-            if str(value) not in of_column:
+            if (text := str(value)) not in of_column:
                 raise LookupError(f"no row has {value!r} in column {name}")
-            key = key * size + of_column[str(value)]
+            key = key * size + of_column[text]
         first, end = (int(np.searchsorted(keys, key, side)) for side in ("left", "right"))
         found = order[first:end]
         if not len(found):
@@ -146,11 +145,16 @@ class KeptTable:
             if name not in self._kept:
                 raise LookupError(f"it has no column {name}")
             numbers, values = pd.factorize(self._kept[name])  # -1: missing
-            codes.append({MISSING: 0} | {str(v): n for n, v in enumerate(values.tolist(), 1)})
+            codes.append({MISSING: 0} | {_text(v): n for n, v in enumerate(values.tolist(), 1)})
             sizes.append(len(values) + 1)
             keys = keys * sizes[-1] + numbers + 1
         order = np.argsort(keys, kind="stable")
         return _Index(tuple(codes), tuple(sizes), keys[order], order)
+
+
+def _text(value: Any) -> str:
+    """Return a value as addresses have it: a whole number without decimals."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +205,9 @@ class SiteRows:
             )
             if value not in {None, ""}
         )
-        return ExampleRow(example, f"{of_table['files'][0]}, line {place.line:,}", cells)
+        file = of_table["files"][0]
+        where = f"row {place.number + 1:,}" if file.endswith("parquet") else f"line {place.line:,}"
+        return ExampleRow(example, f"{file}, {where}", cells)
 
     def shared(self) -> "SiteRows":
         """Return the small tables that pages asked for, to be sent to another process."""

@@ -15,7 +15,7 @@ from headbook.pages.parts.table import (
     Title,
     words_cell,
 )
-from headbook.report.findings.finding import Link, RowKey, metric_link, row_of_head
+from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
@@ -30,6 +30,7 @@ from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey, row_of_head
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point

@@ -16,8 +16,9 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
-from headbook.report.findings.finding import Link, LinkedNumber, RowKey
+from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.wording import MISSING, interval_text, is_share, number
+from headbook.study.tables import RowKey
 
 COLOUR_STEPS = 21
 

@@ -8,12 +8,12 @@ import pandas as pd
 
 from headbook.metrics import all_metrics, ids
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import LinkedNumber, Parts, row_of_head
+from headbook.report.findings.finding import LinkedNumber, Parts
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, with_unit
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
-from headbook.study.tables import Table
+from headbook.study.tables import Table, row_of_head
 
 
 class NumberExample(NamedTuple):

@@ -26,8 +26,9 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
 
@@ -37,9 +38,6 @@ class Link(NamedTuple):
 
     text: str
     href: str
-
-
-RowKey = tuple[tuple[str, str | int], ...]  # columns and values that identify a row of a table
 
 
 class LinkedNumber(NamedTuple):
@@ -153,16 +151,6 @@ def metric_link(name: str, text: str) -> Link:
 def head_link(head: HeadName) -> Link:
     """Return a link to a head's page."""
     return Link(head_name(head), head_page(head))
-
-
-def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
-    """Return the columns and values that identify a number of a head in the table of heads.
-
-    Args:
-        column: metric, view and label of the number.
-    """
-    keys = zip(("metric", "view", "label"), map(str, column), strict=True)
-    return (*head._asdict().items(), *keys)
 
 
 def sentence_start(results: StackResults, text: str) -> str:
