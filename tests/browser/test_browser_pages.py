@@ -37,7 +37,7 @@ PARTS = {
     ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
-    ("encoder", "tokens.html"): ("section > div > table.numbers",),
+    ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
     ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "flow.html"): ("main a",),
     ("encoder", "methods.html"): ("table.numbers", "math"),

@@ -48,7 +48,6 @@ DOORS = {
         "charts.language",
         "charts.layers",
         "charts.theme",
-        "charts.tokens",
     },
     "conllu": {"inputs.conllu"},
     "datasets": {"inputs.huggingface"},

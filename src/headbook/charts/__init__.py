@@ -21,7 +21,6 @@ from headbook.charts.language import (
 )
 from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
-from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
     "Arc",
@@ -39,7 +38,6 @@ __all__ = [
     "heat_map",
     "layer_curve",
     "mixture_bars",
-    "occurrence_paths",
     "offset_profile",
     "relation_layers",
     "tag_heads",

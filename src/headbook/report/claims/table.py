@@ -25,7 +25,11 @@ from headbook.report.claims.heads import (
     types,
 )
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
-from headbook.report.claims.tokens import observation_rows, own_token_rows
+from headbook.report.claims.tokens import (
+    observation_rows,
+    own_token_rows,
+    shared_neighbour_rows,
+)
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
@@ -45,6 +49,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     quantiles,
     own_token_rows,
     observation_rows,
+    shared_neighbour_rows,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
