@@ -74,7 +74,8 @@ SHOTS = (
     ),
     Shot(
         "tokens", "tokens.html", "Tokens",
-        "The mean path of every token type, and where occurrences of the same token part.",
+        "Whether a word stays the same in every sentence: nearest vocabulary tokens that its "
+        "occurrences share, what it becomes, and the mean path of every vocabulary token.",
     ),
     Shot(
         "syntax", "syntax.html", "Syntax",

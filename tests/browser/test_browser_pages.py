@@ -44,7 +44,7 @@ PARTS = {
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
-    ("encoder", "tokens.html"): ("section > div > table.numbers",),
+    ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
     ("encoder", "flow.html"): ("main a",),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),

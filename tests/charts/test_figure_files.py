@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook.charts import Figure, Plot, layers, occurrence_paths, paper
+from headbook.charts import Figure, Plot, layers, paper
 from headbook.charts.figure import TEXT
 from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
@@ -206,24 +206,6 @@ def test_numbers_of_states_are_those_of_the_table(encoder_site: Site) -> None:
     reported = file_rows(encoder_site, "figures/geometry-space-self.csv")
     assert {row["value"] for row in reported} <= states
     assert len(reported) > 5
-
-
-def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> None:
-    """Single precision has six."""
-    tokens = small_site.study.tokens
-    mine = (tokens["metric"] == "cosine_to_input") & (tokens["position"] == 1)
-    rows = tokens.loc[mine, ["layer", "value"]].drop_duplicates("layer", ignore_index=True)
-    rows = rows.assign(
-        occurrence="sentence 1",
-        step=rows["layer"].astype(str),
-        value=rows["value"].astype(np.float32),
-    )
-    figure = occurrence_paths("n", "Caption.", rows, [*rows["step"]])
-    found = [row["value"] for row in rows_of(figure_files(figure)[".csv"])]
-    table = file_rows(small_site, "data/tokens.csv")
-    there = {r["value"] for r in table if r["metric"] == "cosine_to_input" and r["position"] == "1"}
-    assert set(found) <= there
-    assert len(found) > 1
 
 
 def test_the_overview_waits_for_no_chart(small_site: Site) -> None:

@@ -19,7 +19,6 @@ from headbook.charts.language import (
 )
 from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
-from headbook.charts.tokens import occurrence_paths
 
 __all__ = [
     "Arc",
@@ -35,7 +34,6 @@ __all__ = [
     "head_points",
     "heat_map",
     "layer_curve",
-    "occurrence_paths",
     "offset_profile",
     "tag_heads",
     "tag_layers",

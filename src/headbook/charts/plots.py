@@ -361,7 +361,7 @@ def layer_plot(
         if not line.thin:
             marks += _marks_of(line, places, points, scale, marked)
         known = np.flatnonzero(~np.isnan(line.values))
-        if line.name and len(known):
+        if line.name and len(known) and not line.thin:
             last = int(known[-1])
             label = (
                 f'<text class="lb c-{line.kind}" x="10" y="{{y}}">{escape(visible(line.name))} '

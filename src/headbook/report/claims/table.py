@@ -27,7 +27,11 @@ from headbook.report.claims.heads import (
 )
 from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
-from headbook.report.claims.tokens import observation_rows, own_token_rows
+from headbook.report.claims.tokens import (
+    observation_rows,
+    own_token_rows,
+    shared_neighbour_rows,
+)
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
@@ -49,6 +53,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     own_token_rows,
     observation_rows,
     overview_rows,
+    shared_neighbour_rows,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,

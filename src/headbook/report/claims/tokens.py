@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from headbook.analysis.accumulators import without_interval
 from headbook.metrics import ids
 from headbook.report.answers.geometry import OBSERVATION, OWN_NEAREST, observations
+from headbook.report.answers.tokens import DIFFERENT, SHARED
 from headbook.report.claims.heads import Row, row
 from headbook.report.own_tokens import own_tokens
 from headbook.report.results import StackResults
+from headbook.report.shared_neighbours import shared_neighbours
 from headbook.schema import ResidualPoint
 
 
@@ -28,3 +30,15 @@ def observation_rows(results: StackResults) -> Iterator[Row]:
             yield row(OBSERVATION, results.stack.name, (tested.metric, measure, tested.label),
                       layer=tested.layer, value=without_interval(value, 0), baseline=baseline,
                       baseline_value=other)  # fmt: skip
+
+
+def shared_neighbour_rows(results: StackResults) -> Iterator[Row]:
+    """Yield the mean number of nearest tokens that occurrences of a word share, by class."""
+    found = shared_neighbours(results)
+    if found is None:
+        return
+    for kind, means in found.means.items():
+        for layer in range(results.stack.n_layers):
+            yield row(SHARED, results.stack.name, (ids.NEAREST_TOKENS, "", kind), layer=layer,
+                      value=means.at(layer), baseline=DIFFERENT,
+                      baseline_value=found.different.item(layer))  # fmt: skip
