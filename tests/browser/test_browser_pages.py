@@ -31,7 +31,7 @@ PARTS = {
         "table.nearest",
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
-    ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
+    ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "table.mini"),
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
     ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
     ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),

@@ -14,8 +14,7 @@ from headbook.charts.heads import head_points, heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    tag_heads,
-    tag_layers,
+    ratio_grid,
 )
 from headbook.charts.layers import layer_curve, state_curves, state_matrix
 from headbook.charts.plots import Plot
@@ -38,10 +37,9 @@ __all__ = [
     "mixture_bars",
     "occurrence_paths",
     "offset_profile",
+    "ratio_grid",
     "state_curves",
     "state_matrix",
-    "tag_heads",
-    "tag_layers",
     "vega_bundle",
     "without_schema_checks",
 ]

@@ -59,6 +59,7 @@ from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import TAG_NAMES, relation_words
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, estimate, roles_by_head, sink_words
+from headbook.report.trees import is_ranked
 from headbook.report.type_styles import style_of
 from headbook.report.wording import (
     MISSING,
@@ -584,7 +585,7 @@ def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
     found = []
     for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
-        if not math.isnan(own):
+        if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
             rank, away = _extreme(asked, own)
             found.append((-rank, -away, order, asked))
     found.sort(key=lambda each: each[:3])

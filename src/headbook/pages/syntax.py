@@ -17,7 +17,7 @@ from headbook.charts.syntax import (
     share_axis,
     tree_plot,
 )
-from headbook.charts.theme import BELOW, STOPS, points_class
+from headbook.charts.theme import fills_between, points_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import AnalysisPage, Sentence, StackSection, gap_text
 from headbook.pages.parts.relations import (
@@ -129,10 +129,18 @@ class MarginLegend(NamedTuple):
 
 
 class TreeFigure(NamedTuple):
-    """Scores of induced trees by layer: what they are of, the score's name, and the chart."""
+    """Scores of induced trees by layer.
+
+    Attributes:
+        title: which trees.
+        score: name of the score.
+        note: meaning of filled marks, and trees that are not drawn.
+        plot: the chart.
+    """
 
     title: str
     score: str
+    note: str
     plot: Plot
 
 
@@ -343,9 +351,7 @@ def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
     if np.isnan(margins).all():
         return None
     low, high = float(np.nanmin(margins)), float(np.nanmax(margins))
-    scale = [f"z{n}" for n in range(len(BELOW), 0, -1)] + [f"q{n}" for n in range(len(STOPS))]
-    first, last = (scale.index(points_class(100 * end)) for end in (low, high))
-    fills = tuple(scale[first : last + 1])
+    fills = fills_between(points_class(100 * low), points_class(100 * high))
     return MarginLegend(whole_points(low), fills, f"{whole_points(high)} points")
 
 
@@ -373,11 +379,13 @@ def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
             baselines.append((best.at(points[0].layer, 0).value, "ceiling"))
         others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
         beaten = "every tree without attention" if others else plain[0].name
-        caption = f"Filled: the interval lies above that of {beaten}" + (
+        note = f"Filled: the interval lies above that of {beaten}" + (
             f"; {' and '.join(others)} are not drawn." if others else "."
         )
         name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
-        yield TreeFigure(title, score, tree_plot(name, caption, points, baselines, ""))
+        caption = f"{title}: {score}. {note}"
+        plot = tree_plot(name, caption, points, baselines, "")
+        yield TreeFigure(title, score, note, plot)
 
 
 def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[TreePoint]:

@@ -50,15 +50,13 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
         return _claimed(results, tests)
     start = f"No {_kind(results)}head clearly does: in "
     n_above, n_tested = int(tests.above_rule.sum()), len(tests.labels)
+    tested = f"{n_tested} relation{'s and directions' * (n_tested > 1)}"
     if n_above:
         return (
-            f"{start}{number_word(n_above)} of {n_tested} relations and directions one beats "
+            f"{start}{number_word(n_above)} of {tested} one beats "
             f"{RULE}, perhaps by preferring a word class.",
         )
-    return (
-        f"{start}{n_tested} relations and directions, none attends to the right word clearly more "
-        f"often than {RULE}.",
-    )
+    return (f"{start}{tested}, none attends to the right word clearly more often than {RULE}.",)
 
 
 def _claimed(results: StackResults, tests: RelationTests) -> Parts:

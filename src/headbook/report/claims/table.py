@@ -16,6 +16,7 @@ from headbook.report.claims.heads import (
     Row,
     evidence,
     extreme_heads,
+    given_by_tags,
     heads_beyond,
     layer_run_rows,
     median_rows,
@@ -42,6 +43,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
+    given_by_tags,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
