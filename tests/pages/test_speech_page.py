@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -234,10 +235,20 @@ def test_many_heads_are_drawn_without_numbers(
         assert grid.picture is not None
         svg = ET.fromstring(grid.picture.svg)  # noqa: S314
         paths = {e.attrib["class"]: e.attrib["d"] for e in svg if e.tag.endswith("path")}
-        assert sum(path.count("M") for path in paths.values()) == tiny.LAYERS * tiny.HEADS
+        drawn = {
+            (int(layer), head): fill
+            for fill, path in paths.items()
+            for first, layer, n in re.findall(r"M(\d+) (\d+)h(\d+)", path)
+            for head in range(int(first), int(first) + int(n))
+        }
         tag = TAG_OF_NAME[grid.name]
-        ratio = value(study.heads, "pos_received_ratio", tag, layer=1, head=2)
-        assert "M2 1h1" in paths[ratio_class(ratio)]
+        assert drawn == {
+            (layer, head): ratio_class(
+                value(study.heads, "pos_received_ratio", tag, layer=layer, head=head)
+            )
+            for layer in range(tiny.LAYERS)
+            for head in range(tiny.HEADS)
+        }
         assert len([e for e in svg if e.attrib.get("class") == "framed"]) == (grid.head is not None)
 
 

@@ -1,10 +1,10 @@
 """Sentences with arcs between their words, and heads as a grid of fills."""
 
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
-
-import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
@@ -136,9 +136,14 @@ def ratio_grid(name: str, caption: str, ratios: Floats, best: tuple[int, int] | 
         best: layer and head with a frame, or None.
     """
     paths: dict[str, str] = {}
-    for layer, head in np.argwhere(~np.isnan(ratios)).tolist():
-        fill = ratio_class(float(ratios[layer, head]))
-        paths[fill] = f"{paths.get(fill, '')}M{head} {layer}h1v1h-1z"
+    for layer, row in enumerate(ratios.tolist()):
+        fills = ["" if math.isnan(ratio) else ratio_class(ratio) for ratio in row]
+        first = 0
+        for fill, run in groupby(fills):  # neighbours of one fill are one shape
+            n = len([*run])
+            if fill:
+                paths[fill] = f"{paths.get(fill, '')}M{first} {layer}h{n}v1h-{n}z"
+            first += n
     parts = [f'<path class="{fill}" d="{path}"/>' for fill, path in sorted(paths.items())]
     if best:
         parts.append(f'<rect class="framed" x="{best[1]}" y="{best[0]}" width="1" height="1"/>')

@@ -48,8 +48,10 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
 
 MOST_LINES = 14  # parts of speech in the figure
+MOST_LINKED = 150  # marks of the figure that lead to their rows; with more, tables alone do
+MOST_TABLE_CELLS = 400  # cells of a table by layer
 MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
-MOST_GRIDS = 20  # parts of speech of a stack of which heads are shown
+MOST_GRIDS = 18  # parts of speech of a stack of which heads are shown
 TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
 HEIGHT = 430.0  # pixels of the figure
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
@@ -102,7 +104,8 @@ class SpeechStack(StackSection):
             first.
         few: parts of speech with fewer words, attention received.
         low, fills, high: the scale of fills of both tables.
-        grids: parts of speech by head; ``left_out`` more are in the tables.
+        grids: parts of speech by head.
+        left_out: number of parts of speech with enough words that are not shown everywhere.
         worked: a ratio as a computation.
     """
 
@@ -189,20 +192,21 @@ def _stack(results: StackResults, most_cells: int) -> SpeechStack:
     ratios = [layer_ratios(results, Direction.RECEIVED, tag).value for tag in received]
     ratios += [layer_ratios(results, Direction.GIVEN, tag).value for tag in given]
     low, high = (float(end(ratios)) if ratios else 1.0 for end in (np.nanmin, np.nanmax))
-    n_heads = len(heads_of(results.stack))
+    n_heads, n_layers = len(heads_of(results.stack)), len(results.stack.attention_layers)
+    n_rows = max(1, MOST_TABLE_CELLS // n_layers)
     grids = tuple(_grids(results, received, with_numbers=len(received) * n_heads <= most_cells))
     return SpeechStack(
         stack=results.stack.name,
         plot=_plot(results, received[:MOST_LINES]) if received else None,
         layers=results.stack.attention_layers,
-        received=tuple(_rows(results, Direction.RECEIVED, received)),
-        given=tuple(_rows(results, Direction.GIVEN, given)),
+        received=tuple(_rows(results, Direction.RECEIVED, received[:n_rows])),
+        given=tuple(_rows(results, Direction.GIVEN, given[:n_rows])),
         few=tuple(_rows(results, Direction.RECEIVED, few)),
         low=f"{number(low)}×",
         fills=fills_between(ratio_class(low), ratio_class(high)),
         high=f"{number(high)}×, of uniform attention",
         grids=grids,
-        left_out=len(received) - len(grids),
+        left_out=len(received) - min(len(grids), n_rows),
         worked=_worked(results, received) if received else (),
     )
 
@@ -240,7 +244,7 @@ def _cell(
             ("metric", metric), ("view", view), ("label", tag),
         )  # fmt: skip
         link = LinkedNumber(text, "tests", row)
-    return HeatCell(text, ratio_class(ratio.value), link, f"{text} {interval}".strip())
+    return HeatCell(text, ratio_class(ratio.value), link, f"{text} {interval}" * bool(interval))
 
 
 def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
@@ -248,6 +252,7 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     layers = [*results.stack.attention_layers]
     numbers = {tag: layer_ratios(results, Direction.RECEIVED, tag) for tag in tags}
     values = np.concatenate([each.value[layers] for each in numbers.values()])
+    linked = len(values) <= MOST_LINKED
     known = values[values > 0]
     low, high = min(known.min(initial=1.0), 0.8) / 1.05, max(known.max(initial=1.0), 1.25) * 1.05
     scale = Scale(float(low), float(high), HEIGHT, top=16, log=True)
@@ -259,7 +264,7 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
             each.low[layers],
             each.high[layers],
             [f"{number(value)}×" for value in each.value[layers].tolist()],
-            [received_number(results, tag, layer, "").href for layer in layers],
+            [received_number(results, tag, layer, "").href for layer in layers] if linked else (),
             hollow=bool(np.isnan(each.low[layers]).all()),
         )
         for tag, each in numbers.items()

@@ -58,7 +58,7 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 24  # relations before the others are folded
-MOST_CELLS = 600  # of the tables by layer, of all stacks together
+MOST_CELLS = 450  # of the tables by layer, of all stacks together
 MANY_LAYERS = 12  # from more on, the tables by layer stand one below the other
 METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
 CAPTION = (
@@ -76,7 +76,7 @@ class RelationRow:
         line: what is drawn.
         relation: name of the relation in the annotation.
         example: a query and its key from a sentence with a page; empty without one.
-        points: difference of head and rule.
+        points: difference of head and rule, with its unit.
         rule: the best rule in words.
     """
 
@@ -285,7 +285,9 @@ def _row(
 ) -> RelationRow:
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     accuracy, rule = tests.accuracy.at(n), float(tests.at_rule.value[n])
-    points = relation_number(results, tests, n, whole_points(float(tests.margin.value[n])))
+    points = relation_number(
+        results, tests, n, f"{whole_points(float(tests.margin.value[n]))} points"
+    )
     words = (
         f"{head_name(head)}, {arrow_words(label)} ({relation_of(label)[0]}): {estimate(accuracy)} "
         f"of {count_text(round(accuracy.events), 'word')}; best surface rule "

@@ -26,7 +26,6 @@ from headbook.schema import (
 from headbook.study.corpus_sums import HeadTable
 from headbook.study.study import Study
 
-
 # Metrics whose labels are parts of speech.
 TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN})
 

@@ -65,8 +65,10 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
     assert best is not None, "some relation is claimed"
     heads = claimed_heads(results, tests)
     ends, count = ends_of(tests.labels[best]), len(heads)
-    points = round(100 * float(tests.margin.value[best]))
-    margin = f"{points} point{'s' * (points != 1)}" if points else "less than 1 point"
+    margin = 100 * float(tests.margin.value[best])
+    points = (
+        f"{margin:.0f} point{'s' * (round(margin) != 1)}" if margin >= 1 else f"{margin:.1f} points"
+    )
     number = (
         capital(number_word(count))
         if count < len(NUMBER_WORDS)
@@ -76,7 +78,7 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
         f"{number} head{'s' * (count > 1)} clearly do{'es' * (count == 1)}: ",
         head_link(heads[0]),
         f" attends from {ends.query} to {ends.key} ",
-        relation_number(results, tests, best, margin),
+        relation_number(results, tests, best, points),
         " more often than the best surface rule",
     )
     others = _others(heads[1:])
