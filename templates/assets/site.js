@@ -279,9 +279,12 @@
       if (now < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
       const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
       const end = Math.min(start + n, links.length) - 1;
+      const steps = [Math.max(now - 1, start), Math.min(now + 1, end)];
+      const { direction } = getComputedStyle(links[now].parentElement ?? box);
+      const [left, right] = direction === "rtl" ? steps.reverse() : steps;
       /** @type {Lookup<number>} */
       const moves = {
-        ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
+        ArrowLeft: left, ArrowRight: right,
         ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
       };
       const next = moves[event.key];

@@ -38,7 +38,7 @@ PARTS = {
         "table.nearest",
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
-    ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
+    ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "table.mini"),
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
     ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg", "table.heat"),
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),

@@ -243,15 +243,14 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     assert results.labels("pos_received") == (*UPOS, ATOM)
     (syntax,) = syntax_page({"self": results}).stacks
     assert {row.relation for row in (*syntax.claimed, *syntax.rows)} == {"obj", ARROW}
-    (speech,) = speech_page({"self": results}).sections
-    for direction in speech.directions:
-        assert [row.head for row in direction.heads.rows] == [
-            ATOM,
-            "nouns (NOUN)",
-        ]  # most frequent first
-        assert [row.cells[0] for row in direction.heads.rows] == ["120", "60"]
-    assert speech.figures[0].rows is not None
-    assert set(speech.figures[0].rows["tag"]) == {ATOM, "NOUN"}
+    (speech,) = speech_page({"self": results}).stacks
+    for rows in (speech.received, speech.given):
+        assert {row.name: row.words for row in rows} == {
+            f"words tagged {ATOM}": "120",
+            "nouns": "60",
+        }
+    assert speech.plot is not None
+    assert {row.kind for row in speech.received} == {"other", "content"}
     found = found_relations(results, HeadName("self", 0, 0))
     assert any(ARROW in measured.text for measured in found)
 

@@ -306,7 +306,7 @@ def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
         yield "relations", (above, spelt(match[2])), (len(clear), len(relations))
     if match := re.search(r"All numbers of ([\d,]+) relations", text):
         yield "all relations", spelt(match[1]), len(relations)
-    if match := re.search(r"(\w+) heads? clearly does?:", text):
+    if match := re.search(r"(?!No )\b(\w+) heads? clearly does?:", text):
         heads = claimed(tests, relations)[["layer", "head"]].drop_duplicates()
         yield "heads", spelt(match[1].lower()), len(heads)
 

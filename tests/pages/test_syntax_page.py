@@ -210,7 +210,7 @@ def test_lines_of_the_figure_have_the_numbers_of_the_tests(
         assert row.line.accuracy == ranked.accuracy.at(n)
         assert row.line.rule == ranked.at_rule.value[n]
         assert row.line.supported == ranked.claimed[n]
-        assert row.points.text == whole_points(ranked.margin.value[n])
+        assert row.points.text == f"{whole_points(ranked.margin.value[n])} points"
         assert ("label", ranked.labels[n]) in row.points.row
         assert row.rule == rule_phrase(ranked.rule[n])
         assert ('class="mk o"' in row.svg) == (not ranked.claimed[n])

@@ -117,9 +117,9 @@ def test_answers_on_all_relations_are_short(direction: str) -> None:
         assert len(answer(tests, "encoder").split()) <= MAX_WORDS
 
 
-def test_a_margin_of_less_than_a_point_is_said_so() -> None:
+def test_a_margin_of_less_than_a_point_has_a_decimal() -> None:
     tests = three([0.01, 0.9, 0.9], [0.004, 0.0, 0.0])
     low = tests.margin._replace(low=tests.margin.value - 0.001)
-    assert " less than 1 point more often " in answer(replace(tests, margin=low))
+    assert " 0.4 points more often " in answer(replace(tests, margin=low))
     low = tests.margin._replace(value=tests.margin.value + 0.006, low=low.low)
     assert " 1 point more often " in answer(replace(tests, margin=low))

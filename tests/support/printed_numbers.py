@@ -34,7 +34,6 @@ NUMBER = re.compile(rf"(?<![\w.,·])({DIGITS})({UNIT})?(?: ?{INTERVAL})?(?![\w·
 UNITS_OF_TITLES = ("× 10⁻³", "thousandths", "points")
 P_VALUE = re.compile(r"\bp ((?:= |< )\d\.\d+)")
 SPAN = re.compile(r"\b(\d+)–(\d+) %")  # the least and the most of several layers
-MARGIN = re.compile(r"([−+]?\d+) H(\d+)")  # of the best head of a layer, in tables of relations
 LOSS = "the loss changes by "
 TAKEN = "⁂"  # stands where something was taken out of a text
 Head = tuple[str, int, int]  # stack, layer and number
@@ -245,9 +244,6 @@ class _Place:
                 text = re.sub(each.pattern, TAKEN, text)
         if (alone := re.fullmatch(INTERVAL, text)) and last:
             yield replace(last[0], text=f"{last[0].text} {text}", ends=(alone[1], alone[2]))
-        elif margin := MARGIN.fullmatch(text):
-            head = frozenset({("self", -1, int(margin[2]))})
-            yield replace(self._printed(rules, margin, margin[1], "points"), heads=head)
         elif self.column.startswith("p ") and (p := re.fullmatch(r"(?:< )?\d\.\d+", text)):
             yield self._printed(rules, p, p[0], role="p")
         else:

@@ -14,8 +14,7 @@ from headbook.charts.heads import head_points, heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    tag_heads,
-    tag_layers,
+    ratio_grid,
 )
 from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
@@ -35,8 +34,7 @@ __all__ = [
     "heat_map",
     "layer_curve",
     "offset_profile",
-    "tag_heads",
-    "tag_layers",
+    "ratio_grid",
     "vega_bundle",
     "without_schema_checks",
 ]

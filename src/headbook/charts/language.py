@@ -1,22 +1,15 @@
-"""Parts of speech, dependency relations, and trees over a sentence."""
+"""Sentences with arcs between their words, and heads as a grid of fills."""
 
-import json
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from html import escape
+from itertools import groupby
+from typing import NamedTuple
 
-import altair as alt
-import numpy as np
-import pandas as pd
-
-from headbook.charts.axes import LAYER_NAMES, rounded_rows, styled_spec
+from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.theme import (
-    FAINT,
-    GREY,
-    INK,
-    ramp,
-)
+from headbook.charts.theme import GREY, INK, ratio_class
+from headbook.report.wording import visible
 
 LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
 LABEL_LETTER_PIXELS = 5.6  # width of a letter in the label of an arc
@@ -135,131 +128,26 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
         yield svg_text(arc.label, (start_x + end_x) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
-MAX_OCTAVES = 2  # the colour scale ends at ratios of 1/4 and 4 to uniform attention
-OCTAVE_COLOURS = 8  # colours of an octave; fewer than could be told apart would show as bands
-TAG_PIXELS = 16  # height of a row
-LAYER_PIXELS = (10, 40)  # least and largest width of a layer
-HEAD_PIXELS = (2, 13)  # least and largest width of a head
-MIN_NUMBERED_PIXELS = 4  # width of a head above which some heads have numbers
-NUMBER_PIXELS = 14  # width of the number of a head
-NAMED_LAYER_PIXELS = 44  # width of a layer above which it is named "layer 12", else "12"
-MAX_HEADS_PIXELS = 1040  # width of a map of all heads
-
-
-@lazy_figure()
-def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> SpecAndRows:
-    """Draw parts of speech by layer, in a panel for each direction of attention.
+def ratio_grid(name: str, caption: str, ratios: Floats, best: tuple[int, int] | None) -> Drawing:
+    """Draw the heads of a stack as a grid of fills by a ratio to a baseline, rows are layers.
 
     Args:
-        rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
-        tags: tags from top to bottom.
+        ratios: NaN in layers without heads. *Shape:* ``(layer, head)``.
+        best: layer and head with a frame, or None.
     """
-    table, rows = rows, rounded_rows(rows)
-    directions = list(dict.fromkeys(rows["way"]))
-    n_layers = rows["layer"].nunique()
-    chart = _rectangles(rows, tags, ["layer:O"])
-    chart = chart.encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
-        column=alt.Column(
-            "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
-        ),
-    )
-    width = alt.Step(_within(480 // max(n_layers, 1), LAYER_PIXELS))
-    return styled_spec(chart.properties(width=width, height=alt.Step(TAG_PIXELS))), table
-
-
-@lazy_figure()
-def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> SpecAndRows:
-    """Draw parts of speech by head, with a gap between layers.
-
-    Args:
-        rows: columns ``head, tag, layer, number, ratio, low, high, share, words, thin``;
-            ``head`` is the name of a head, ``number`` its place in the layer.
-        tags: tags from top to bottom.
-        n_heads: heads of a layer.
-    """
-    table, rows = rows, rounded_rows(rows)
-    layers = sorted(set(rows["layer"]))
-    series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
-    total = len(layers) * (n_heads + 1) - 1
-    pixels = _within(MAX_HEADS_PIXELS // max(total, 1), HEAD_PIXELS)
-    axis = _head_axis(layers, n_heads)
-    scale = alt.Scale(domain=[0, total], nice=False)
-    chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
-    title = (
-        "head" if pixels * (n_heads + 1) > NAMED_LAYER_PIXELS else "layer (a column for each head)"
-    )
-    chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
-    return styled_spec(chart.properties(width=total * pixels, height=alt.Step(TAG_PIXELS))), table
-
-
-def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
-    """Return an axis with numbers of heads, if they fit, and numbers of layers below."""
-    step, half = n_heads + 1, n_heads // 2
-    head = f"floor(datum.value) % {step}"
-    pixels = f"width / {len(layers) * step - 1}"  # pixels of a head
-    number = (
-        f"({head}) % ceil({NUMBER_PIXELS} / ({pixels})) == 0 "
-        f"&& {pixels} > {MIN_NUMBERED_PIXELS} ? {head} : ''"
-    )
-    layer_index, layer_pixels = f"floor(datum.value / {step})", f"({pixels}) * {step}"
-    layer_word = f"({layer_pixels} > {NAMED_LAYER_PIXELS} ? 'layer ' : '')"
-    has_label = f"{head} == {half} && {layer_index} % ceil({NUMBER_PIXELS} / ({layer_pixels})) == 0"
-    layer = f"{layer_word} + {json.dumps(layers)}[{layer_index}]"
-    return alt.Axis(
-        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
-        labelExpr=f"[{number}, {has_label} ? {layer} : '']",
-        labelFontSize=9.5,
-        labelOverlap=False,
-        grid=False,
-        ticks=False,
-        domain=False,
-    )
-
-
-def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:
-    """Draw cells coloured by ratio, a row for each tag; grey if they rest on too few words.
-
-    Cells of one colour come together, so that a picture can draw them as one shape.
-
-    Args:
-        names: fields that a tooltip begins with.
-    """
-    rows = rows[rows["ratio"].notna()]
-    with np.errstate(divide="ignore"):
-        octaves = np.log2(rows["ratio"].to_numpy(float)).clip(-MAX_OCTAVES, MAX_OCTAVES)
-    rows = rows.assign(octaves=(octaves * OCTAVE_COLOURS).round() / OCTAVE_COLOURS + 0.0)
-    rows = rows.sort_values(["thin", "octaves"], kind="stable", ignore_index=True)
-    number_tooltips = [
-        alt.Tooltip(f"{column}:Q", format=".3~g") for column in ("ratio", "low", "high")
-    ]
-    number_tooltips += [alt.Tooltip("share:Q", format=".2~%"), alt.Tooltip("words:Q", format=",")]
-    return (
-        alt.Chart(rows)
-        .mark_rect()
-        .encode(
-            y=alt.Y("tag:N", title=None, sort=[*tags], axis=alt.Axis(ticks=False, domain=False)),
-            color=alt.condition(alt.datum.thin, alt.value(FAINT), _colour()),
-            tooltip=[*names, "tag:N", *number_tooltips],
-        )
-    )
-
-
-def _colour() -> alt.Color:
-    """Return the colours: orange below chance, blue above; a legend's step is an octave."""
-    power = "pow(2, abs(datum.value))"
-    return alt.Color(
-        "octaves:Q",
-        title="ratio to uniform attention",
-        scale=ramp((-MAX_OCTAVES, MAX_OCTAVES)),
-        legend=alt.Legend(
-            orient="top",
-            values=[*range(-MAX_OCTAVES, MAX_OCTAVES + 1)],
-            labelExpr=f"(datum.value < 0 ? '1/' : '') + {power}",
-            gradientLength=200,
-        ),
-    )
-
-
-def _within(value: int, limits: tuple[int, int]) -> int:
-    return min(max(value, limits[0]), limits[1])
+    paths: dict[str, str] = {}
+    for layer, row in enumerate(ratios.tolist()):
+        fills = ["" if math.isnan(ratio) else ratio_class(ratio) for ratio in row]
+        first = 0
+        for fill, run in groupby(fills):  # neighbours of one fill are one shape
+            n = len([*run])
+            if fill:
+                paths[fill] = f"{paths.get(fill, '')}M{first} {layer}h{n}v1h-{n}z"
+            first += n
+    parts = [f'<path class="{fill}" d="{path}"/>' for fill, path in sorted(paths.items())]
+    if best:
+        parts.append(f'<rect class="framed" x="{best[1]}" y="{best[0]}" width="1" height="1"/>')
+    size = f'viewBox="0 0 {ratios.shape[1]} {ratios.shape[0]}" preserveAspectRatio="none"'
+    label = escape(visible(caption))
+    svg = f'<svg class="cells" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return Drawing(name, caption, svg)

@@ -34,6 +34,7 @@ LABEL_WIDTHS = (0, 20, 100, 130, 160, 200)  # pixels of the column of labels
 LABEL_DISTANCE = 18.0  # pixels between the labels of two lines
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6
+MAX_NAMES, MAX_NARROW_NAMES = 24, 7  # names of points below a wide and a narrow plot
 # Shape of a mark by class; each class has its own, since colours alone do not tell all readers.
 SHAPES = {"function": "square", "punctuation": "triangle", "special": "diamond"}
 # Classes of elements in plots, and their colours in papers.
@@ -345,10 +346,7 @@ def layer_plot(
     """
     places = [2 + 96 * index / max(1, len(points) - 1) for index in range(len(points))]
     behind = [*grid(scale, [value for value, _ in ticks])]
-    marked = even_places(len(points), n_marked)
-    behind += [
-        text(points[index], percent(places[index]), scale.height - 6, "mid s") for index in marked
-    ]
+    behind += _point_names(points, places, scale.height - 6)
     ends: list[tuple[float, str]] = []
     for value, words in baselines:
         y = scale(value)
@@ -381,6 +379,14 @@ def layer_plot(
         rows=_series_rows(series, points),
         root=root,
     )
+
+
+def _point_names(points: Sequence[str], places: Sequence[float], y: float) -> Iterator[str]:
+    """Yield the names of points below a plot, as many as a wide and a narrow plot have room for."""
+    wide, narrow = (math.ceil(len(points) / most) for most in (MAX_NAMES, MAX_NARROW_NAMES))
+    for index, (point, x) in enumerate(zip(points, places, strict=True)):
+        if index % wide == 0:
+            yield text(point, percent(x), y, "mid s" if index % narrow == 0 else "mid s at-wide")
 
 
 def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:

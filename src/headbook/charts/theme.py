@@ -78,7 +78,6 @@ INK = "currentColor"  # text and axes: the text colour of the page
 PAPER = "#ffffff"  # light paper, and that of pictures for links
 PRINTED_INK, PRINTED_PAPER = "black", "white"  # of files for papers
 HOLLOW = "transparent"  # inside of a mark whose number is not supported
-FAINT = "rgba(128, 128, 128, 0.2)"  # cells of few words, on light and on dark paper
 
 # Stops of colour scales, from 0 to 1.
 STOPS = (PAPER, "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
@@ -263,3 +262,9 @@ def points_class(points: float) -> str:
     if points > 0:
         return f"q{min(1 + int(points / 9), len(STOPS) - 2)}"
     return f"z{min(1 + int(-points / 15), len(BELOW))}"
+
+
+def fills_between(first: str, last: str) -> tuple[str, ...]:
+    """Return the classes of fills from one to another, those below a baseline first."""
+    scale = [f"z{n}" for n in range(len(BELOW), 0, -1)] + [f"q{n}" for n in range(len(STOPS))]
+    return tuple(scale[scale.index(first) : scale.index(last) + 1])

@@ -17,7 +17,7 @@ from headbook.charts.syntax import (
     share_axis,
     tree_plot,
 )
-from headbook.charts.theme import BELOW, STOPS, points_class
+from headbook.charts.theme import fills_between, points_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import AnalysisPage, Sentence, StackSection, gap_text
 from headbook.pages.parts.relations import (
@@ -59,7 +59,7 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 24  # relations before the others are folded
-MOST_CELLS = 600  # of the tables by layer, of all stacks together
+MOST_CELLS = 450  # of the tables by layer, of all stacks together
 MANY_LAYERS = 12  # from more on, the tables by layer stand one below the other
 METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
 CAPTION = (
@@ -77,7 +77,7 @@ class RelationRow:
         line: what is drawn.
         relation: name of the relation in the annotation.
         example: a query and its key from a sentence with a page; empty without one.
-        points: difference of head and rule.
+        points: difference of head and rule, with its unit.
         rule: the best rule in words.
     """
 
@@ -130,10 +130,18 @@ class MarginLegend(NamedTuple):
 
 
 class TreeFigure(NamedTuple):
-    """Scores of induced trees by layer: what they are of, the score's name, and the chart."""
+    """Scores of induced trees by layer.
+
+    Attributes:
+        title: which trees.
+        score: name of the score.
+        note: meaning of filled marks, and trees that are not drawn.
+        plot: the chart.
+    """
 
     title: str
     score: str
+    note: str
     plot: Plot
 
 
@@ -278,7 +286,9 @@ def _row(
 ) -> RelationRow:
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     accuracy, rule = tests.accuracy.at(n), float(tests.at_rule.value[n])
-    points = relation_number(results, tests, n, whole_points(float(tests.margin.value[n])))
+    points = relation_number(
+        results, tests, n, f"{whole_points(float(tests.margin.value[n]))} points"
+    )
     words = (
         f"{head_name(head)}, {arrow_words(label)} ({relation_of(label)[0]}): {estimate(accuracy)} "
         f"of {count_text(round(accuracy.events), 'word')}; best surface rule "
@@ -344,9 +354,7 @@ def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
     if np.isnan(margins).all():
         return None
     low, high = float(np.nanmin(margins)), float(np.nanmax(margins))
-    scale = [f"z{n}" for n in range(len(BELOW), 0, -1)] + [f"q{n}" for n in range(len(STOPS))]
-    first, last = (scale.index(points_class(100 * end)) for end in (low, high))
-    fills = tuple(scale[first : last + 1])
+    fills = fills_between(points_class(100 * low), points_class(100 * high))
     return MarginLegend(whole_points(low), fills, f"{whole_points(high)} points")
 
 
@@ -374,11 +382,13 @@ def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
             baselines.append((best.at(points[0].layer, 0).value, "ceiling"))
         others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
         beaten = "every tree without attention" if others else plain[0].name
-        caption = f"Filled: the interval lies above that of {beaten}" + (
+        note = f"Filled: the interval lies above that of {beaten}" + (
             f"; {' and '.join(others)} are not drawn." if others else "."
         )
         name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
-        yield TreeFigure(title, score, tree_plot(name, caption, points, baselines, ""))
+        caption = f"{title}: {score}. {note}"
+        plot = tree_plot(name, caption, points, baselines, "")
+        yield TreeFigure(title, score, note, plot)
 
 
 def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[TreePoint]:

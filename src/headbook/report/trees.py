@@ -97,6 +97,11 @@ def heads_above_plain_trees(
     return above
 
 
+def is_ranked(results: StackResults, metric: str, place: tuple[int, int]) -> bool:
+    """Check whether pages may rank a head, by layer and number, by a metric."""
+    return metric not in TREES or bool(heads_above_plain_trees(results, metric)[place])
+
+
 def best_heads_of_layers(results: StackResults, metric: str) -> dict[int, int]:
     """Return the head with the highest score on the selection split, by layer."""
     trusted = results.split(SELECTION, metric, VIEW, TREES[metric].own).trusted

@@ -11,6 +11,7 @@ from headbook.charts import Drawing
 from headbook.charts.heads import RangeStrip
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
+from headbook.report.trees import is_ranked
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.wording import (
@@ -117,7 +118,7 @@ def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
     found = []
     for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
-        if not math.isnan(own):
+        if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
             rank, away = _extreme(asked, own)
             found.append((-rank, -away, order, asked))
     found.sort(key=lambda each: each[:3])

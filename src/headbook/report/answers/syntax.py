@@ -50,15 +50,13 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
         return _claimed(results, tests)
     start = f"No {_kind(results)}head clearly does: in "
     n_above, n_tested = int(tests.above_rule.sum()), len(tests.labels)
+    tested = f"{n_tested} relation{'s and directions' * (n_tested > 1)}"
     if n_above:
         return (
-            f"{start}{number_word(n_above)} of {n_tested} relations and directions one beats "
+            f"{start}{number_word(n_above)} of {tested} one beats "
             f"{RULE}, perhaps by preferring a word class.",
         )
-    return (
-        f"{start}{n_tested} relations and directions, none attends to the right word clearly more "
-        f"often than {RULE}.",
-    )
+    return (f"{start}{tested}, none attends to the right word clearly more often than {RULE}.",)
 
 
 def _claimed(results: StackResults, tests: RelationTests) -> Parts:
@@ -67,8 +65,10 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
     assert best is not None, "some relation is claimed"
     heads = claimed_heads(results, tests)
     ends, count = ends_of(tests.labels[best]), len(heads)
-    points = round(100 * float(tests.margin.value[best]))
-    margin = f"{points} point{'s' * (points != 1)}" if points else "less than 1 point"
+    margin = 100 * float(tests.margin.value[best])
+    points = (
+        f"{margin:.0f} point{'s' * (round(margin) != 1)}" if margin >= 1 else f"{margin:.1f} points"
+    )
     number = (
         capital(number_word(count))
         if count < len(NUMBER_WORDS)
@@ -78,7 +78,7 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
         f"{number} head{'s' * (count > 1)} clearly do{'es' * (count == 1)}: ",
         head_link(heads[0]),
         f" attends from {ends.query} to {ends.key} ",
-        relation_number(results, tests, best, margin),
+        relation_number(results, tests, best, points),
         " more often than the best surface rule",
     )
     others = _others(heads[1:])

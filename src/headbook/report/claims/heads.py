@@ -292,3 +292,23 @@ def pieces_of_words(results: StackResults) -> Iterator[Row]:
             yield _head_row(
                 results, f"among the {MAX_SUBWORD_HEADS} highest", column, cell, HELD_OUT
             )
+
+
+GIVEN_BY_TAG = "attention given by words of a part of speech"
+
+
+def given_by_tags(results: StackResults) -> Iterator[Row]:
+    """Yield attention given by words of each part of speech in each layer, and uniform attention.
+
+    Parts of speech that the corpus lacks have no row.
+    """
+    for tag in results.labels(ids.POS_GIVEN):
+        column = HeadKey(ids.POS_GIVEN, SinkView.NOSINK, tag)
+        if not results.has_value(*column):
+            continue
+        values, uniform = results.layers(*column), results.uniform(*column)
+        for layer in results.stack.attention_layers:
+            if uniform.value[layer] > 0:
+                yield row(GIVEN_BY_TAG, results.stack.name, column, layer=layer,
+                          value=values.at(layer), baseline=UNIFORM,
+                          baseline_value=float(uniform.value[layer]))  # fmt: skip

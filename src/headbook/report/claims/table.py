@@ -16,6 +16,7 @@ from headbook.report.claims.heads import (
     Row,
     evidence,
     extreme_heads,
+    given_by_tags,
     heads_beyond,
     layer_run_rows,
     median_rows,
@@ -54,6 +55,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     observation_rows,
     overview_rows,
     shared_neighbour_rows,
+    given_by_tags,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
