@@ -249,7 +249,7 @@ type Values = {
 type Filled = Column & Values & { fills: string[] };
 type ValuesByColumn = Map<string, Filled>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
-  heads: Head[]; columns: Map<string, Column>; judged: boolean; first: string[];
+  heads: Head[]; columns: Map<string, Column>; facts: WordName[]; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
@@ -285,6 +285,13 @@ type Scatter = (box: HTMLElement, what: {
   heads: Head[]; stacks: [string, string][]; root: string;
   x: Column & Values; y: Column & Values;
 }) => (visible: Set<number>) => void;
+
+/* --- similar heads --- */
+
+/** The matrix of a stack: `headbook.pages.similar.matrix_data`. */
+type SimilarData = {
+  heads: [name: string, href: string, style: string, kind: string][]; values: Bytes[];
+};
 
 /* --- the overview and the foot of pages --- */
 
@@ -342,6 +349,7 @@ interface DataFiles {
   types: Record<string, string[][]>;
   film: Record<string, FilmStep[]>;
   [values: `values-${string}`]: Record<string, Packed>;
+  [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;
   [sentence: `sentence-${string}`]: Record<string, StackData>;

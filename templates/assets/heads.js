@@ -151,13 +151,12 @@
       return cell;
     };
     const head = () => {
-      const titles = make("tr"), { class: first, verdict, ...rest } = WORDS;
-      titles.append(make("td"), heading("head", "Head"), heading("class", first));
+      const titles = make("tr");
+      titles.append(make("td"), heading("head", "Head"), heading("class", WORDS.class));
       titles.append(
         ...state.columns.map((key) => heading(key, columnOf(key).title, columnOf(key).unit)),
       );
-      if (list.judged) titles.append(heading("verdict", verdict));
-      titles.append(...Object.entries(rest).map(([key, title]) => heading(key, title)));
+      titles.append(...list.facts.map((name) => heading(name, WORDS[name])));
       one("thead", table).replaceChildren(titles);
       one(".ranges", box).replaceChildren(...state.columns.map(range));
       rows = new Map();

@@ -11,6 +11,8 @@
     relation: "Best relation",
     looks: "Most attention to",
   };
+  /** @type {WordName[]} */
+  const LAST = ["verdict", "relation", "looks"]; /* columns after those of numbers */
   const STEPS = 7; /* fills of cells */
 
   const NAMES = /** @type {WordName[]} */ (Object.keys(WORDS));
@@ -45,8 +47,8 @@
     );
     const columns = new Map(list.metrics.flatMap(({ id, share, table = "heads", labels }) => (
       labels.map(([key, title, unit]) => [key, { key, metric: id, share, table, title, unit }]))));
-    const judged = heads.some((head) => head.verdict[0]);
-    return { ...list, heads, columns, judged, first: list.columns };
+    const facts = LAST.filter((name) => heads.some((head) => head[name][0]));
+    return { ...list, heads, columns, facts, first: list.columns };
   };
 
   /* What a reader has chosen, and its form in the address. */
@@ -189,9 +191,11 @@
     else cell.append(linked(text, table, interval(low[i], high[i], share)));
     return cell;
   };
-  /** @type {(word: Word, strong: boolean) => HTMLElement} */
-  const factOf = ([text, detail, , value, table], strong) => {
-    const cell = make("td", { class: strong ? "fact strong" : "fact" }, text || MISSING);
+  /** @type {(head: Head, name: WordName) => HTMLElement} */
+  const factOf = (head, name) => {
+    const [text, detail, , value, table] = head[name], strong = name === "relation" && head.beats;
+    const style = `fact ${name}${strong ? " strong" : ""}`;
+    const cell = make("td", { class: style }, text || MISSING);
     if (detail) cell.title = detail;
     if (value && table) cell.append(" ", linked(value, table));
     return cell;
@@ -210,8 +214,7 @@
       head.class[1] || MISSING,
     );
     line.append(map, name, does, ...columns.map((column) => cellOf(column, head.i)));
-    if (list.judged) line.append(make("td", {}, head.verdict[0] || MISSING));
-    line.append(factOf(head.relation, head.beats), factOf(head.looks, false));
+    line.append(...list.facts.map((each) => factOf(head, each)));
     return line;
   };
 

@@ -35,7 +35,7 @@ PARTS = {
     ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
     ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
     ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
-    ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
+    ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): (
         "figure.chart svg",
         "section > div > table.numbers",

@@ -10,7 +10,7 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
-from headbook.charts.heads import head_points, heat_map, mixture_bars
+from headbook.charts.heads import heat_map, mixture_bars
 from headbook.charts.language import (
     Arc,
     arc_diagram,
@@ -35,7 +35,6 @@ __all__ = [
     "attention_lines",
     "attention_map",
     "bracket_diagram",
-    "head_points",
     "heat_map",
     "layer_curve",
     "mixture_bars",

@@ -58,6 +58,11 @@ from headbook.study.sentence_data import HeadName
 Results = Mapping[str, StackResults]
 
 MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the second number if there are many
+FACT_TITLES = {
+    "verdict": "Verdict",
+    "relation": "Best relation",
+    "attends_to": "Most attention to",
+}
 MOST_IN_COLUMNS = 36  # heads of a family whose maps stand in columns of four
 
 
@@ -154,7 +159,7 @@ class HeadsPage(AnalysisPage):
         columns: title and unit of the numbers.
         lines: lines of heads, those with a clear role first.
         others: title above the lines of heads without a clear role.
-        judged: whether any head has a verdict.
+        facts: names of the facts that any head has, in the order of columns.
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
         figures: picture of two columns, by stack.
@@ -170,7 +175,8 @@ class HeadsPage(AnalysisPage):
     columns: tuple[tuple[str, str], ...]
     lines: tuple[HeadLine, ...]
     others: str
-    judged: bool
+    facts: tuple[str, ...]
+    fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
     rankings: tuple[Ranking, ...]
     figures: tuple[Figure, ...]
@@ -208,7 +214,9 @@ def heads_page(results: Results) -> HeadsPage:
         columns=(*titles, *([(EFFECT_TITLE, effects.unit)] if effects else [])),
         lines=tuple(lines),
         others=f"{who}, {'largest change without the head first' if effects else 'layer by layer'}",
-        judged=any(each.verdict.word for each in facts),
+        facts=tuple(
+            name for name in FACT_TITLES if any(getattr(each, name).word for each in facts)
+        ),
         total=len(facts),
         rankings=tuple(rankings(results, columns, shown)),
         figures=tuple(_figures(results, shown_axes(columns))),

@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
 from headbook.report.claims.heads import HELD_OUT_SPLIT
-from headbook.report.families import Family, families, family_names
+from headbook.report.families import Family, families, family_names, first_position_is_sink
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import (
     KEY_NAMES,
@@ -193,8 +193,7 @@ def _attends_to(results: StackResults, head: HeadName) -> Fact:
 
     Special tokens are no such kind, nor is the first token if it belongs to the sink.
     """
-    place, special_tokens = (head.layer, head.head), results.study.manifest.model.special_tokens
-    first_is_sink = results.stack.causal or not special_tokens.startswith("…")
+    place, first_is_sink = (head.layer, head.head), first_position_is_sink(results)
     shares, excess = {}, {}
     for kind in KEY_KINDS:
         share = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
