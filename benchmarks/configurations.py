@@ -153,7 +153,7 @@ IN_THREE = ("glm", "ernie", "vl", "omni", "hunyuan")  # positions have a height 
 
 
 def tiny_configuration(name: str, size: int) -> Any:
-    """A tiny configuration of an architecture, its parts included.
+    """Return a tiny configuration of an architecture, its parts included.
 
     Args:
         size: of the vocabulary.
@@ -205,7 +205,7 @@ def _rotary(kind: Any, default: Any, fields: set[str]) -> dict[str, Any]:
 
 
 def _layer_types(kinds: list[str], own: Mapping[str, Any]) -> dict[str, Any]:
-    """A layer of each kind, and their number under the names that it has."""
+    """Return a layer of each kind, and their number under the names that it has."""
     chosen = [*kinds, *kinds][: max(LAYERS, len(kinds))]
     names = {"num_hidden_layers", "n_layers", "num_layers"} & own.keys()
     return {"layer_types": chosen, **dict.fromkeys(names, len(chosen))}
@@ -219,7 +219,7 @@ def _default(kind: Any) -> Any:
 
 
 def _was(default: Any, key: str) -> Any:
-    """A default, where the configuration gives one for all layers."""
+    """Return a default, where the configuration gives one for all layers."""
     try:
         return getattr(default, key, None)
     except Exception:  # noqa: BLE001 - another in each layer

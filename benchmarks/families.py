@@ -76,7 +76,7 @@ def types() -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """What sort of head a type has."""
+    """Return the kind of head of a model type."""
     config = CONFIG_MAPPING[name]
     sees = KINDS["ImageTextToText"]
     if config in sees and "text_config" in (config.sub_configs or {}):
@@ -122,7 +122,7 @@ def write_tokenizer(names: list[str], around: str, folder: Path) -> None:
 
 
 def check_family(name: str, folder: Path) -> dict[str, Any]:
-    """What becomes of a type."""
+    """Return the outcome for a model type."""
     row: dict[str, Any] = {"type": name}
     texts, model = folder / "texts.txt", folder / "model"
     texts.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
@@ -201,7 +201,7 @@ def _compare(
 
 
 def message(error: Exception) -> str:
-    """The kind of an error and the first lines of its text."""
+    """Return the kind of an error and the first lines of its text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
@@ -212,7 +212,7 @@ def warm_up() -> None:
 
 
 def alone(name: str) -> dict[str, Any]:
-    """The same in a process of its own, which may die or hang."""
+    """Return the outcome from a process of its own, which may die or hang."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     row: dict[str, Any] = {"type": name, "state": "bug", "why": "died, or no answer in time"}

@@ -73,7 +73,7 @@ Made by `benchmarks/families.py`.
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """The page, in Markdown.
+    """Return the page, in Markdown.
 
     Args:
         rows: one for each type, as `families.judge` gives them.
@@ -148,6 +148,6 @@ def _missing(row: dict[str, Any]) -> list[str]:
 
 
 def _short(gap: str) -> str:
-    """A gap in few words; that of some layers as that of all."""
+    """Return a gap in few words, without the layers that it names."""
     what = gap.partition(" of layers ")[0]
     return SHORT.get(gap, SHORT.get(what, gap))

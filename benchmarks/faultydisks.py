@@ -80,7 +80,7 @@ def _closed_work(desk: Desk, many: Path, place: Path) -> Iterator[Line]:
 
 
 def _closed(desk: Desk, study: Path, place: Path) -> Iterator[Line]:
-    """Outputs, studies, inputs and models without permission."""
+    """Yield outputs, studies, inputs and models without permission."""
     place.mkdir(mode=0o755)
     shutil.copytree(study, place / "study")
     os.chown(place, NOBODY, NOBODY)
@@ -127,7 +127,7 @@ def _read_only(desk: Desk, study: Path, site: Path, place: Path) -> Iterator[Lin
 
 
 def _full(desk: Desk, study: Path, site: Path, place: Path) -> Iterator[Line]:
-    """Outputs that do not fit; what fails leaves nothing."""
+    """Yield outputs that do not fit; a failed write leaves nothing."""
     commands = {
         "collect": desk.command(desk.few, place / "new", OFF),
         "render": ["render", str(study), f"--out={place / 'site'}"],

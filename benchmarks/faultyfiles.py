@@ -124,7 +124,7 @@ def models(desk: Desk) -> Iterator[Line]:
 
 
 def archives(desk: Desk) -> Iterator[Line]:
-    """Archives that inflate to a gigabyte, in a limited address space."""
+    """Yield archives that inflate to a gigabyte, in a limited address space."""
     place = desk.folder / "archives"
     place.mkdir()
     shutil.make_archive(str(place / "texts"), "zip", desk.folder, "few.txt")

@@ -87,7 +87,7 @@ def lost(
 
 
 def summarised(effects: BatchEffects) -> dict[str, Any]:
-    """The numbers: the first set is that of the induction heads, the others are random ones."""
+    """Return effects of sets of heads: the induction heads first, then random sets."""
     loss = next(iter(effects.changes))
     counts = np.broadcast_to(effects.counts[loss][:, None], effects.changes[loss].shape)
     ratios = RatioSums.of(effects.changes[loss], counts, counts, effects.half)
@@ -134,7 +134,7 @@ def scores(
 
 
 def highest(found: dict[HeadName, float], number: int) -> tuple[HeadName, ...]:
-    """The heads with the highest scores, in the order of layers."""
+    """Return the heads with the highest scores, in the order of layers."""
     return tuple(sorted(sorted(found, key=lambda head: -found[head])[:number]))
 
 

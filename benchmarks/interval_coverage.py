@@ -187,7 +187,7 @@ class Tables:
             self._sums.setdefault((stack, part), []).append(sums)
 
     def columns(self) -> Iterator[Column]:
-        """The columns that some sentence has."""
+        """Yield the columns that some sentence has."""
         for place, names in self._names.items():
             sums = self._sums.pop(place)
             for number, name in enumerate(names):
@@ -197,7 +197,7 @@ class Tables:
 
 
 def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:
-    """The columns of metrics that are made of all sentences at once; what that gave is fixed."""
+    """Yield the columns of metrics that need all sentences at once, with their result fixed."""
     payload = np.concatenate([part.stats.payload for part in parts]).astype(np.float64)
     start = 0
     for name, view, width in parts[0].columns:

@@ -67,7 +67,7 @@ def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]
 
 
 def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[TokenizedSentence]]:
-    """A model and the first sentences of a corpus, annotated and tokenised."""
+    """Return a model and the first sentences of a corpus, annotated and tokenised."""
     model = load_model(name)
     with open_corpus([corpus]) as opened:
         some = (sentence for sentence in opened if sentence.index < sentences)
@@ -77,7 +77,7 @@ def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Tokeni
 
 
 def batches_of(model: Model, items: list[TokenizedSentence]) -> list[Batch]:
-    """The batches that a collection would make."""
+    """Return the batches that `collect` would make."""
     groups = batches_by_tokens(items, BATCH_TOKENS)
     return [Batch.of(group, model.device, torch.float32) for group in groups]
 

@@ -37,7 +37,7 @@ class Clock(NoProgress):
         self.times: list[float] = []
 
     def advance(self, sentences: int, tokens: int) -> None:
-        """A page is done."""
+        """Print that a page is done."""
         self.times.append(time.process_time())
 
 

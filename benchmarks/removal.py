@@ -19,10 +19,11 @@ import numpy as np
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import gradient_estimates
+from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FULL, AblationPlan, parameters_of
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.replacements import MeanOutputs
-from headbook.ablation.sample import ablation_sample, costs_of
+from headbook.ablation.sample import ablation_sample
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, sign_flip_p
 from headbook.memory import keep_freed_blocks

@@ -83,7 +83,7 @@ def parts(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]
 
 
 def resume(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """A run of which everything is done already over the run."""
+    """Yield the time of a resumed run that is complete, divided by that of the run."""
     work = str(folder / "again")
     first = run(file, given.model, work=work)[0]
     again = min(run(file, given.model, work=work)[0] for _ in range(given.repeats))
@@ -91,7 +91,7 @@ def resume(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
 
 
 def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """What each sentence and each shard takes, whatever the model."""
+    """Yield the time for each sentence and each shard without the model."""
     many = folder / "many.txt"
     lines = f"{file.read_text(encoding='utf-8')}\n"
     many.write_text(lines * (MILLION // 10 // given.sentences + 1), encoding="utf-8")

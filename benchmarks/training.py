@@ -72,7 +72,7 @@ def train(
 
 
 def checkpoints(steps: int) -> list[int]:
-    """The steps at which weights are kept: 0, powers of two, from 256 on of its root, the last."""
+    """Return the steps whose weights are kept: powers of 2 (later of its root), and both ends."""
     spread = [2**power for power in range(4, 8)] + [
         round(2 ** (half / 2)) for half in range(16, 64)
     ]
@@ -80,7 +80,7 @@ def checkpoints(steps: int) -> list[int]:
 
 
 def configuration(vocabulary: int) -> LlamaConfig:
-    """The model's sizes."""
+    """Return the sizes of the model."""
     return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=WIDTH,
@@ -97,7 +97,7 @@ def configuration(vocabulary: int) -> LlamaConfig:
 
 
 def sentences() -> list[str]:
-    """The sample sentences."""
+    """Return the sample sentences."""
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     return [line.removeprefix("# text = ") for line in lines if line.startswith("# text = ")]
 

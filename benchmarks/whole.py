@@ -193,7 +193,7 @@ def least(file: str, name: str, study: str) -> float:
 
 
 def _random(model: Model, study: Study) -> list[TokenizedSentence]:
-    """The random sequences that a study has numbers of."""
+    """Return the random sequences of a study."""
     if not study.corpus_sums.random:
         return []
     encoder = SentenceTokenizer(model, model.max_length, Annotator.load("none"))
@@ -236,7 +236,7 @@ def _products(model: Model, items: Sequence[TokenizedSentence], tracked: set[int
 
 
 def _prepared(file: str, model: Model) -> list[TokenizedSentence]:
-    """The sentences as tokens."""
+    """Return the tokenized sentences."""
     none = Annotator.load("none")
     with open_corpus([file]) as opened:
         return [
@@ -252,7 +252,7 @@ def _batches(model: Model, items: Sequence[TokenizedSentence]) -> list[Batch]:
 
 
 def _kept(study: Study) -> tuple[set[int], set[int]]:
-    """Indices of the sentences that pages show, and of those compared with the vocabulary."""
+    """Return indices of sentences with pages, and of those compared with the vocabulary."""
     sentence_data, options = study.sentence_data, study.manifest.options
     listed = {index for index, sentence in sentence_data.sentences.items() if sentence.listed}
     sums = next(iter(study.corpus_sums.heads.values()))
@@ -262,7 +262,7 @@ def _kept(study: Study) -> tuple[set[int], set[int]]:
 
 
 def builds(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """Builds of so many sentences."""
+    """Yield builds of a number of sentences."""
     for sentences in given.sentences:
         file = repeated(given.corpus, sentences, folder)
         name = f"build of {sentences:,} sentences"
@@ -270,7 +270,7 @@ def builds(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
 
 
 def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """Builds of few sentences with models of many heads, random weights, 50,000 entries."""
+    """Yield builds of few sentences with models of many heads, random weights, 50,000 entries."""
     file = repeated(given.corpus, FEW, folder)
     for name, shape in SHAPES.items():
         model = write_model(folder / "model", given.model, shape)
@@ -319,7 +319,7 @@ def long(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
 
 
 def write_model(folder: Path, like: str, shape: Shape) -> Path:
-    """A model of some shape with random weights and the tokenizer of another."""
+    """Return a model of some shape with random weights and the tokenizer of another."""
     torch.manual_seed(0)
     sizes = {
         "vocab_size": 50_000, "hidden_size": shape.width, "num_hidden_layers": shape.layers,

@@ -27,7 +27,7 @@ INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 WIDTH = 960  # of the gallery's pictures, in pixels
-MARGIN = 6  # around the atlas
+MARGIN = 6  # around the first part of the overview
 THEMES: tuple[Theme, ...] = ("light", "dark")
 WAIT = 500  # ms after loading, for what scripts draw
 CHOSEN_BY = "dependency_excess"  # the head with the most of it is shown
@@ -54,8 +54,8 @@ class Shot:
 SHOTS = (
     Shot(
         "overview", "index.html", "Overview",
-        "What the model's heads do; the atlas, a tile for each head with its "
-        "mean attention and its type; below it who does what, curves over layers and findings.",
+        "What the model is, up to four claims, a live sentence, and all heads as maps of their "
+        "mean attention; below it the families of heads, which head does what, and findings.",
     ),
     Shot(
         "head", "{head}", "Head",
@@ -82,8 +82,9 @@ SHOTS = (
         "trees induced from attention.",
     ),
     Shot(
-        "flow", "flow.html", "Flow",
-        "How much information attention moves between tokens, and which heads contribute.",
+        "geometry", "geometry.html", "How words travel",
+        "Whether tokens stay nearest to their own vocabulary token, kinds of words, "
+        "context mixing, and the space of states.",
     ),
     Shot(
         "metric", "metrics/attention_distance.html", "Metric",
@@ -107,7 +108,7 @@ scaled down. Built by `make gallery`, which also writes this page.
 
 
 def subjects(site: Path) -> dict[str, str]:
-    """The head and the sentence that are shown: addresses of their pages, the head's name."""
+    """Return the head and sentence to show: addresses of their pages, and name of the head."""
     heads = pd.read_csv(site / "data" / "heads.csv")
     ranked = heads[(heads["metric"] == CHOSEN_BY) & (heads["label"] == "surface")]
     best = ranked.nlargest(1, "value").to_dict("records")[0]
@@ -118,7 +119,7 @@ def subjects(site: Path) -> dict[str, str]:
 
 
 def text(displayed: Mapping[str, str]) -> str:
-    """The gallery as Markdown."""
+    """Return the gallery as Markdown."""
     parts = [HEAD]
     for shot in SHOTS:
         picture = f"![First screen: {shot.title.lower()}](gallery/{shot.name}.webp)"
@@ -127,7 +128,7 @@ def text(displayed: Mapping[str, str]) -> str:
 
 
 def opened(browser: Browser, file: Path, theme: Theme) -> Page:
-    """A page in a window of its own."""
+    """Return a page in a window of its own."""
     page = browser.new_context(viewport=WINDOW, color_scheme=theme).new_page()
     page.goto(file.resolve().as_uri())
     page.wait_for_timeout(WAIT)
@@ -135,7 +136,7 @@ def opened(browser: Browser, file: Path, theme: Theme) -> Page:
 
 
 def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]) -> Image.Image:
-    """The first screen of a page, scaled down."""
+    """Return the first screen of a page, scaled down."""
     page = opened(browser, site / shot.page.format_map(displayed), shot.theme)
     image = Image.open(io.BytesIO(page.screenshot()))
     page.context.close()
@@ -143,9 +144,9 @@ def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]
 
 
 def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
-    """The atlas of the overview with the head beside it, and a margin."""
+    """Return the first part of the overview, down to the wall of heads, with a margin."""
     page = opened(browser, site / "index.html", theme)
-    box = page.locator("#atlas").bounding_box()
+    box = page.locator(".story").bounding_box()
     assert box is not None
     left, top = box["x"] - MARGIN, box["y"] - MARGIN
     right, bottom = box["x"] + box["width"] + MARGIN, box["y"] + box["height"] + MARGIN

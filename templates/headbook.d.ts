@@ -295,11 +295,18 @@ type SimilarData = {
 
 /* --- the overview and the foot of pages --- */
 
+/** Attention of one family in the live sentence, row after row: steps of 1/255, and heads. */
+type FamilyData = { mean: Uint8Array; weight: Uint8Array; head: Uint8Array };
+/** The live sentence of a stack: `headbook.pages.index.live_data`. */
+type LiveData = {
+  queries: string[]; keys: string[]; special: [queries: number[], keys: number[]];
+  heads: string[]; families: Record<string, FamilyData>;
+};
+/** Which attention a chosen word shows: what it receives, or what it gives. */
+type Way = "to" | "from";
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
-  /** The stored figure that shows this choice, or the command that draws it. */
-  file: string; command: string;
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */
@@ -338,16 +345,24 @@ type ChartSpec = {
 /** A step of a film (`pages/film/film`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
+/** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
+type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
+/** `headbook.site.rows.PageRows.script`: of a row first the numbers of its identifying columns. */
+type RowValue = string | number | boolean | null;
+type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
   vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;
+  live: Record<string, LiveData>;
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;
   film: Record<string, FilmStep[]>;
+  tables: Record<string, TableFacts>;
+  [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
   [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
@@ -400,10 +415,12 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  showRow: (number: Element) => Promise<void>;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
   hash: () => string;
+  query: () => string;
   link: (hash: string) => string;
   run: (src: string) => Promise<void>;
   aimed: (body: HTMLElement) => HTMLElement;

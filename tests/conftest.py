@@ -31,7 +31,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny random model, by the name of its family."""
+    """Return the folder of a tiny random model, by the name of its family."""
     import tiny
 
     @cache

@@ -148,6 +148,17 @@
     });
   };
 
+  /* A number opens its row in place: the script is loaded with the first. A link without the
+     line of a row, or a key that opens another window, leads to the table as without scripts. */
+  document.addEventListener("click", async (event) => {
+    const number = targetOf(event).closest("a.n");
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (!number?.getAttribute("href")?.includes("?row=")) return;
+    event.preventDefault();
+    await use("rows");
+    await window.headbook.showRow(number);
+  }, true);
+
   /* Live charts: their script is loaded with the first. */
   /** @type {(button: HTMLButtonElement) => void} */
   const startChart = (button) => {
@@ -282,7 +293,8 @@
   window.headbook.rove = rove;
   /** @type {(list: HTMLElement) => void} */
   const startTiles = (list) => {
-    const links = all("a", list);
+    const links = all("a:not(.n)", list);
+    for (const number of all("a.n", list)) number.tabIndex = -1; // its tile is the tab stop
     const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
     if (links.length) rove(list, links, inRow);
   };

@@ -15,12 +15,13 @@ from test_ablator import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, ca
 import tiny
 from bare_model import Bare
 from headbook.ablation import importance as module
-from headbook.ablation import sample as margins
+from headbook.ablation import margins
 from headbook.ablation.attribution import gradient_estimates
+from headbook.ablation.costs import costs_of
 from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
 from headbook.ablation.replacements import OutputSums
-from headbook.ablation.sample import AblationSample, costs_of
+from headbook.ablation.sample import AblationSample
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table

@@ -15,7 +15,7 @@ from test_ablator import KEYS, TEXTS, Case, Naive, case, scored
 from bare_model import Bare
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.logit_targets import target_functions
-from headbook.ablation.sample import measure_margins
+from headbook.ablation.margins import measure_margins
 from headbook.ablation.targets import pooled
 from headbook.model.checkpoint import POOLING_MODES, read_pooling
 from headbook.model.load import load_model

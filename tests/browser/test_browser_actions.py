@@ -121,7 +121,7 @@ def entries(page: Page) -> list[str]:
         ("heads/L00-H01.html", ["Heads"]),
         ("sentences/0001.html", ["Sentences"]),
         ("tokens.html", ["Tokens"]),
-        ("flow.html", ["Analyses", "Attention flow"]),
+        ("geometry.html", ["Analyses", "How words travel"]),
         ("metrics/attention_to.html", ["Analyses", "All metrics"]),
         ("data.html", ["Methods"]),
     ],
@@ -263,7 +263,7 @@ def outline(page: Page) -> tuple[str, str]:
 
 def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html")
-    cell = page.locator("table.heads td a").first
+    cell = page.locator("[data-wall] td a").first
     for _ in range(80):
         page.keyboard.press("Tab")
         assert outline(page) == ("solid", "3px")

@@ -65,7 +65,7 @@ class _Outline(HTMLParser):
 
 
 def outline(page: Path) -> str:
-    """A page without what fonts and compression decide."""
+    """Return a page without what fonts and compression decide."""
     from html_pages import html_of
 
     return outline_of(html_of(page))
@@ -79,7 +79,7 @@ def outline_of(html: str) -> str:
 
 
 def stored(name: str) -> Path:
-    """The golden file of a page."""
+    """Return the golden file of a page."""
     return HERE / (name.replace("/", "-").removesuffix(".html") + ".txt")
 
 

@@ -29,7 +29,7 @@ EPOCH = "1700000000"  # the date of every golden study: 2023-11-14
 
 
 def _encoder(place: Path) -> list[str]:
-    """The demo encoder with everything that can be asked for."""
+    """Return the demo encoder with everything that can be asked for."""
     shutil.copy(SAMPLES / "sentences.conllu", place)
     return [
         "build", "sentences.conllu", "--importance", "full", "--importance-sentences", "12",
@@ -38,13 +38,13 @@ def _encoder(place: Path) -> list[str]:
 
 
 def _causal(place: Path) -> list[str]:
-    """A trained causal model, with default options."""
+    """Return a trained causal model, with default options."""
     shutil.copy(SAMPLES / "sentences.txt", place)
     return ["build", "sentences.txt", "--model", "demo-causal", "--limit", "10"]
 
 
 def _pair(place: Path) -> list[str]:
-    """An encoder-decoder on pairs of texts, with gold alignments of some."""
+    """Return an encoder-decoder on pairs of texts, with gold alignments of some."""
     import tiny
     import treebank
 
@@ -57,7 +57,7 @@ def _pair(place: Path) -> list[str]:
 
 
 def _groups(place: Path) -> list[str]:
-    """Groups of sentences and minimal pairs, each sentence behind another one in a passage.
+    """Return groups of sentences and minimal pairs, each sentence behind another one in a passage.
 
     Some metrics are enough here: groups hold each of them once more for each value of a column.
     """
@@ -75,7 +75,7 @@ def _groups(place: Path) -> list[str]:
 
 
 def _gguf(place: Path) -> list[str]:
-    """A tiny model in a GGUF file, with weights of eight bits."""
+    """Return a tiny model in a GGUF file, with weights of eight bits."""
     import gguf_files
     import tiny
 
@@ -87,7 +87,7 @@ def _gguf(place: Path) -> list[str]:
 
 
 def _comparison(place: Path) -> list[str]:
-    """The demo encoder beside itself with random weights."""
+    """Return the demo encoder beside itself with random weights."""
     shutil.copy(SAMPLES / "sentences.conllu", place)
     return [
         "compare", "sentences.conllu", "--models", "demo", "untrained", "--limit", "16",

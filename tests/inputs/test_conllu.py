@@ -8,7 +8,7 @@ import pytest
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
-from headbook.pages.head import found_relations
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
@@ -241,9 +241,8 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     (stack,) = own.manifest.stacks
     results = StackResults(own, stack)
     assert results.labels("pos_received") == (*UPOS, ATOM)
-    (syntax,) = syntax_page({"self": results}).sections
-    assert syntax.relations is not None
-    assert {row.head for row in syntax.relations.table.rows} == {"obj", ARROW}
+    (syntax,) = syntax_page({"self": results}).stacks
+    assert {row.relation for row in (*syntax.claimed, *syntax.rows)} == {"obj", ARROW}
     (speech,) = speech_page({"self": results}).sections
     for direction in speech.directions:
         assert [row.head for row in direction.heads.rows] == [

@@ -236,7 +236,7 @@ RULE_CLASSES = {
 
 
 def rule_word(rule: str, word: int, words: set[int], tags: Mapping[int, str]) -> int | None:
-    """The word that a surface rule names for a word, among those that may be named."""
+    """Return the word that a surface rule names for a word, among those that may be named."""
     kind, name = rule.split(":")
     if kind == "offset":
         return word + int(name) if word + int(name) in words else None

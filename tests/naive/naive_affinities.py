@@ -10,7 +10,7 @@ Values = tuple[Estimate, float]
 
 
 def _uniform(attention: HeadAttention) -> HeadAttention:
-    """The same with equal weights on all visible keys."""
+    """Return the affinities with equal weights on all visible keys."""
     rows = [
         [1 / len(seen) if j in seen else 0.0 for j in range(len(attention.keys.tokens))]
         for seen in map(set, attention.seen)

@@ -24,7 +24,7 @@ Sums = Sequence[float]
 
 
 def residuals(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> list[float]:
-    """The e of the clusters that take part in either model."""
+    """Return e values of the clusters that take part in either model."""
     part = [k for k in range(len(n_a)) if d_a[k] > 0 or d_b[k] > 0]
     r_a, r_b = sum(n_a) / sum(d_a), sum(n_b) / sum(d_b)
     mean_a, mean_b = sum(d_a) / len(part), sum(d_b) / len(part)
@@ -44,7 +44,7 @@ def skewness(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
 
 
 def kish(weights: Sums) -> float:
-    """The effective number of clusters."""
+    """Return the effective number of clusters."""
     return sum(weights) ** 2 / sum(w * w for w in weights)
 
 

@@ -87,7 +87,7 @@ class Token(NamedTuple):
 
 
 def ratio(token: Token, outer: Any, inner: Any) -> float:
-    """The mixing ratio, with the norms of sum and block where there are any."""
+    """Return the mixing ratio, with the norms of sum and block if known."""
     mixed, kept = np.zeros_like(token.mid), np.zeros_like(token.mid)
     for head, weights in enumerate(token.attention):
         for j, weight in enumerate(weights):
@@ -129,7 +129,7 @@ def measured(found: Sequence[Layer]) -> list[Floats]:
 
 
 def chained(steps: Sequence[Floats]) -> list[Floats]:
-    """What states are made of after each layer."""
+    """Return the shares of input tokens in states after each layer."""
     found: list[Floats] = []
     for step in steps:
         before = found[-1] if found else np.eye(len(step))

@@ -31,7 +31,7 @@ class Tokens:
     fixed: "Tokens | None" = None
 
     def without(self, sentence: int) -> "Tokens":
-        """The same but for one sentence."""
+        """Return the numbers of all sentences but one."""
         kept = [i for i, s in enumerate(self.sentence) if s != sentence]
         return replace(
             self,
@@ -152,7 +152,7 @@ def share(rows: Floats) -> float:
 
 
 def explainable(tokens: Tokens, sets: Sequence[Sequence[int]]) -> float:
-    """The mean share over sets of tokens of all sentences, of which some may be gone."""
+    """Return the mean share over sets of tokens, of which some may be missing."""
     there = set(tokens.sentence)
     left = [[i for i in places if tokens.whole.sentence[i] in there] for places in sets]
     return average([share(tokens.whole.vectors[places]) for places in left if places])
@@ -231,7 +231,7 @@ def effective_rank(vectors: Floats) -> float:
 
 
 def hsic(one: Floats, other: Floats) -> float:
-    """The unbiased estimate as Song et al. (2012) write it, eq. 5."""
+    """Return the unbiased estimate as Song et al. (2012) write it, eq. 5."""
     n = len(one)
     k, m = (x @ x.T * (1 - np.eye(n)) for x in (one, other))
     ones = np.ones(n)
@@ -249,7 +249,7 @@ def cka(one: Floats, other: Floats) -> float:
 
 
 def interval(tokens: Tokens, metric: Callable[[Tokens], float]) -> tuple[float, float]:
-    """The delete-one jackknife's, with Student's t."""
+    """Return the delete-one jackknife's, with Student's t."""
     from scipy.stats import t
 
     sentences = sorted(set(tokens.sentence))

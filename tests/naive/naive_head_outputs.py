@@ -70,7 +70,7 @@ class Written:
         return cosines({r.query: [r.weights.get(j, 0) for j in range(n)] for r in self.seen.rows})
 
     def part(self, position: int) -> int:
-        """The sentence of a token, or of the next one that belongs to a word."""
+        """Return the sentence of a token, or of the next one that belongs to a word."""
         words = [t.word for t in self.seen.queries.tokens[position:] if t.word is not None]
         return self.sentences[words[0]] if words and self.sentences else 0
 
@@ -182,7 +182,7 @@ NAIVE: dict[str, Callable[[Written, Least], dict[str, Part]]] = {
 
 
 def boundaries(labels: Sequence[int]) -> str:
-    """A segmentation as NLTK writes it: 1 after the last unit of a segment, the last one's not."""
+    """Return a segmentation as in NLTK: 1 after each segment's last unit but the last one's."""
     return "".join(str(int(a != b)) for a, b in pairwise(labels)) + "0" * bool(labels)
 
 
@@ -213,7 +213,7 @@ def gap_scores(places: Sequence[int], away: dict[tuple[int, int], float]) -> lis
 
 
 def dips(scores: Sequence[float]) -> str:
-    """An end where a gap is the lowest of five to each side and half a deviation below the mean."""
+    """Return ends where a gap is the lowest of five a side and half a deviation below the mean."""
     rounded = [round(s, 6) for s in scores]
     if not rounded:
         return "0"
@@ -228,7 +228,7 @@ def dips(scores: Sequence[float]) -> str:
 
 
 def stops(places: Sequence[int], text: Viewed) -> str:
-    """An end after every full stop that no other follows; none after the last token."""
+    """Return ends after full stops that no other follows, but not after the last token."""
     flags = [text.queries.tokens[i].stop for i in places]
     ends = [a and not b for a, b in pairwise(flags)]
     return "".join(str(int(end)) for end in ends) + "0"

@@ -16,12 +16,12 @@ Means = dict[int, float]
 
 
 def _least(rows: list[dict[int, float]]) -> list[float]:
-    """What one weight per item leaves of each row: KL(A_i || w/Z_i)/ln k_i, their sum the least."""
+    """Return KL(A_i || w/Z_i)/ln k_i of each row for the weights w with the least sum."""
     return _fitted(rows)[0]
 
 
 def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
-    """The same, and the logarithms of the weights by item.
+    """Return what `residuals` returns, and the logarithms of the weights by item.
 
     Newton's method in a trust region; the first item's is 0.
     """
@@ -135,7 +135,7 @@ def pattern(sentences: list[Viewed]) -> list[dict[str, Part]]:
 
 
 def _of_sentence(v: Viewed) -> list[int]:
-    """The sentence that each token stands in: separators close it, ordinary tokens open one."""
+    """Return the sentence of each token: separators close it, ordinary tokens open one."""
     found: list[int] = []
     for j in range(len(v.keys.tokens)):
         ordinary = [i for i in range(j + 1) if not v.keys.tokens[i].special]
@@ -194,7 +194,7 @@ def _repeats(v: Viewed, i: int, j: int) -> bool:
 
 
 def _kinds(v: Viewed, i: int, j: int) -> list[str]:
-    """What the key is to the query: a part of the whole, its offset, whether it is the same."""
+    """Return the part, the offset, and whether the key is the query."""
     punctuation, offset = v.keys.tokens[j].punctuation, j - i
     if v.crosses:
         return ["punctuation"] * punctuation

@@ -123,5 +123,5 @@ def _student(freedom: float) -> float:
 
 
 def together(parts: Sequence[Part]) -> Part:
-    """The heads of a layer as one."""
+    """Return the heads of a layer as one."""
     return Part(*(sum(each) for each in zip(*parts, strict=True)))

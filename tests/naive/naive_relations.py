@@ -53,7 +53,7 @@ class Annotated(NamedTuple):
         return {w if direction == "to_head" else h for w, h in pairs if h is not None}
 
     def named(self, rule: str, word: int) -> int | None:
-        """The word that a rule names for a word."""
+        """Return the word that a rule names for a word."""
         may = {w for w in range(len(self.tags)) if w < word or not self.causal}
         return rule_word(rule, word, may, dict(enumerate(self.tags)))
 
@@ -78,7 +78,7 @@ SIMPLEST = sorted(RULES, key=lambda r: abs(int(r[7:])) if r.startswith("offset")
 
 
 def chosen(sentences: Sequence[Annotated], label: str) -> tuple[Place, str]:
-    """The best head and the best rule on the choice half; of equal rules the simplest."""
+    """Return the best head and rule on the selection split; of equal rules the simplest."""
     first = half(sentences, 0)
     places = [*sentences[0].strongest]
     best = max(places, key=lambda place: sum(head_hits(s, label, place) for s in first))
@@ -87,7 +87,7 @@ def chosen(sentences: Sequence[Annotated], label: str) -> tuple[Place, str]:
 
 
 def where_wrong(sentences: Sequence[Annotated], label: str, head: Place, rule: str) -> list[Part]:
-    """What each sentence adds to the accuracy on words that the rule misses."""
+    """Return the part of each sentence in the accuracy on words that the rule misses."""
     parts = []
     for s in half(sentences, 1):
         missed = [(q, k) for q, k in s.cases(label) if s.named(rule, q) != k]
@@ -170,7 +170,7 @@ def statistic(differences: Sequence[int], signs: Sequence[int]) -> float:
 
 
 def stored(sentences: Sequence[Annotated], size: int = 10**6) -> StrongestWords:
-    """The sentences as a study keeps them."""
+    """Return the sentences as a study keeps them."""
     places = [*sentences[0].strongest] if sentences else [(0, 0)]
     shape = tuple(max(axis) + 1 for axis in zip(*places, strict=True))
     words = [(s, w) for s in sentences for w in range(len(s.tags))]
@@ -244,11 +244,11 @@ class Grammar:
         self.words: list[list[Any]] = []  # tag, relation, and the word above as such a list
 
     def add(self, tag: str, relation: str, above: list[Any] | None) -> None:
-        """A word."""
+        """Add a word."""
         self.words.append([tag, relation, above])
 
     def noun(self, relation: str, above: list[Any], *, clause: float) -> None:
-        """A noun with what belongs to it; ``clause``: how probable a relative clause is."""
+        """Add a noun with what belongs to it; ``clause``: how probable a relative clause is."""
         word = ["NOUN", relation, above]
         self.add("DET", "det", word)
         for _ in range(self.draw.randrange(3)):
@@ -263,7 +263,7 @@ class Grammar:
             self.noun("obj", verb, clause=0)
 
     def phrase(self, above: list[Any], relation: str) -> None:
-        """A prepositional phrase."""
+        """Add a prepositional phrase."""
         word = ["NOUN", relation, above]
         self.add("ADP", "case", word)
         if self.draw.random() < 0.5:
@@ -271,7 +271,7 @@ class Grammar:
         self.words.append(word)
 
     def sentence(self) -> Annotated:
-        """A whole sentence, without heads of a model."""
+        """Return a whole sentence, without heads of a model."""
         verb = ["VERB", "root", None]
         self.noun("nsubj", verb, clause=0.5)
         if self.draw.random() < 0.5:
@@ -296,7 +296,7 @@ def grammatical(seed: int, sentences: int) -> list[Annotated]:
 def looking(
     sentences: Sequence[Annotated], *heads: Callable[[Annotated, int], int | None]
 ) -> list[Annotated]:
-    """The sentences with heads made by hand, all in one layer."""
+    """Return the sentences with heads made by hand, all in one layer."""
     return [
         s._replace(
             strongest={

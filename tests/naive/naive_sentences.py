@@ -26,12 +26,12 @@ def seen(value: float) -> bool:
 
 
 def total(row: Sequence[float]) -> float:
-    """What a row holds."""
+    """Return the content of a row."""
     return sum(filter(seen, row))
 
 
 def names(text: StoredText, units: str) -> list[str]:
-    """The tokens, or the words in the text's own letters; a token without a word is one."""
+    """Return the tokens, or the words in the text's own letters; a token without a word is one."""
     if units == "pieces":
         return list(text.pieces)
     found = []
@@ -43,7 +43,7 @@ def names(text: StoredText, units: str) -> list[str]:
 
 
 def groups(text: StoredText) -> list[list[int]]:
-    """The tokens of each word, in the order of the text."""
+    """Return the tokens of each word, in the order of the text."""
     found: dict[object, list[int]] = {}
     for i, word in enumerate(text.words):
         found.setdefault(word if word >= 0 else f"alone {i}", []).append(i)
@@ -51,7 +51,7 @@ def groups(text: StoredText) -> list[list[int]]:
 
 
 def pieces(head_map: Map, view: str) -> Rows:
-    """The weights between tokens in a view; not a number where there is nothing to see."""
+    """Return the weights between tokens in a view; not a number where there is nothing to see."""
     rows: Rows = []
     for q, steps in enumerate(head_map.steps):
         row = []
@@ -88,12 +88,12 @@ def words(head_map: Map, view: str) -> Rows:
 
 
 def weights(head_map: Map, view: str, units: str) -> Rows:
-    """The weights that a page shows."""
+    """Return the weights that a page shows."""
     return words(head_map, view) if units == "words" else pieces(head_map, view)
 
 
 def ranked(row: Sequence[float]) -> list[int]:
-    """The keys that can be seen, from the strongest on, the first of equals first.
+    """Return the keys that can be seen, from the strongest on, the first of equals first.
 
     Values that differ by rounding alone count as equal.
     """
@@ -102,7 +102,7 @@ def ranked(row: Sequence[float]) -> list[int]:
 
 
 def fewest(row: Sequence[float], share: float) -> list[int]:
-    """The fewest keys that hold a share of a row."""
+    """Return the fewest keys that hold a share of a row."""
     whole, sum_, found = total(row), 0.0, []
     for key in ranked(row):
         if row[key] > 0 and sum_ < share * whole - 1e-9 * whole:

@@ -50,7 +50,7 @@ class Path(NamedTuple):
 
 
 def paths(bare: Bare, rows: Sequence[Sequence[int]]) -> dict[str, Path]:
-    """The states of every stack, by its name."""
+    """Return the states of every stack, by its name."""
     taken, given = record(bare, rows)
     found = {}
     for (family, stack), (layers, block, residual) in PLACES.items():
@@ -72,7 +72,7 @@ def paths(bare: Bare, rows: Sequence[Sequence[int]]) -> dict[str, Path]:
 def record(
     bare: Bare, rows: Sequence[Sequence[int]]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """What every module of the model took and gave, by its name."""
+    """Return what every module of the model took and gave, by its name."""
     taken: dict[str, Floats] = {}
     given: dict[str, Floats] = {}
 
@@ -136,7 +136,7 @@ def _stop(_: Any, args: Any, kwargs: Any) -> None:
 
 
 def raw_table(bare: Bare) -> Floats:
-    """The word embeddings of the tokenizer's entries."""
+    """Return the word embeddings of the tokenizer's entries."""
     weights: Floats = bare.network.get_input_embeddings().weight.detach().numpy()
     return weights[: len(bare.tokenizer)]
 
@@ -200,7 +200,7 @@ def neighbour_overlap_chance(at: At) -> float:
 
 
 def companion(text: Text, place: int) -> int | None:
-    """The place of another token that is not special, by the sum of the sentence's ids."""
+    """Return the place of another token that is not special, by the sum of the sentence's ids."""
     inside = [i for i, token in enumerate(text.tokens) if not token.special]
     others = [i for i in inside if i != place]
     if not others:
@@ -227,7 +227,7 @@ AVERAGED: dict[str, Callable[[float], float]] = {
 
 
 def classes(text: Text) -> list[set[str]]:
-    """The classes that each token of a text is averaged in."""
+    """Return the classes that each token of a text is averaged in."""
     found = []
     before: int | None = None
     for token in text.tokens:

@@ -31,7 +31,7 @@ def _punctuation(token: Token) -> bool:
 
 
 def _above(word: int, words: dict[int, Token]) -> list[int]:
-    """The words above a word, up to the root; none twice."""
+    """Return the words above a word, up to the root; none twice."""
     found: list[int] = []
     head = words[word].head
     while head is not None and head in words and head not in found:
@@ -64,7 +64,7 @@ def _rounded(weight: float) -> float:
 
 
 def _candidates(attention: Table) -> Spans:
-    """Runs of rows that have their maximum in one column, with their mean weight there."""
+    """Return runs of rows that have their maximum in one column, with their mean weight there."""
     n = len(attention)
     candidates: Spans = {}
     for column in range(n):
@@ -80,7 +80,7 @@ def _candidates(attention: Table) -> Spans:
 
 
 def _best_tree(n: int, candidates: Spans) -> set[Span]:
-    """The best binary tree; of equal splits, up to 1e-9, the latest."""
+    """Return the best binary tree; of equal splits, up to 1e-9, the latest."""
     lengths = {b - a for a, b in candidates}
     means = {}
     for length in lengths:
@@ -109,7 +109,7 @@ def _best_tree(n: int, candidates: Spans) -> set[Span]:
 
 
 def _halves(a: int, b: int) -> set[Span]:
-    """The balanced tree; the first half takes an odd word."""
+    """Return the balanced tree; the first half takes an odd word."""
     if a >= b:
         return set()
     middle = a + (b - a) // 2
@@ -152,7 +152,7 @@ def phrase_trees(heads: list[Viewed]) -> list[dict[str, Part]]:
 
 
 def _heaviest(attention: Table, roots: set[int]) -> dict[int, int]:
-    """The tree of Chu, Liu and Edmonds: one circle of best edges after the other is made one.
+    """Return the tree of Chu, Liu and Edmonds, which contracts one cycle of best edges at a time.
 
     Of equal edges the first word's is taken, and of these the one from the first head.
     """
@@ -190,7 +190,7 @@ def _entered(groups: list[frozenset[int]], gain: dict[Span, float]) -> dict[int,
 
 
 def _circle(groups: list[frozenset[int]], best: dict[frozenset[int], Span]) -> list[frozenset[int]]:
-    """Some groups each of which is entered from the next."""
+    """Return a cycle of groups, each entered from the next, if there is one."""
     for start in groups:
         path: list[frozenset[int]] = []
         group = start

@@ -122,7 +122,7 @@ class Viewed:
         return query > 0 and word is not None and self.queries.tokens[query - 1].word == word
 
     def per_word(self, measure: Callable[[Row], float]) -> float:
-        """The mean over the rows of each word that looks, summed over words."""
+        """Return the mean over the rows of each word that looks, summed over words."""
         words: dict[int, list[float]] = {}
         for row in self.rows:
             word = self.queries.tokens[row.query].word

@@ -60,7 +60,7 @@ EXEMPT = (
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
-    MEASURED: {"explained"},
+    MEASURED: {"explained", "measure"},
     TICKS: {"scale"},
     "weights of single tokens in the map of one sentence: no estimates": {"links", "t"},
     "names of metrics to choose from": {"select"},
@@ -290,15 +290,19 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
 
 
 def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """Yield how many relations have a head that beats the baseline."""
+    """Yield how many relations were tested, and how many have a head above the baseline."""
     tests = data["tests"]
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
     clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
-    match = re.search(r"In (\w+) of ([\d,]+) relations?,.*?over ([\d,]+) pairs", main.text())
-    if match:
-        names = [frame["label"].str.rpartition(":")[0].nunique() for frame in (clear, relations)]
-        heads = len(data["heads"][["layer", "head"]].drop_duplicates())
-        yield "relations", tuple(map(spelt, match.groups())), (*names, heads * len(relations))
+    text = main.text()
+    if match := re.search(r"in (?:(\w+) of )?([\d,]+) relations and directions", text):
+        above = spelt(match[1]) if match[1] else 0
+        yield "relations", (above, spelt(match[2])), (len(clear), len(relations))
+    if match := re.search(r"All numbers of ([\d,]+) relations", text):
+        yield "all relations", spelt(match[1]), len(relations)
+    if match := re.search(r"(\w+) heads? clearly does?:", text):
+        heads = claimed(tests, relations)[["layer", "head"]].drop_duplicates()
+        yield "heads", spelt(match[1].lower()), len(heads)
 
 
 def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:

@@ -22,7 +22,7 @@ from chosen_results import Fake, fake_results
 from headbook.charts import Figure, tag_heads
 from headbook.metrics import all_metrics
 from headbook.metrics.base import AttentionMetric
-from headbook.pages.head import tag_rows
+from headbook.pages.head_parts.sections import tag_rows
 from headbook.pages.parts.table import DASH, NumberCell
 from headbook.pages.speech import (
     Direction,

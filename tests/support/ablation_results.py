@@ -47,7 +47,7 @@ def ablation_results(
 
 
 def around(*means: float, spread: float = 0.01, seed: int = 0) -> np.ndarray:
-    """Changes of all sentences, their mean exactly as given."""
+    """Return changes of all sentences, their mean exactly as given."""
     noise = np.random.default_rng(seed).normal(size=(SENTENCES, len(means))) * spread
     found: np.ndarray = noise - noise.mean(0) + np.array(means)
     return found

@@ -32,7 +32,7 @@ STACKS = {  # name, field of the output, side of the queries, side of the keys
 
 
 def half_of(rows: Sequence[Sequence[int]]) -> int:
-    """The half that a sentence belongs to: the last bit of a hash of its tokens."""
+    """Return the half that a sentence belongs to: the last bit of a hash of its tokens."""
     content = b"|".join(np.array(row, np.int64).tobytes() for row in rows)
     return hashlib.blake2b(content, digest_size=8).digest()[-1] & 1
 
@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 
 def given(tree: tuple[Gold, ...]) -> Given:
-    """An annotated sentence."""
+    """Return an annotated sentence."""
     words = [
         Word(*span, "" if w.tag == "_" else w.tag, w.head - 1 if w.head > 0 else None,
              "" if w.relation == "_" else w.relation)
@@ -65,7 +65,7 @@ def given(tree: tuple[Gold, ...]) -> Given:
 
 
 def rarest(side: Given, tokens: Sequence[Token]) -> int | None:
-    """The number of the rarest English word of those that have tokens, if it is rare at all."""
+    """Return the number of the rarest English word with tokens, if it is rare at all."""
 
     def zipf(number: int) -> float:
         word = side.words[number]
@@ -178,13 +178,13 @@ class Bare:
                     yield name, layer, head, attention
 
     def _sees_ahead(self, stack: str) -> bool:
-        """Encoders do, and cross-attention."""
+        """Return whether a query sees later keys, as in encoders and cross-attention."""
         encoders = {"bert", "roberta", "distilbert", "modernbert"}
         return stack != "self" or self.network.config.model_type in encoders
 
 
 def bare_with_head(folder: Path, family: str) -> Bare:
-    """The model with its head, in float64."""
+    """Return the model with its head, in float64."""
     loader: Any = AutoModelForCausalLM
     if tiny.ALL[family].pairs:
         loader = AutoModelForSeq2SeqLM

@@ -111,7 +111,7 @@ class Windows:
         self.taken: dict[Page, dict[str, Any]] = {}
 
     def take(self, **options: Any) -> Page:
-        """An empty page in a window of its own, with the options of a Playwright context.
+        """Return an empty page in a window of its own, with the options of a Playwright context.
 
         A window that is ``alone`` is closed afterwards.
         """
@@ -154,7 +154,7 @@ def _key(options: dict[str, Any]) -> str:
 
 
 def launch(playwright: Playwright) -> Browser:
-    """The system's browser, else Playwright's own.
+    """Return the system's browser, else Playwright's own.
 
     Without any, tests are skipped; in continuous integration they fail.
     """
@@ -168,7 +168,7 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def violations(page: Page, *rules: str) -> list[str]:
-    """What axe finds wrong on a page, by all rules or some: rule, element and why."""
+    """Return violations that axe finds on a page, by all rules or some: rule, element and why."""
     options = AXE | ({"runOnly": [*rules]} if rules else {})
     axe = Axe(Axe().axe_script + COLOURS_ONCE)
     results = axe.run(page, context={"exclude": [[TOOLTIP]]}, options=options)
@@ -185,7 +185,7 @@ def _why(node: dict[str, Any]) -> str:
 
 
 def each(found: Locator, name: str) -> list[str]:
-    """An attribute of each element, empty where it lacks it."""
+    """Return an attribute of each element, empty where it lacks it."""
     values: list[str] = found.evaluate_all(
         "(found, name) => found.map((each) => each.getAttribute(name) ?? '')", name
     )
@@ -193,7 +193,7 @@ def each(found: Locator, name: str) -> list[str]:
 
 
 def background(page: Page) -> str:
-    """The colour behind the text."""
+    """Return the colour behind the text."""
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 

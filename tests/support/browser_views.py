@@ -42,7 +42,7 @@ def ready(page: Page) -> Page:
 
 
 def tile(page: Page, name: str) -> Locator:
-    """A head's map in the grid."""
+    """Return a head's map in the grid."""
     return page.locator(f'.over button[aria-label="{name}"], .over button[aria-label^="{name},"]')
 
 
@@ -67,12 +67,12 @@ def pair(page: Page, query: int | str, key: int | str = "") -> None:
 
 
 def word(page: Page, place: int, side: int = 0) -> Locator:
-    """A token of the text at the top."""
+    """Return a token of the text at the top."""
     return page.locator(".words").nth(side).locator(f'button[data-i="{place}"]')
 
 
 def ranked(page: Page, pane: str = "ranked") -> list[list[str]]:
-    """The lines of a ranked list: token, numbers."""
+    """Return the lines of a ranked list: token, numbers."""
     script = (
         "(found) => found.map((line) => [line.children[0].textContent, line.lastChild.textContent])"
     )
@@ -85,12 +85,12 @@ PREVIOUS = "attention_to/previous"
 
 
 def address(**view: Any) -> str:
-    """The list in some view, as addresses write it."""
+    """Return the list in some view, as addresses write it."""
     return "#" + urlencode(view, doseq=True)
 
 
 def visit(open_page: Open, site: Site, fragment: str = "") -> Page:
-    """The page of a site in a view, its list drawn."""
+    """Return the page of a site in a view, its list drawn."""
     page = open_page(site.folder / "heads.html")
     drawn(page)
     if fragment:
@@ -108,24 +108,24 @@ def drawn(page: Page) -> None:
 
 
 def names(page: Page) -> list[str]:
-    """The heads of the list, from the top."""
+    """Return the heads of the list, from the top."""
     return page.locator(".finding tbody th").all_text_contents()
 
 
 def in_order(site: Site) -> list[HeadFacts]:
-    """The facts of all heads in the order of the list."""
+    """Return the facts of all heads in the order of the list."""
     results = stack_results(site.study)
     facts = all_facts(results)
     return [facts[i] for i in list_order(facts, head_effects(results))]
 
 
 def view_of(page: Page) -> dict[str, list[str]]:
-    """What the address says."""
+    """Return the view in the address."""
     return parse_qs(urlsplit(page.url).fragment, keep_blank_values=True)
 
 
 def column_of(site: Site, key: str) -> tuple[Column, dict[str, float]]:
-    """A column, and its numbers by the names of heads in the order of layers."""
+    """Return a column, and its numbers by the names of heads in the order of layers."""
     found = stack_results(site.study)
     column = next(c for c in number_columns(found) if c.key == key)
     facts = [each for r in found.values() for each in head_facts(r)]
@@ -139,13 +139,13 @@ def by_value(values: dict[str, float], *, down: bool) -> list[str]:
 
 
 def rows_of(found: Locator) -> list[list[str]]:
-    """The texts of a table's cells, their spaces as one."""
+    """Return the texts of a table's cells, their spaces as one."""
     lines = [line.locator("th, td").all_inner_texts() for line in found.locator("tbody tr").all()]
     return [[re.sub(r"\s+", " ", cell).strip() for cell in line] for line in lines]
 
 
 def state_of(page: Page) -> Any:
-    """What the page shows: headings, rows, controls and points."""
+    """Return headings, rows, controls and points of the page."""
     headings = page.locator(".finding thead th")
     controls = "found => found.map((c) => c.type === 'checkbox' ? c.checked : c.value)"
     return [
@@ -175,12 +175,12 @@ def switch(page: Page, **choices: str) -> None:
 
 
 def tokens(page: Page | Locator, side: str) -> Locator:
-    """The tokens that look, or that are looked at."""
+    """Return the queries, or the keys."""
     return page.locator(f".tokens.{side} > div")
 
 
 def picture(address: str) -> Any:
-    """The pixels of a picture in a ``data:`` address. *Shape:* ``(row, column, 4)``."""
+    """Return the pixels of a picture in a ``data:`` address. *Shape:* ``(row, column, 4)``."""
     content = base64.b64decode(address.partition(",")[2])
     return np.array(Image.open(io.BytesIO(content)).convert("RGBA"))
 
@@ -193,7 +193,7 @@ def ink_steps(address: str, ink: Ink) -> Any:
 
 
 def cells(box: Locator, shape: tuple[int, int]) -> Any:
-    """The colour in the middle of each cell of the map. *Shape:* ``(query, key, 4)``."""
+    """Return the colour in the middle of each cell of the map. *Shape:* ``(query, key, 4)``."""
     canvas = box.locator("canvas.cells").first
     grid = (canvas.get_attribute("data-grid") or "").split()
     left, above, size = (round(float(text)) for text in grid)

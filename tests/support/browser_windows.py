@@ -21,13 +21,13 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def windows(chromium: Browser) -> Windows:
-    """The windows of a worker."""
+    """Return the windows of a worker."""
     return Windows(chromium)
 
 
 @pytest.fixture
 def record() -> Record:
-    """What the pages of a test say and ask for."""
+    """Return the console messages and requests of the pages of a test."""
     return Record()
 
 

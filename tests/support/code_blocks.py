@@ -14,17 +14,17 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name(file: Path) -> str:
-    """A document's address in the project."""
+    """Return a document's address in the project."""
     return file.relative_to(ROOT).as_posix()
 
 
 def read(file: Path) -> str:
-    """A document's text."""
+    """Return a document's text."""
     return file.read_text(encoding="utf-8")
 
 
 def prose(text: str) -> str:
-    """A document without its code blocks."""
+    """Return a document without its code blocks."""
     return BLOCK.sub("", text)
 
 
@@ -35,7 +35,7 @@ def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def commands(code: str) -> Iterator[str]:
-    """The commands of a block in ``sh``, each on one line, without comments."""
+    """Yield the commands of a block in ``sh``, each on one line, without comments."""
     for line in code.replace("\\\n", " ").splitlines():
         command = re.sub(r"(^|\s)#.*", "", line).strip()
         if command:

@@ -50,7 +50,7 @@ def changed(source: Path, path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compared]:
-    """A site by name.
+    """Return a site by name.
 
     ``equal``: a model and itself; ``tuned``: and itself with other queries in one layer, beside
     rounding and random weights, with the drift of weights and outputs; ``apart``: and a causal

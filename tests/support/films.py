@@ -48,5 +48,5 @@ def write_film(place: Path) -> None:
 
 @pytest.fixture(scope="session")
 def filmed(once: Once) -> Path:
-    """The folder of a film, made once for all workers."""
+    """Return the folder of a film, made once for all workers."""
     return once("film", write_film)

@@ -43,7 +43,7 @@ def write(folder: Path, texts: list[str], *, paired: bool = False) -> Path:
 
 
 def run(folder: Path, model: Path, texts: list[str], *, paired: bool = False, **more: Any) -> Study:
-    """The geometry of a tiny model, in float64."""
+    """Return the geometry of a tiny model, in float64."""
     given: dict[str, Any] = {"metrics": ",".join(IDS), "dtype": "float64", "annotator": "none"}
     given["importance"] = "off"
     return collect(write(folder, texts, paired=paired), model=str(model), **given | more)

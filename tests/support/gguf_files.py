@@ -14,7 +14,7 @@ from headbook.model.gguf import EPSILON_NAMES
 
 
 def original(words: Path, folder: Path, family: str = "llama", **options: Any) -> Path:
-    """A tiny Llama, or one of its family, with the tokenizer of another folder, as safetensors."""
+    """Return a tiny model of the Llama family with the tokenizer of another folder."""
     tokenizer: Any = AutoTokenizer.from_pretrained(words)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
@@ -91,7 +91,7 @@ def _tied(model: Any) -> bool:
 
 
 def _turned(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
-    """A tensor as runners keep it: of Llama, rows that rotate together are side by side."""
+    """Return a tensor as runners keep it: of Llama, rows that rotate together are side by side."""
     if config.model_type == "gemma2" and "norm" in name:
         return tensor + 1
     if config.model_type != "llama":

@@ -50,7 +50,7 @@ Where = tuple[int, int, str, str]  # layer, head, metric, label
 
 
 def write_rows(file: Path, rows: Sequence[Row] = ROWS) -> Path:
-    """The sentences as JSON lines."""
+    """Return the sentences as JSON lines."""
     lines = [
         {"text": row.text, "pair_id": row.pair, "label": row.label, "kind": row.kind}
         for row in rows
@@ -60,7 +60,7 @@ def write_rows(file: Path, rows: Sequence[Row] = ROWS) -> Path:
 
 
 def parts(model: Path, rows: Iterable[Row] = ROWS, view: str = "raw") -> dict[Where, list[Part]]:
-    """What each sentence adds to the numbers of each head, by plain loops."""
+    """Return the sums of each sentence and head, by plain loops."""
     bare = Bare.load(model)
     found: dict[Where, list[Part]] = defaultdict(list)
     for row in rows:
@@ -74,7 +74,7 @@ def parts(model: Path, rows: Iterable[Row] = ROWS, view: str = "raw") -> dict[Wh
 
 @pytest.fixture(scope="module")
 def gather(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Collect:
-    """A study of some of the sentences, in float64."""
+    """Return a study of some of the sentences, in float64."""
 
     def made(rows: tuple[Row, ...] = ROWS, **options: Any) -> Study:
         file = write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", rows)
@@ -87,5 +87,5 @@ def gather(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="module")
 def grouped_study(gather: Collect) -> Study:
-    """The study of all sentences."""
+    """Return the study of all sentences."""
     return gather()

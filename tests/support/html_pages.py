@@ -18,6 +18,8 @@ LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)">
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
+ROW = re.compile(r"row=\w+:\d+&on=[\w/-]+")  # of a table, in the address of the page of files
+
 
 class Element(NamedTuple):
     """A start tag."""
@@ -49,7 +51,7 @@ def _read(html: str) -> _Reader:
 
 
 def elements(html: str, tag: str = "") -> list[Element]:
-    """The elements of a page in order, or those with one tag."""
+    """Return the elements of a page in order, or those with one tag."""
     return [e for e in _read(html).elements if tag in {"", e.tag}]
 
 
@@ -59,7 +61,7 @@ def text_of(html: str) -> str:
 
 
 def html_of(file: Path) -> str:
-    """The page with what waits in a file until readers open it."""
+    """Return the page with its folded parts from their file."""
     html = written_html(file)
     waiting = {match["src"] for match in LATER.finditer(html)}
     return _whole(html, tuple((src, (file.parent / src).read_bytes()) for src in sorted(waiting)))
@@ -67,7 +69,7 @@ def html_of(file: Path) -> str:
 
 @cache
 def _whole(html: str, waiting: tuple[tuple[str, bytes], ...]) -> str:
-    """A page, given what its file holds and the files that it names."""
+    """Return a page, given what its file holds and the files that it names."""
     parts = {src: _parts(src, content) for src, content in waiting}
     return LATER.sub(lambda match: parts[match["src"]][int(match["place"])], html)
 
@@ -80,7 +82,7 @@ def _parts(src: str, content: bytes) -> list[str]:
 
 
 def written_html(file: Path) -> str:
-    """The page as it was written."""
+    """Return the page as it was written."""
     return file.read_bytes().decode("utf-8")
 
 
@@ -101,7 +103,7 @@ def _leads(root: Path, page: Path, link: str) -> bool:
     if link.startswith("data:image/webp;base64,"):
         return True
     parts = urlsplit(link)
-    if parts.scheme or parts.netloc or parts.query:
+    if parts.scheme or parts.netloc or (parts.query and not ROW.fullmatch(parts.query)):
         return LINK.fullmatch(link) is not None
     target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     if not target.is_file() or not target.is_relative_to(root.resolve()):
@@ -155,7 +157,7 @@ def digest(text: str) -> str:
 
 
 def text(content: Any) -> str:
-    """What stands in a cell or a title, without its interval."""
+    """Return the text of a cell or a title without its interval."""
     if content is None:
         return "·"
     return content if isinstance(content, str) else getattr(content, "text", str(content))

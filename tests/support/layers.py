@@ -38,7 +38,7 @@ class Marks:
     sentences: Sequence[int] = ()
 
     def tokens(self) -> TokenizedText:
-        """The text; by default every token that is not special is a word."""
+        """Return the text; by default every token that is not special is a word."""
         ordinary = [i for i in range(self.n) if i not in self.special]
         word = self.word or [i if i in ordinary else -1 for i in range(self.n)]
         n_words = max(word) + 1
@@ -122,7 +122,7 @@ def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, OutputProje
 
 
 def example_layer(example: Example, view: SinkView) -> LayerAttention:
-    """A metric's own example in one of its views."""
+    """Return a metric's own example in one of its views."""
     marks = Marks(
         len(example.weights),
         special=example.special,

@@ -13,7 +13,7 @@ from headbook.safe_files import NOTE
 
 @contextmanager
 def small_files(most: int) -> Iterator[None]:
-    """A disk that takes files of so many bytes."""
+    """Yield a disk that takes files of a number of bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
@@ -26,7 +26,7 @@ MANIFEST = '{"headbook": "0.1.0"}'
 
 
 def fill(folder: Path, text: str = "new", *, more: bool = True) -> None:
-    """What a site leaves behind: its manifest and pages; the new one has others than the old."""
+    """Write the manifest and pages of a site; a new site has other pages than the old."""
     for name in ("data/heads", "heads", "neurons" if more else "groups"):
         (folder / name).mkdir(parents=True)
         (folder / name / "1.html").write_text(text)
@@ -37,7 +37,7 @@ def fill(folder: Path, text: str = "new", *, more: bool = True) -> None:
 
 
 def ours(folder: Path, text: str = "old") -> Path:
-    """A site that stands there."""
+    """Return an existing site."""
     with replace_folder(folder, OutputKind.SITE, force=False) as draft:
         fill(draft, text, more=False)
     return folder
@@ -51,13 +51,13 @@ def replaced(out: Path) -> None:
 
 
 def pages(out: Path) -> dict[str, str]:
-    """The pages of a site, by their names."""
+    """Return the pages of a site, by their names."""
     found = {path.relative_to(out).as_posix(): path for path in out.rglob("*.html")}
     return {n: path.read_text() for n, path in sorted(found.items()) if path.is_file()}
 
 
 def made(text: str, place: Path) -> dict[str, str]:
-    """The pages that `fill` leaves behind."""
+    """Return the pages that `fill` leaves behind."""
     fill(place / text, text, more=text == "new")
     return pages(place / text)
 

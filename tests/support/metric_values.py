@@ -52,7 +52,7 @@ def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor
 
 
 def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> FinishedRatios:
-    """A sampled metric of some sentences."""
+    """Return the values of a sampled metric on some sentences."""
     stats = np.concatenate([metric.measure(layer).numpy() for layer in layers]).astype(float)
     if metric.expected_at is not None:  # as if all of these sentences were of the choice half
         every, place = np.ones(1, bool), np.arange(len(layers))

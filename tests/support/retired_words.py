@@ -137,7 +137,7 @@ def _quotes(tag: str, given: dict[str, str]) -> bool:
 
 
 def visible(html: str) -> list[str]:
-    """What readers meet on a page, block by block, quotations of the input left out."""
+    """Return the visible text of a page by block, without quotations of the input."""
     reader = _Visible()
     reader.feed(html)
     reader.close()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from printed_numbers import Printed
 
-SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001}
+SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001, "thousandths": 0.001}
 TIE = 1e-9  # a value in the middle of two roundings may go either way
 
 # Columns of tables that hold values, with those of their ends, and the role of what they hold.

@@ -75,7 +75,7 @@ class Site:
 
 
 def make_study(inputs: Path, model: Path, **options: Any) -> Study:
-    """A small study in float64, so that other machines agree on every digit that pages show."""
+    """Return a small study in float64, for which machines agree on every printed digit."""
     given: dict[str, Any] = {
         "annotator": "none",
         "dtype": "float64",
@@ -141,25 +141,25 @@ def made_once(once: Once) -> Callable[..., Site]:
 
 @pytest.fixture(scope="session")
 def encoder_site(made_once: Callable[..., Site]) -> Site:
-    """The site of a tiny BERT on annotated sentences, with every metric."""
+    """Return the site of a tiny BERT on annotated sentences, with every metric."""
     return made_once("encoder")
 
 
 @pytest.fixture(scope="session")
 def decoder_site(made_once: Callable[..., Site]) -> Site:
-    """The site of a tiny GPT-2 on annotated sentences, with some of the metrics."""
+    """Return the site of a tiny GPT-2 on annotated sentences, with some of the metrics."""
     return made_once("decoder", metrics=DECODER_METRICS)
 
 
 @pytest.fixture(scope="session")
 def pair_site(made_once: Callable[..., Site]) -> Site:
-    """The site of a tiny BART on pairs of texts, with some of the metrics."""
+    """Return the site of a tiny BART on pairs of texts, with some of the metrics."""
     return made_once("pair", metrics=PAIR_METRICS)
 
 
 @pytest.fixture(scope="session")
 def small_site(made_once: Callable[..., Site]) -> Site:
-    """The smallest site that has every kind of page, for tests that render it again."""
+    """Return the smallest site that has every kind of page, for tests that render it again."""
     return made_once("small", **SMALL)
 
 
@@ -171,13 +171,13 @@ def small_site(made_once: Callable[..., Site]) -> Site:
     ],
 )
 def any_site(request: pytest.FixtureRequest) -> Site:
-    """The sites of encoder, decoder and pair in turn; in the quick round the first alone."""
+    """Return the sites of encoder, decoder and pair in turn; in the quick round the first alone."""
     site: Site = request.getfixturevalue(f"{request.param}_site")
     return site
 
 
 def data_of(site: Site, name: str) -> Any:
-    """The value of a data file."""
+    """Return the value of a data file."""
     named, value = data_file(site.folder / f"data/{name}.js")
     assert named == name
     return value

@@ -411,7 +411,7 @@ def _special(tokenizer: Any, tiny: Tiny) -> dict[str, int | None]:
 
 
 def _tokenizer(tiny: Tiny) -> Any:
-    """The family's special tokens, around byte-level pieces where it has none, else WordPiece."""
+    """Return a tokenizer: byte-level if the family has no special tokens, else WordPiece."""
     fast = _bytes(tiny) if tiny.template == BARE else _pieces(tiny)
     return PreTrainedTokenizerFast(tokenizer_object=fast, model_max_length=64, **tiny.roles)
 

@@ -21,7 +21,7 @@ def _sentence(*rows: str) -> tuple[Gold, ...]:
 
 
 def _long(n: int) -> tuple[Gold, ...]:
-    """A chain of adjectives, longer than offset profiles reach."""
+    """Return a chain of adjectives, longer than offset profiles reach."""
     adjectives = [Gold("old" if i % 3 else "small", "ADJ", n, "amod") for i in range(n - 1)]
     return (*adjectives, Gold("house", "NOUN", 0, "root"))
 
@@ -80,7 +80,7 @@ MANY_PAIRS = (
 
 
 def text_of(words: tuple[Gold, ...]) -> str:
-    """The words with single spaces between them."""
+    """Return the words with single spaces between them."""
     return " ".join(word.form for word in words)
 
 
@@ -94,7 +94,7 @@ def spans_of(words: tuple[Gold, ...]) -> list[tuple[int, int]]:
 
 
 def write_trees(file: Path, trees: tuple[tuple[Gold, ...], ...] = TREES) -> Path:
-    """The sentences as CoNLL-U."""
+    """Return the sentences as CoNLL-U."""
     blocks = []
     for words in trees:
         lines = [f"# text = {text_of(words)}"]
@@ -107,12 +107,12 @@ def write_trees(file: Path, trees: tuple[tuple[Gold, ...], ...] = TREES) -> Path
 
 
 def write_pairs(file: Path, pairs: tuple[tuple[str, str], ...] = PAIRS) -> Path:
-    """The pairs as JSON lines."""
+    """Return the pairs as JSON lines."""
     rows = [json.dumps({"source": source, "target": target}) for source, target in pairs]
     file.write_text("\n".join(rows), encoding="utf-8")
     return file
 
 
 def write_input(folder: Path, *, pairs: bool) -> Path:
-    """What a model takes: the pairs, or the sentences."""
+    """Return the inputs of a model: the pairs, or the sentences."""
     return write_pairs(folder / "pairs.jsonl") if pairs else write_trees(folder / "trees.conllu")

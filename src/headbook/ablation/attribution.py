@@ -34,7 +34,7 @@ from headbook.schema import AblationTarget, Replacement, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
-Asked = tuple[AblationTarget, Replacement]
+EstimateKey = tuple[AblationTarget, Replacement]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class GradientEstimates:
 
     heads: tuple[HeadName, ...]
     gradient: Mapping[str, Floats]
-    estimates: Mapping[Asked, Floats]
+    estimates: Mapping[EstimateKey, Floats]
 
 
 class PatchedPass:
@@ -62,7 +62,7 @@ class PatchedPass:
         batch: batch of the pass.
         replacements: replacements whose changes are computed.
         means: mean outputs over the sample.
-        held: whether outputs are constants that do not depend on earlier layers.
+        detached: whether outputs are constants that do not depend on earlier layers.
 
     Attributes:
         added: zeros added to the outputs, for which gradients are computed, by layer.
@@ -77,10 +77,10 @@ class PatchedPass:
         replacements: Sequence[Replacement],
         means: MeanOutputs,
         *,
-        held: bool = False,
+        detached: bool = False,
     ) -> None:
-        self._replacements, self._means, self._held = replacements, means, held
-        self._scopes = ViewMasks(batch, ablator.heads.architecture.stacks)
+        self._replacements, self._means, self._detached = replacements, means, detached
+        self._view_masks = ViewMasks(batch, ablator.heads.architecture.stacks)
         self._half = torch.from_numpy(batch.half).to(ablator.heads.model.device)
         self._places = iter(ablator.heads.architecture.calls)
         self.added: dict[AttentionPlace, torch.Tensor] = {}
@@ -91,7 +91,7 @@ class PatchedPass:
         """Add zeros to the head outputs, for which gradients are computed."""
         call, output = next(self._places), attention.output
         assert output is not None
-        frame = self._scopes.get(call.stack, attention)[SinkView.RAW].frame
+        frame = self._view_masks.get(call.stack, attention)[SinkView.RAW].frame
         valid = frame.queries.valid[..., None, None]
         with torch.no_grad():
             self.output[call] = output * valid
@@ -102,7 +102,7 @@ class PatchedPass:
                 replaced = replacement_output(attention, frame, replacement, layer_means)
                 self.change[call, replacement] = (replaced.to(output) - output) * valid
         self.added[call] = torch.zeros_like(output, requires_grad=True)
-        return (output.detach() if self._held else output) + self.added[call]
+        return (output.detach() if self._detached else output) + self.added[call]
 
 
 def gradient_estimates(
@@ -124,14 +124,15 @@ def gradient_estimates(
     masked = ablator.functions.prepare_batch(batch)
     patched = PatchedPass(ablator, masked, replacements, means)
     gradient: dict[str, Floats] = {}
-    estimates_by_target: dict[Asked, Floats] = {}
+    estimates_by_target: dict[EstimateKey, Floats] = {}
     with torch.enable_grad():
         model_output, states = _pass(ablator, masked, patched)
         for target in ablator.functions.differentiable(batch, model_output, states):
             if target.target in skipped_targets:
                 continue
-            slopes = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
-            gradients = dict(zip(patched.added, slopes, strict=True))
+            zeros = [*patched.added.values()]
+            by_place = torch.autograd.grad(target.value, zeros, retain_graph=True)
+            gradients = dict(zip(patched.added, by_place, strict=True))
             if not target.squared:
                 gradient = _gradient(patched, gradients)
             for replacement in replacements:
@@ -244,8 +245,8 @@ def direct_effects_by_token(
     functions = ablator.functions
     assert isinstance(functions, LogitTargets)
     masked = functions.prepare_batch(batch)
-    patched = PatchedPass(ablator, masked, [replacement], means, held=True)
-    with torch.enable_grad(), _held(ablator.heads), attention_hook.observing(patched):
+    patched = PatchedPass(ablator, masked, [replacement], means, detached=True)
+    with torch.enable_grad(), _constant_blocks(ablator.heads), attention_hook.observing(patched):
         logits = ablator.heads.model.network(**model_inputs(masked)).logits
         total = functions.centred(batch, logits).sum()
         places = [*patched.added]
@@ -265,7 +266,7 @@ def direct_effects_by_token(
 
 
 @contextmanager
-def _held(heads: PatchableModel) -> Iterator[None]:
+def _constant_blocks(heads: PatchableModel) -> Iterator[None]:
     """Hold the outputs of blocks and the scales of norms constant."""
     ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:
@@ -279,7 +280,7 @@ def _held(heads: PatchableModel) -> Iterator[None]:
                     hooks.callback(module.register_forward_hook(_detached).remove)
         for module in heads.model.network.modules():
             if type(module).__name__.endswith(NORM_SUFFIXES):
-                hooks.callback(module.register_forward_hook(_scaled).remove)
+                hooks.callback(module.register_forward_hook(_with_constant_scale).remove)
         yield
 
 
@@ -287,7 +288,9 @@ def _detached(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
     return output.detach()
 
 
-def _scaled(module: Any, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+def _with_constant_scale(
+    module: Any, args: tuple[torch.Tensor, ...], output: torch.Tensor
+) -> torch.Tensor:
     """Return the output of a norm whose scale is a constant."""
     x = args[0]
     bias: Any = 0
@@ -297,5 +300,5 @@ def _scaled(module: Any, args: tuple[torch.Tensor, ...], output: torch.Tensor) -
         bias = 0 if module_bias is None else module_bias
     with torch.no_grad():
         scale = torch.where(x == 0, 0, (output - bias) / torch.where(x == 0, 1, x))
-    held: torch.Tensor = (x * scale + bias).to(output.dtype)
-    return held
+    scaled: torch.Tensor = (x * scale + bias).to(output.dtype)
+    return scaled

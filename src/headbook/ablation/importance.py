@@ -19,6 +19,7 @@ from headbook.ablation.attribution import (
     direct_effects_by_token,
     gradient_estimates,
 )
+from headbook.ablation.costs import AblationCosts
 from headbook.ablation.head_sets import (
     HeadGroup,
     HeadSets,
@@ -28,10 +29,11 @@ from headbook.ablation.head_sets import (
     pruning_orders,
     single_head_sets,
 )
+from headbook.ablation.margins import MARGIN_PASSES, measure_margins
 from headbook.ablation.missed_tokens import missed_tokens, texts_of, top_token_sums
 from headbook.ablation.replacements import MeanOutputs
 from headbook.ablation.result_table import ResultTable, changes_of_single_heads
-from headbook.ablation.sample import MARGIN_PASSES, AblationCosts, AblationSample, measure_margins
+from headbook.ablation.sample import AblationSample
 from headbook.analysis.accumulators import SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import is_out_of_memory

@@ -10,16 +10,18 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
+<<<<<<< HEAD
 from headbook.charts.heads import heat_map, mixture_bars
+=======
+from headbook.charts.heads import head_points, heat_map
+>>>>>>> int
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    bracket_diagram,
-    relation_layers,
     tag_heads,
     tag_layers,
 )
-from headbook.charts.layers import layer_curve, state_curves, state_matrix
+from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
 from headbook.charts.tokens import occurrence_paths
 
@@ -34,15 +36,15 @@ __all__ = [
     "arc_diagram",
     "attention_lines",
     "attention_map",
+<<<<<<< HEAD
     "bracket_diagram",
+=======
+    "head_points",
+>>>>>>> int
     "heat_map",
     "layer_curve",
-    "mixture_bars",
     "occurrence_paths",
     "offset_profile",
-    "relation_layers",
-    "state_curves",
-    "state_matrix",
     "tag_heads",
     "tag_layers",
     "vega_bundle",

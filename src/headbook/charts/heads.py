@@ -3,7 +3,6 @@
 A strip shows the value of one head among those of all heads.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +29,12 @@ from headbook.charts.axes import (
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
+<<<<<<< HEAD
 from headbook.charts.theme import BLUE, GREY, INK, LAYERS, MIXTURE, ramp
 from headbook.report.wording import label_name
+=======
+from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, ramp, text_colour_rule
+>>>>>>> int
 
 STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
@@ -197,66 +200,6 @@ def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", number_format: s
         values=values,
         format=f".3{number_format}",
     )
-
-
-PART_NAMES = f"{json.dumps({part: label_name(part) for part in MIXTURE})}[datum.label]"
-BAR_PIXELS = (5, 14)  # least and largest width of a head
-MIXTURE_WIDTH = 1000  # pixels that the bars of one row of layers may take
-MIXTURE_HEIGHT = 64
-MAX_COLUMNS = 3  # layers side by side
-
-
-@lazy_figure()
-def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
-    """Draw stacked bars, one for each head, in a panel for each layer.
-
-    Args:
-        rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
-            ``number`` its place in the layer, ``part`` one of `MIXTURE`.
-    """
-    columns = max(1, min(MAX_COLUMNS, MIXTURE_WIDTH // (BAR_PIXELS[0] * n_heads)))
-    step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR_PIXELS[0]), BAR_PIXELS[1])
-    order_of_part = {part: order for order, part in enumerate(MIXTURE)}
-    table, rows = rows, rounded_rows(rows, 4)
-    rows = rows.assign(order=rows["part"].map(order_of_part))
-    # Bars of one colour come together, so that a picture can draw them as one shape.
-    rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
-    axis = alt.Axis(
-        labelAngle=0, ticks=False, domain=False, labelOverlap="greedy", labelSeparation=4
-    )
-    chart = (
-        alt.Chart(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("number:O", title=None, axis=axis),
-            y=alt.Y(
-                "share:Q",
-                title=None,
-                stack=True,
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format="%", values=[0, 0.5, 1]),
-            ),
-            order="order:Q",
-            color=alt.Color(
-                "part:N",
-                title=None,
-                scale=alt.Scale(domain=[*MIXTURE], range=[*MIXTURE.values()]),
-                legend=alt.Legend(orient="top", labelExpr=PART_NAMES),
-            ),
-            tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
-        )
-        .properties(width=alt.Step(step), height=MIXTURE_HEIGHT)
-        .facet(
-            facet=alt.Facet(
-                "layer:O",
-                title=None,
-                header=alt.Header(labelExpr="'layer ' + datum.value", labelAnchor="start"),
-            ),
-            columns=columns,
-            spacing=12,
-        )
-    )
-    return styled_spec(chart), table
 
 
 SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels

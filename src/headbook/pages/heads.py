@@ -134,7 +134,7 @@ class HeadLine:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class HeadRanking:
     """The first head of each stack by one number.
 
     Attributes:
@@ -178,7 +178,7 @@ class HeadsPage(AnalysisPage):
     facts: tuple[str, ...]
     fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
-    rankings: tuple[Ranking, ...]
+    rankings: tuple[HeadRanking, ...]
     figures: tuple[Figure, ...]
     symbols: tuple[tuple[str, str], ...]
     data: str = "data/headlist.js"
@@ -372,7 +372,7 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
 
 def rankings(
     results: Results, columns: Sequence[Column], shown: Sequence[Column]
-) -> Iterator[Ranking]:
+) -> Iterator[HeadRanking]:
     """Yield the rankings that a study has numbers for.
 
     Args:
@@ -389,7 +389,7 @@ def rankings(
         keys = dict.fromkeys([column.key, *(other.key for other in shown)])
         sort = column.key if ranking.lowest else f"-{column.key}"
         if heads:
-            yield Ranking(
+            yield HeadRanking(
                 ranking_text(ranking, next(iter(results.values()))),
                 heads,
                 urlencode({"columns": " ".join(keys), "sort": sort}),

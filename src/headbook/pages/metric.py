@@ -25,6 +25,7 @@ from headbook.metrics.base import (
     Source,
     TokenMetric,
 )
+from headbook.pages.parts.anchors import AnchorSection, anchor_sections
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.table import (
@@ -364,7 +365,7 @@ class MetricPage(Page):
         bounds: smallest and largest possible value, in words.
         taken_on: what a head metric is measured on, in words; else empty.
         pairs: whether it compares heads, so that another page shows it.
-        anchors: whether it is a token for each head, which another page shows.
+        anchors: tokens of heads by stack, if the metric is a token for each head.
         states: whether it is of states, so that the page of their geometry shows it.
         sections: results by stack.
         remarks: what is missing, and why.
@@ -381,7 +382,7 @@ class MetricPage(Page):
     taken_on: str
     pairs: bool
     states: bool
-    anchors: bool
+    anchors: tuple[AnchorSection, ...]
     sections: tuple[MetricSection, ...]
     remarks: tuple[str, ...]
 
@@ -412,7 +413,7 @@ def metric_pages(
             bounds=_bounds(metric),
             taken_on=_taken_on(metric, next(iter(results.values()))),
             pairs=isinstance(metric, PairMetric),
-            anchors=isinstance(metric, AnchorMetric),
+            anchors=tuple(anchor_sections(results)) if isinstance(metric, AnchorMetric) else (),
             states=isinstance(metric, LayerMetric | LayerPairMetric),
             sections=tuple(section for section in made.values() if section),
             remarks=tuple(

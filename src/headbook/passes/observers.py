@@ -78,11 +78,11 @@ def run_pass(
         callbacks.attend for callbacks in batch_observers if callbacks.attend is not None
     ]
     state_callbacks = [callbacks.see for callbacks in batch_observers if callbacks.see is not None]
-    scopes = ViewMasks(batch, architecture.stacks)
+    view_masks = ViewMasks(batch, architecture.stacks)
 
     def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
         for attend in attention_callbacks:
-            attend(place, attention, scopes)
+            attend(place, attention, view_masks)
 
     def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         for see in state_callbacks:

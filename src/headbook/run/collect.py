@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from headbook.ablation.ablator import HeadAblator
+from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
 from headbook.ablation.logit_targets import target_functions
-from headbook.ablation.sample import ablation_sample, costs_of
+from headbook.ablation.sample import ablation_sample
 from headbook.config import Config, read_notes
 from headbook.errors import ModelError
 from headbook.memory import trim_memory

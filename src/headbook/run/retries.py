@@ -64,23 +64,25 @@ def measure_part(
                 part = run.store.save(
                     path, stored, Part(measure(budget, excluded), halvings, excluded)
                 )
-        except Exception as error:
-            if isinstance(error, OutputError):
-                raise
-            if isinstance(error, NonFiniteStateError) and _can_exclude(
-                excluded | error.found, size
-            ):
+        except OutputError:
+            raise
+        except NonFiniteStateError as error:
+            if _can_exclude(excluded | error.found, size):
                 excluded |= error.found
-            elif is_out_of_memory(error) and halvings < MAX_HALVINGS:
-                halvings += 1
             elif tries == 1:
                 raise
-            else:
-                failures += 1
-                message = shard_error(error)
-                # Another attempt would find the same states that are not finite.
-                if failures == tries or isinstance(error, NonFiniteStateError):
-                    part = Part(kind(), error=message)
+            else:  # another attempt would find the same states
+                part = Part(kind(), error=shard_error(error))
+        except Exception as error:
+            if is_out_of_memory(error) and halvings < MAX_HALVINGS:
+                halvings += 1
+                continue
+            if tries == 1:
+                raise
+            failures += 1
+            message = shard_error(error)
+            if failures == tries:
+                part = Part(kind(), error=message)
     run.log.record(name, part)
     return part
 

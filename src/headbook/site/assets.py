@@ -33,7 +33,7 @@ from headbook.site import export, markup
 
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
-    "site": ("gunzip", "search", "heads_map", "live_charts"),
+    "site": ("gunzip", "search", "heads_map", "rows", "live_charts"),
     "live_charts": ("vega",),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),

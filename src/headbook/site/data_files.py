@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.charts import images
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
-from headbook.pages.parts.atlas import many_heads, mean_map_sheet, mean_map_sheet_file
+from headbook.pages.index import live_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
 from headbook.pages.parts.head_list import list_data, values_data
@@ -51,9 +51,8 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     _write(folder / "map.js", script("map", map_data(results, grids)))
     cards = {name: atlas_data(result) for name, result in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
-    for name, result in results.items():
-        if many_heads(result):
-            (folder.parent / mean_map_sheet_file(name)).write_bytes(mean_map_sheet(result))
+    if live := live_data(results):
+        _write(folder / "live.js", script("live", live))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))

@@ -37,7 +37,7 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
 }
 # A new option counts as one that changes numbers until it is entered in `FREE_OPTIONS`.
 DECISIVE_OPTIONS = tuple(name for name in Config().recorded() if name not in FREE_OPTIONS)
-LIST_OPTIONS = ("metrics", "facet", "control")  # options whose order does not change numbers
+UNORDERED_OPTIONS = ("metrics", "facet", "control")  # options whose order does not change numbers
 # Fields of `CorpusSums` whose columns must agree.
 SUM_FIELDS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
         "head_outputs",
@@ -101,7 +101,7 @@ def _options(first: Manifest, second: Manifest) -> Iterator[str]:
 
 def _comparable(name: str, value: Any) -> Any:
     """Return the value of an option, with lists of names in alphabetical order."""
-    is_list = name in LIST_OPTIONS and isinstance(value, str)
+    is_list = name in UNORDERED_OPTIONS and isinstance(value, str)
     return ",".join(sorted({part.strip() for part in value.split(",")})) if is_list else value
 
 
@@ -129,14 +129,14 @@ def _measured(first: CorpusSums, second: CorpusSums) -> Iterator[str]:
         *((name, getattr(first, name), getattr(second, name)) for name in SUM_FIELDS),
     ]
     for name, first_sums, second_sums in compared:
-        for stack in (name for name in first_sums if name in second_sums):
+        for stack in (stack for stack in first_sums if stack in second_sums):
             if name == "heads" and _named(first_sums[stack]) != _named(second_sums[stack]):
                 yield from _different(
                     f"stack {stack}'s ", *map(_named, (first_sums[stack], second_sums[stack]))
                 )
             elif first_sums[stack].columns != second_sums[stack].columns:
                 yield f"what was measured ({name} of stack {stack}; made by different versions)"
-    for stack in (name for name in first.random if name in second.random):
+    for stack in (stack for stack in first.random if stack in second.random):
         if not _same_sums(first.random[stack], second.random[stack]):
             yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
 

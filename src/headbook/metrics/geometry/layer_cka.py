@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def measure(states: "Sequence[Floats]") -> "Floats":
-    """The unbiased HSIC of every two states over one minibatch, up to a factor that cancels."""
+    """Return the unbiased HSIC of every two states over a minibatch, up to a common factor."""
     found = np.stack([_centred(state @ state.T).ravel() for state in states])
     products: Floats = found @ found.T
     return products

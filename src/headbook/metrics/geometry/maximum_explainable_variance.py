@@ -41,7 +41,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 
 def occurrences(sample: "TokenSample") -> "Ints":
-    """A token of each entry from each of its sentences, or `NOTHING`. *Shape:* ``(kind, MOST)``."""
+    """Return a token of each entry and sentence, or `NOTHING`. *Shape:* ``(kind, MOST)``."""
     cells = sample.cells
     sizes = np.bincount(cells.kind)
     number = np.arange(len(cells.kind)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -41,7 +41,7 @@ def links(frame: "BatchMask") -> "QueryKeyPairs":
 
 
 def n_words(frame: "BatchMask") -> "torch.Tensor":
-    """Number of words that look. *Shape:* ``(sentence, 1, 1)``."""
+    """Return the number of queries. *Shape:* ``(sentence, 1, 1)``."""
     return (frame.word_weights.sum(-1, keepdim=True) * frame.queries.parsed).unsqueeze(-1)
 
 

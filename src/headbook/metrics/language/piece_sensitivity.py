@@ -46,7 +46,7 @@ def allowed(scope: "ViewMask") -> "list[torch.Tensor]":
 
 
 def _at_first(maps: "torch.Tensor", scope: "ViewMask") -> "torch.Tensor":
-    """Maps between the first pieces of words."""
+    """Return maps between the first pieces of words."""
     # The largest of equals that argmax gives is the first.
     rows = (scope.frame.word_rows > 0).byte().argmax(-1)
     columns = (scope.frame.word_columns > 0).byte().argmax(1)
@@ -81,7 +81,10 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
-    """The statistics are the ratios' parts. *Shape:* ``(sentence, head, label)`` each."""
+    """Return numerators and denominators of the ratios.
+
+    *Shape:* ``(sentence, head, label)`` each.
+    """
     return FinishedRatios(*np.split(stats[..., : 3 * len(LABELS)], 3, axis=-1))
 
 

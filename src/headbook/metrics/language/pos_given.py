@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def attending_words(frame: "BatchMask") -> "torch.Tensor":
-    """Number of words of each tag that look. *Shape:* ``(sentence, 1, label)``."""
+    """Return the number of queries of each tag. *Shape:* ``(sentence, 1, label)``."""
     return frame.word_weights.unsqueeze(1) @ frame.queries.tags
 
 

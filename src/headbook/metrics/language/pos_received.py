@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def words_that_see(scope: "ViewMask") -> "torch.Tensor":
-    """Number of words that see a word of each tag. *Shape:* ``(sentence, 1, label)``."""
+    """Return the number of queries that see a word of each tag.
+
+    *Shape:* ``(sentence, 1, label)``.
+    """
     seen = scope.mask.squeeze(1) @ scope.frame.keys.tags
     return (scope.frame.word_weights.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
 

@@ -26,7 +26,10 @@ LABELS = ("top 1 %", "0.9")
 
 
 def measure(heads: "HeadOutputs") -> "torch.Tensor | None":
-    """Ends of high pairs at each token. *Shape:* ``(sentence, head, token, label)``."""
+    """Return the number of ends of similar pairs at each token.
+
+    *Shape:* ``(sentence, head, token, label)``.
+    """
     return (
         None
         if heads.outputs is None

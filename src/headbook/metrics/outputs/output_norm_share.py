@@ -41,7 +41,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def finish(stats: "Floats", _: "Floats") -> FinishedRatios:
-    """The mean over tokens. *Shape:* ``(sentence, head, 1)`` each."""
+    """Return the mean over tokens. *Shape:* ``(sentence, head, 1)`` each."""
     return FinishedRatios.over_last(stats)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def segments(separator: "Bools", special: "Bools") -> "Ints":
-    """Number of the sentence that each token stands in. *Shape:* ``(token,)`` each.
+    """Return the number of the sentence of each token. *Shape:* ``(token,)`` each.
 
     A new one begins with the first ordinary token after a separator that closes something.
     """

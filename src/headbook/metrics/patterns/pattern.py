@@ -122,7 +122,7 @@ def _fill(line: "Floats", attention: "Floats", seen: "Bools", *, crosses: bool) 
 
 
 def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
-    """Sums by offset; no rows where they see no runs."""
+    """Return sums by offset, without queries that see no run of keys."""
     try:
         return offset_sums(attention, seen)
     except ValueError:
@@ -131,7 +131,10 @@ def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
 
 
 def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
-    """Sums and numbers of rows. *Shape:* ``(sentence, head, label)`` each."""
+    """Return sums over queries, and numbers of queries.
+
+    *Shape:* ``(sentence, head, label)`` each.
+    """
     sums = [_one(*pair) for pair in zip(stats, text_stats, strict=True)]
     rows = stats[..., ROWS]
     by_offset = rows * np.array([[len(one.extents) > 0] for one in sums])

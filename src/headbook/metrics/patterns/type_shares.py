@@ -119,7 +119,7 @@ def own_sentence(scope: "ViewMask") -> "torch.Tensor":
 
 
 def measure(layer: "LayerAttention") -> "torch.Tensor":
-    """Sums over the rows of each sentence, then how many there are.
+    """Return sums over the queries of each sentence, and the number of queries.
 
     *Shape:* ``(sentence, head, statistic)``, by `LABELS` and then `COUNTS`.
     """
@@ -195,7 +195,7 @@ def _fit(line: "Floats", maps: "Floats", rows: "Bools", seen: "Bools", kind: "Fl
 
 
 def key_classes(scope: "ViewMask") -> "Floats":
-    """The class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
+    """Return the class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
     keys, kept = scope.frame.keys, scope.kept_keys
     place = kept.cumsum(1)
     tags = [[tag in group for tag in keys.scheme.tags] for group in (FUNCTION, CONTENT)]
@@ -210,7 +210,10 @@ def key_classes(scope: "ViewMask") -> "Floats":
 
 
 def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
-    """Sums over what they are sums of. *Shape:* ``(sentence, head, label)`` each."""
+    """Return sums and their numbers of queries as ratios.
+
+    *Shape:* ``(sentence, head, label)`` each.
+    """
     below = np.stack([stats[..., _count_place(BELOW[label])] for label in LABELS], axis=-1)
     return FinishedRatios(stats[..., : len(LABELS)], below, below)
 

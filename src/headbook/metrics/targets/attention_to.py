@@ -61,12 +61,15 @@ def tables(frame: "BatchMask") -> "list[torch.Tensor]":
 
 
 def pairs(frame: "BatchMask") -> "QueryKeyPairs":
-    """The pairs of any kind."""
+    """Return the pairs of query and key of a kind."""
     return frame.pairs(frame.cached(tables))
 
 
 def queries_with(scope: "ViewMask") -> "torch.Tensor":
-    """Number of queries that see a key of each kind. *Shape:* ``(sentence, 1, label)``."""
+    """Return the number of queries that see a key of each kind.
+
+    *Shape:* ``(sentence, 1, label)``.
+    """
     frame = scope.frame
     counts = scope.mask.new_zeros((len(scope.mask), 1, len(LABELS)))
     of_key = (scope.mask.squeeze(1) @ scope.cached(kinds)) > 0

@@ -38,7 +38,7 @@ def kinds(frame: "BatchMask") -> "torch.Tensor":
 
 
 def seeing(frame: "BatchMask") -> "torch.Tensor":
-    """Queries that count and see one of each. *Shape:* ``(sentence, query, 2)``."""
+    """Return which queries count and see one of each. *Shape:* ``(sentence, query, 2)``."""
     sees = frame.attention_mask.to(frame.dtype) @ frame.cached(kinds) > 0
     return (sees & frame.counted_queries.unsqueeze(-1)).to(frame.dtype)
 
@@ -63,7 +63,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
 
 def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRatios:
-    """Sums of each sentence as ratios."""
+    """Return sums of each sentence as ratios."""
     return FinishedRatios(*(stats[..., place : place + len(LABELS)] for place in (0, 4, 8)))
 
 

@@ -35,7 +35,7 @@ LABELS = ("all", *BY_KEY, "other")
 
 
 def n_looking(scope: "ViewMask") -> "torch.Tensor":
-    """Number of queries that see each key. *Shape:* ``(sentence, 1, key)``."""
+    """Return the number of queries that see each key. *Shape:* ``(sentence, 1, key)``."""
     return scope.mask.sum(-2)
 
 
@@ -54,12 +54,15 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
 
 
 def n_keys(scope: "ViewMask") -> "torch.Tensor":
-    """Number of keys of each kind. *Shape:* ``(sentence, 1, label)``."""
+    """Return the number of keys of each kind. *Shape:* ``(sentence, 1, label)``."""
     return scope.cached(kinds).sum(1, keepdim=True)
 
 
 def measure(layer: "LayerAttention") -> Ratio:
-    """Number of sinks of each kind, and of keys. *Shape:* ``(sentence, head, label)``."""
+    """Return the number of sinks of each kind, and of keys.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
     scope = layer.scope
     mean = layer.received / scope.cached(n_looking).clamp(min=1)
     return Ratio((mean > THRESHOLD).to(mean.dtype) @ scope.cached(kinds), scope.cached(n_keys))

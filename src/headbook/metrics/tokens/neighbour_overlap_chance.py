@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
-    """The share, at every token. *Shape:* ``(state, sentence, token)``."""
+    """Return the share by chance, the same at every token.
+
+    *Shape:* ``(state, sentence, token)``.
+    """
     return tokens.chance()
 
 

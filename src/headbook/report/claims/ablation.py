@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
+from headbook.report.ablation import LAYER_GROUP, layer_ratio
 from headbook.schema import Replacement
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
@@ -16,12 +17,14 @@ from headbook.study.ablation_tests import (
     audit,
     head_effects,
     largest_effect,
+    ranked_target,
     removable_shares,
 )
 from headbook.study.study import Study
 
 NAN = math.nan
 CLAIM = "ablation"
+LAYER_RATIO = "layer of largest effect"
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
 ALL, HELD_OUT_SENTENCES = "all", "held_out"
@@ -49,6 +52,7 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     yield from _heads(ablation, study.importance)
     yield from _groups(study.head_groups)
     yield from _largest(ablation)
+    yield from _layers(ablation)
     yield from _audited(ablation)
     yield from _pruned(ablation, study.pruning)
 
@@ -138,7 +142,11 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the effect, on both halves, of the head of largest effect on the selection half."""
-    target = ablation.targets[0]
+    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+        yield from _largest_rows(ablation, target)
+
+
+def _largest_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, Any]]:
     largest = largest_effect(ablation, target)
     if largest is None:
         return
@@ -155,9 +163,37 @@ def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
         yield EMPTY_ROW | identity | ends | {"split": split} | sample
 
 
+def _layers(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the ratio of the two largest effects of whole layers."""
+    ratio = layer_ratio(ablation)
+    layer = LAYER_GROUP.fullmatch(ratio.first.name) if ratio else None
+    if ratio is None or layer is None:
+        return
+    target, reported = ranked_target(ablation), ablation.half == HELD_OUT
+    yield EMPTY_ROW | {
+        "claim": LAYER_RATIO,
+        "stack": ratio.first.stack,
+        "layer": int(layer[1]),
+        "metric": f"{GROUP}_ratio",
+        "label": f"{ratio.first.name}/{Replacement.MEAN}/{target}",
+        "split": HELD_OUT_SENTENCES,
+        "value": ratio.value,
+        "low": ratio.low,
+        "high": ratio.high,
+        "baseline": f"{ratio.second.name} ({ratio.second.stack})",
+        "baseline_value": 1.0,
+        "n_sentences": int(reported.sum()),
+        "n_observations": float(ablation.counts[target][reported].sum()),
+    }  # fmt: skip
+
+
 def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield two correlations of estimates with exact effects, and the share of missed heads."""
-    target = ablation.targets[0]
+    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+        yield from _audit_rows(ablation, target)
+
+
+def _audit_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, Any]]:
     result = audit(ablation, target)
     if not result.heads or not result.rest:
         return

@@ -9,6 +9,7 @@ import numpy as np
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.report.claims.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
+from headbook.report.findings.finding import LinkedNumber
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, SplitScores, tests_of_stack
 from headbook.report.relations import head_rules
@@ -23,6 +24,7 @@ PREFERENCE = "class_preference"  # that head's strongest words of the right clas
 RULE = ids.SURFACE_RULE  # a head against the mean head, by the rule that explains the head best
 ELSEWHERE = "other words of the same part of speech"
 MEAN = "mean over heads"
+BEST_OF_LAYER = f"{RELATION}, best head of the layer"
 CHOICE, HELD_OUT_WORDS = "choice", "held_out"
 
 
@@ -79,6 +81,19 @@ def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator
         )  # fmt: skip
 
 
+def relation_number(results: StackResults, tests: RelationTests, n: int, text: str) -> LinkedNumber:
+    """Return a printed number of a tested relation, linked to its row of the held-out split.
+
+    Args:
+        n: index of the label.
+        text: the number with its unit.
+    """
+    layer, head = map(int, tests.head[n])
+    identity = _identity(results, layer, head, METRIC, tests.labels[n])
+    row = {"claim": RELATION, **identity, "split": HELD_OUT_WORDS}
+    return LinkedNumber(text, "tests", tuple(row.items()))
+
+
 def _identity(
     results: StackResults, layer: int, head: int, metric: str, label: str
 ) -> dict[str, str | int]:
@@ -127,7 +142,7 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
         for layer in np.flatnonzero(~np.isnan(tests.layer_margin.value[:, n])).tolist():
             head = int(tests.layer_head[layer, n])
             yield row(
-                f"{RELATION}, best head of the layer", results.stack.name, (METRIC, VIEW, label),
+                BEST_OF_LAYER, results.stack.name, (METRIC, VIEW, label),
                 layer=layer, head=head, split=HELD_OUT_SPLIT, baseline=tests.rule[n],
                 baseline_value=float(tests.at_rule.value[n]),
                 difference=tests.layer_margin.at(layer, n),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
@@ -36,6 +37,9 @@ class Link(NamedTuple):
 
     text: str
     href: str
+
+
+RowKey = tuple[tuple[str, str | int], ...]  # columns and values that identify a row of a table
 
 
 class LinkedNumber(NamedTuple):
@@ -49,12 +53,13 @@ class LinkedNumber(NamedTuple):
 
     text: str
     table: str
-    row: tuple[tuple[str, str | int], ...]
+    row: RowKey
 
     @property
     def href(self) -> str:
-        """Address of the table's description, from the site's root."""
-        return f"data.html#{self.table}"
+        """Address of the row by its values; a written page has the line in place of the values."""
+        values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
+        return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
 
 
 Part = str | Link | LinkedNumber
@@ -148,6 +153,16 @@ def metric_link(name: str, text: str) -> Link:
 def head_link(head: HeadName) -> Link:
     """Return a link to a head's page."""
     return Link(head_name(head), head_page(head))
+
+
+def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
+    """Return the columns and values that identify a number of a head in the table of heads.
+
+    Args:
+        column: metric, view and label of the number.
+    """
+    keys = zip(("metric", "view", "label"), map(str, column), strict=True)
+    return (*head._asdict().items(), *keys)
 
 
 def sentence_start(results: StackResults, text: str) -> str:

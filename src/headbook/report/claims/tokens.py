@@ -1,0 +1,30 @@
+"""Rows of the table of tests on the states of tokens."""
+
+from collections.abc import Iterator
+
+from headbook.analysis.accumulators import without_interval
+from headbook.metrics import ids
+from headbook.report.answers.geometry import OBSERVATION, OWN_NEAREST, observations
+from headbook.report.claims.heads import Row, row
+from headbook.report.own_tokens import own_tokens
+from headbook.report.results import StackResults
+from headbook.schema import ResidualPoint
+
+
+def own_token_rows(results: StackResults) -> Iterator[Row]:
+    """Yield the share of each class of tokens nearest to its own vocabulary token, by layer."""
+    own = own_tokens(results)
+    for kind, shares in own.shares.items() if own else ():
+        for layer in range(len(shares.value)):
+            yield row(OWN_NEAREST, results.stack.name, (ids.VOCABULARY_RANK, "", kind),
+                      layer=layer, value=shares.at(layer))  # fmt: skip
+
+
+def observation_rows(results: StackResults) -> Iterator[Row]:
+    """Yield both numbers of each published observation, in each kind of state."""
+    for state in (ResidualPoint.POST, ResidualPoint.MID):
+        for tested in observations(results, state):
+            (measure, baseline), (value, other) = tested.measure, tested.numbers
+            yield row(OBSERVATION, results.stack.name, (tested.metric, measure, tested.label),
+                      layer=tested.layer, value=without_interval(value, 0), baseline=baseline,
+                      baseline_value=other)  # fmt: skip
