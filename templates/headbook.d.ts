@@ -267,7 +267,10 @@ interface List {
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
   fillsOf: (column: Column & Values) => string[];
-  rowOf: (list: HeadList, head: Head, columns: Filled[]) => HTMLTableRowElement;
+  linksOf: (list: HeadList, table: HTMLElement) => Map<string, string>;
+  rowOf: (
+    list: HeadList, head: Head, columns: Filled[], links: Map<string, string>,
+  ) => HTMLTableRowElement;
 }
 interface NumberFormats {
   MISSING: string;

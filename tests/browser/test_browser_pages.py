@@ -39,23 +39,11 @@ PARTS = {
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
-<<<<<<< HEAD
-    ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
-    ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
-    ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
-    ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
-    ("encoder", "geometry.html"): (
-        "figure.chart svg",
-        "section > div > table.numbers",
-        "ul.findings",
-    ),
-=======
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
     ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg", "table.heat"),
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
-    ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
+    ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
->>>>>>> int
     ("encoder", "tokens.html"): ("section > div > table.numbers",),
     ("encoder", "flow.html"): ("main a",),
     ("encoder", "methods.html"): ("table.numbers", "math"),

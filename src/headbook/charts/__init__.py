@@ -10,11 +10,7 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
-<<<<<<< HEAD
-from headbook.charts.heads import heat_map, mixture_bars
-=======
-from headbook.charts.heads import head_points, heat_map
->>>>>>> int
+from headbook.charts.heads import heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
@@ -36,11 +32,6 @@ __all__ = [
     "arc_diagram",
     "attention_lines",
     "attention_map",
-<<<<<<< HEAD
-    "bracket_diagram",
-=======
-    "head_points",
->>>>>>> int
     "heat_map",
     "layer_curve",
     "occurrence_paths",

@@ -29,12 +29,7 @@ from headbook.charts.axes import (
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
-<<<<<<< HEAD
-from headbook.charts.theme import BLUE, GREY, INK, LAYERS, MIXTURE, ramp
-from headbook.report.wording import label_name
-=======
-from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, ramp, text_colour_rule
->>>>>>> int
+from headbook.charts.theme import BLUE, GREY, INK, LAYERS, ramp
 
 STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end

@@ -35,9 +35,10 @@ from headbook.report.answers.heads import (
     heads_answer,
     ranking_text,
 )
+from headbook.report.answers.linked_rows import head_number
 from headbook.report.families import Family, sink_tokens
 from headbook.report.findings.finding import LinkedNumber
-from headbook.report.head_facts import HeadFacts, head_facts, number_row
+from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
@@ -347,7 +348,7 @@ def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:
     low = min(0.0, *(float(np.nanmin(each)) for each in values))
     high = max(float(np.nanmax(each)) for each in values)
     key = HeadKey(column.metric.id, column.views[head.stack], column.label)
-    linked = LinkedNumber(text, "heads", number_row(head, key))
+    linked = head_number(text, head, key)
     note = interval_text(estimate.low, estimate.high, share=share)
     return HeatCell(text, amount_class(estimate.value, low, high), linked, note)
 
@@ -362,7 +363,7 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
     row = (
         ("stack", head.stack), ("layer", head.layer), ("head", head.head),
         ("metric", ATTRIBUTION if estimated else EFFECT),
-        ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)),
+        ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)), ("label", ""),
     )  # fmt: skip
     note = interval_text(float(effects.low[index]), float(effects.high[index])) or "estimated"
     roots = np.sqrt(np.maximum(effects.value, 0))

@@ -38,11 +38,8 @@ from headbook.report.findings.finding import (
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
-<<<<<<< HEAD
 from headbook.report.similar_heads import head_distances, mean_distances
-=======
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
->>>>>>> int
 from headbook.schema import HeadKey, SinkView
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of

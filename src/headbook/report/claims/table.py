@@ -47,13 +47,10 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
-<<<<<<< HEAD
     distances_of_heads,
-=======
     own_token_rows,
     observation_rows,
     overview_rows,
->>>>>>> int
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
