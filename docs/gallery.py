@@ -70,7 +70,7 @@ SHOTS = (
     ),
     Shot(
         "heads", "heads.html", "Heads",
-        "Which head does what; all heads by any number, to sort, filter and draw.",
+        "What each head does: maps by family, and a line a head with its numbers, to sort and filter.",
     ),
     Shot(
         "tokens", "tokens.html", "Tokens",

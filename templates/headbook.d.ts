@@ -249,7 +249,7 @@ type Values = {
 type Filled = Column & Values & { fills: string[] };
 type ValuesByColumn = Map<string, Filled>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
-  heads: Head[]; columns: Map<string, Column>; judged: boolean; first: string[];
+  heads: Head[]; columns: Map<string, Column>; facts: WordName[]; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
@@ -267,7 +267,10 @@ interface List {
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
   fillsOf: (column: Column & Values) => string[];
-  rowOf: (list: HeadList, head: Head, columns: Filled[]) => HTMLTableRowElement;
+  linksOf: (list: HeadList, table: HTMLElement) => Map<string, string>;
+  rowOf: (
+    list: HeadList, head: Head, columns: Filled[], links: Map<string, string>,
+  ) => HTMLTableRowElement;
 }
 interface NumberFormats {
   MISSING: string;
@@ -285,6 +288,13 @@ type Scatter = (box: HTMLElement, what: {
   heads: Head[]; stacks: [string, string][]; root: string;
   x: Column & Values; y: Column & Values;
 }) => (visible: Set<number>) => void;
+
+/* --- similar heads --- */
+
+/** The matrix of a stack: `headbook.pages.similar.matrix_data`. */
+type SimilarData = {
+  heads: [name: string, href: string, style: string, kind: string][]; values: Bytes[];
+};
 
 /* --- the overview and the foot of pages --- */
 
@@ -357,6 +367,7 @@ interface DataFiles {
   tables: Record<string, TableFacts>;
   [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
+  [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;
   [sentence: `sentence-${string}`]: Record<string, StackData>;

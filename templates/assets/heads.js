@@ -3,7 +3,7 @@
 (() => {
   const { make, all, one, load, root, hash, link } = window.headbook;
   const { unpacked } = window.headbook.numbers;
-  const { opened, beginning, read, write, passes, order, fillsOf, rowOf, WORDS } =
+  const { opened, beginning, read, write, passes, order, fillsOf, linksOf, rowOf, WORDS } =
     window.headbook.list;
 
   /** @type {(box: HTMLElement) => Promise<void>} */
@@ -12,6 +12,7 @@
     const list = opened(await load(src, "headlist"));
     const limit = Number(box.dataset.limit);
     const table = one("table.finding"), body = one("tbody", table);
+    const links = linksOf(list, table);
     const status = one("[data-count]"), rest = one("[data-all]");
     /** @type {ValuesByColumn} */
     const numbers = new Map();
@@ -47,7 +48,7 @@
       const listed = whole ? found : found.slice(0, limit);
       const parts = state.sort === "rank" ? [true, false] : [];
       body.replaceChildren(...listed.flatMap((head, n) => {
-        const row = rows.get(head.i) ?? rowOf(list, head, columns);
+        const row = rows.get(head.i) ?? rowOf(list, head, columns, links);
         rows.set(head.i, row);
         const begins = parts.includes(head.role) && head.role !== listed[n - 1]?.role;
         return begins ? [part(head.role ? "Clear role" : others), row] : [row];
@@ -151,13 +152,12 @@
       return cell;
     };
     const head = () => {
-      const titles = make("tr"), { class: first, verdict, ...rest } = WORDS;
-      titles.append(make("td"), heading("head", "Head"), heading("class", first));
+      const titles = make("tr");
+      titles.append(make("td"), heading("head", "Head"), heading("class", WORDS.class));
       titles.append(
         ...state.columns.map((key) => heading(key, columnOf(key).title, columnOf(key).unit)),
       );
-      if (list.judged) titles.append(heading("verdict", verdict));
-      titles.append(...Object.entries(rest).map(([key, title]) => heading(key, title)));
+      titles.append(...list.facts.map((name) => heading(name, WORDS[name])));
       one("thead", table).replaceChildren(titles);
       one(".ranges", box).replaceChildren(...state.columns.map(range));
       rows = new Map();

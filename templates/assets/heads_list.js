@@ -2,7 +2,7 @@
 /* The list of heads: what a reader has chosen, its form in the address, which heads that leaves and
    in which order. What an address holds and the list does not know is ignored. */
 (() => {
-  const { make, root, folded } = window.headbook;
+  const { all, make, root, folded } = window.headbook;
   const { number, interval, MISSING } = window.headbook.numbers;
   /** @type {Record<WordName, string>} */
   const WORDS = {
@@ -11,6 +11,8 @@
     relation: "Best relation",
     looks: "Most attention to",
   };
+  /** @type {WordName[]} */
+  const LAST = ["verdict", "relation", "looks"]; /* columns after those of numbers */
   const STEPS = 7; /* fills of cells */
 
   const NAMES = /** @type {WordName[]} */ (Object.keys(WORDS));
@@ -45,8 +47,8 @@
     );
     const columns = new Map(list.metrics.flatMap(({ id, share, table = "heads", labels }) => (
       labels.map(([key, title, unit]) => [key, { key, metric: id, share, table, title, unit }]))));
-    const judged = heads.some((head) => head.verdict[0]);
-    return { ...list, heads, columns, judged, first: list.columns };
+    const facts = LAST.filter((name) => heads.some((head) => head[name][0]));
+    return { ...list, heads, columns, facts, first: list.columns };
   };
 
   /* What a reader has chosen, and its form in the address. */
@@ -178,28 +180,45 @@
       return `q${Math.min(Math.max(step, 0), STEPS - 1)}`;
     });
   };
-  /** @type {(text: string, table: string, title?: string) => HTMLAnchorElement} */
-  const linked = (text, table, title) =>
-    make("a", { class: "n", href: `${root()}data.html#${table}`, ...(title && { title }) }, text);
-  /** @type {(column: Filled, i: number) => HTMLElement} */
-  const cellOf = ({ value, low, high, guess, share, table, fills }, i) => {
+  /* A number with the link that the page itself has for it, else to its table. */
+  /** @type {(text: string, table: string, known?: string, title?: string) => HTMLElement} */
+  const linked = (text, table, known, title) => {
+    const href = known ?? `${root()}data.html#${table}`;
+    return make("a", { class: "n", href, ...(title && { title }) }, text);
+  };
+  /** @type {(column: Filled, i: number, known?: string) => HTMLElement} */
+  const cellOf = ({ value, low, high, guess, share, table, fills }, i, known) => {
     const cell = make("td", { class: `h ${fills[i]}` }), text = number(value[i], share);
     if (Number.isNaN(value[i])) cell.append(make("span", {}, text));
-    else if (guess[i]) cell.append(linked(`≈ ${text}`, table, "estimated"));
-    else cell.append(linked(text, table, interval(low[i], high[i], share)));
+    else if (guess[i]) cell.append(linked(`≈ ${text}`, table, known, "estimated"));
+    else cell.append(linked(text, table, known, interval(low[i], high[i], share)));
     return cell;
   };
-  /** @type {(word: Word, strong: boolean) => HTMLElement} */
-  const factOf = ([text, detail, , value, table], strong) => {
-    const cell = make("td", { class: strong ? "fact strong" : "fact" }, text || MISSING);
+  /** @type {(head: Head, name: WordName, known?: string) => HTMLElement} */
+  const factOf = (head, name, known) => {
+    const [text, detail, , value, table] = head[name], strong = name === "relation" && head.beats;
+    const style = `fact ${name}${strong ? " strong" : ""}`;
+    const cell = make("td", { class: style }, text || MISSING);
     if (detail) cell.title = detail;
-    if (value && table) cell.append(" ", linked(value, table));
+    if (value && table) cell.append(" ", linked(value, table, known));
     return cell;
+  };
+  /** @type {(head: Head) => string} */
+  const lineOf = ({ href }) => href.slice("heads/".length, -".html".length);
+  /* Links of the page's own lines by line and column: these lead to rows of the tables. */
+  /** @type {List["linksOf"]} */
+  const linksOf = (list, table) => {
+    const keys = ["", "", "", ...list.first, ...list.facts], links = new Map();
+    for (const link of all("tbody a.n", table)) {
+      const cell = link.closest("td"), href = link.getAttribute("href");
+      if (cell) links.set(`${cell.closest("tr")?.id} ${keys[cell.cellIndex]}`, href);
+    }
+    return links;
   };
   /* A row as the page has it. */
   /** @type {List["rowOf"]} */
-  const rowOf = (list, head, columns) => {
-    const line = make("tr", { id: head.href.slice("heads/".length, -".html".length) });
+  const rowOf = (list, head, columns, links) => {
+    const id = lineOf(head), line = make("tr", { id });
     const map = make("td"), frame = make("span", { class: `map s24 ${head.style}` });
     const name = make("th", { scope: "row" }), does = make("td", { class: "does" });
     frame.append(make("i"));
@@ -209,13 +228,15 @@
       make("i", { class: head.family ? `key f-${head.family}` : "key" }),
       head.class[1] || MISSING,
     );
-    line.append(map, name, does, ...columns.map((column) => cellOf(column, head.i)));
-    if (list.judged) line.append(make("td", {}, head.verdict[0] || MISSING));
-    line.append(factOf(head.relation, head.beats), factOf(head.looks, false));
+    line.append(
+      map, name, does,
+      ...columns.map((column) => cellOf(column, head.i, links.get(`${id} ${column.key}`))),
+      ...list.facts.map((each) => factOf(head, each, links.get(`${id} ${each}`))),
+    );
     return line;
   };
 
   window.headbook.list = {
-    opened, beginning, read, write, words, passes, order, fillsOf, rowOf, WORDS, NAMES,
+    opened, beginning, read, write, words, passes, order, fillsOf, linksOf, rowOf, WORDS, NAMES,
   };
 })();

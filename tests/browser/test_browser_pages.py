@@ -42,7 +42,7 @@ PARTS = {
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
     ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg", "table.heat"),
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
-    ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
+    ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
     ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
     ("encoder", "flow.html"): ("main a",),

@@ -115,15 +115,15 @@ def test_a_heat_map_as_pdf_with_its_citation(reader: Reader) -> None:
 def test_heads_that_are_nearly_the_same(reader: Reader) -> None:
     reader.search("redundant heads", "divergence")
     reader.click(reader.page.get_by_role("link", name="Similar heads").first)
-    reader.respond(reader.page.locator("h1"), "Similar heads")
+    reader.respond(reader.page.locator("h1"), "Which heads attend alike")
 
 
 def test_pairs_of_the_most_similar_heads(reader: Reader) -> None:
-    reader.search("near-duplicate", "Similar heads")
-    reader.click(reader.page.locator(".contents").get_by_role("link", name="Most similar heads"))
-    pairs = reader.page.locator("table", has=reader.page.locator("caption", has_text="pairs"))
+    reader.search("near-duplicate", "Which heads attend alike")
+    reader.click(reader.page.locator(".eyebrow").get_by_role("link", name="nearest pairs"))
+    pairs = reader.page.locator("table.pairs")
     expect(pairs.first).to_be_in_viewport()
-    reader.respond(pairs, re.compile(r"L\d·H\d and L\d·H\d"))
+    reader.respond(pairs.first, re.compile(r"L\d·H\d and L\d·H\d"))
 
 
 def test_whether_punctuation_receives_attention(reader: Reader) -> None:

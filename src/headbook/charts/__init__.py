@@ -10,7 +10,7 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
-from headbook.charts.heads import head_points, heat_map
+from headbook.charts.heads import heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
@@ -30,7 +30,6 @@ __all__ = [
     "arc_diagram",
     "attention_lines",
     "attention_map",
-    "head_points",
     "heat_map",
     "layer_curve",
     "offset_profile",

@@ -35,9 +35,10 @@ from headbook.report.answers.heads import (
     heads_answer,
     ranking_text,
 )
+from headbook.report.answers.linked_rows import head_number
 from headbook.report.families import Family, sink_tokens
 from headbook.report.findings.finding import LinkedNumber
-from headbook.report.head_facts import HeadFacts, head_facts, number_row
+from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
@@ -58,6 +59,11 @@ from headbook.study.sentence_data import HeadName
 Results = Mapping[str, StackResults]
 
 MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the second number if there are many
+FACT_TITLES = {
+    "verdict": "Verdict",
+    "relation": "Best relation",
+    "attends_to": "Most attention to",
+}
 MOST_IN_COLUMNS = 36  # heads of a family whose maps stand in columns of four
 
 
@@ -154,7 +160,7 @@ class HeadsPage(AnalysisPage):
         columns: title and unit of the numbers.
         lines: lines of heads, those with a clear role first.
         others: title above the lines of heads without a clear role.
-        has_verdicts: whether any head has a verdict.
+        facts: names of the facts that any head has, in the order of columns.
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
         figures: picture of two columns, by stack.
@@ -170,7 +176,8 @@ class HeadsPage(AnalysisPage):
     columns: tuple[tuple[str, str], ...]
     lines: tuple[HeadLine, ...]
     others: str
-    has_verdicts: bool
+    facts: tuple[str, ...]
+    fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
     rankings: tuple[RankedHeads, ...]
     figures: tuple[Figure, ...]
@@ -208,7 +215,9 @@ def heads_page(results: Results) -> HeadsPage:
         columns=(*titles, *([(EFFECT_TITLE, effects.unit)] if effects else [])),
         lines=tuple(lines),
         others=f"{who}, {'largest change without the head first' if effects else 'layer by layer'}",
-        has_verdicts=any(each.verdict.word for each in facts),
+        facts=tuple(
+            name for name in FACT_TITLES if any(getattr(each, name).word for each in facts)
+        ),
         total=len(facts),
         rankings=tuple(rankings(results, columns, initial)),
         figures=tuple(_figures(results, initial_axes(columns))),
@@ -339,7 +348,7 @@ def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:
     low = min(0.0, *(float(np.nanmin(each)) for each in values))
     high = max(float(np.nanmax(each)) for each in values)
     key = HeadKey(column.metric.id, column.views[head.stack], column.label)
-    linked = LinkedNumber(text, "heads", number_row(head, key))
+    linked = head_number(text, head, key)
     note = interval_text(estimate.low, estimate.high, share=share)
     return HeatCell(text, amount_class(estimate.value, low, high), linked, note)
 
@@ -354,7 +363,7 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
     row = (
         ("stack", head.stack), ("layer", head.layer), ("head", head.head),
         ("metric", ATTRIBUTION if estimated else EFFECT),
-        ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)),
+        ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)), ("label", ""),
     )  # fmt: skip
     note = interval_text(float(effects.low[index]), float(effects.high[index])) or "estimated"
     roots = np.sqrt(np.maximum(effects.value, 0))

@@ -9,7 +9,8 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
-from headbook.report.families import Family, families, family_names
+from headbook.report.answers.linked_rows import claim_number, head_number
+from headbook.report.families import Family, families, family_names, first_position_is_sink
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import (
     KEY_NAMES,
@@ -32,7 +33,7 @@ from headbook.report.relations import (
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
 KEY_KINDS = {
@@ -192,8 +193,7 @@ def _attends_to(results: StackResults, head: HeadName) -> Fact:
 
     Special tokens are no such kind, nor is the first token if it belongs to the sink.
     """
-    place, special_tokens = (head.layer, head.head), results.study.manifest.model.special_tokens
-    first_is_sink = results.stack.causal or not special_tokens.startswith("…")
+    place, first_is_sink = (head.layer, head.head), first_position_is_sink(results)
     shares, excess = {}, {}
     for kind in KEY_KINDS:
         share = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
@@ -203,26 +203,9 @@ def _attends_to(results: StackResults, head: HeadName) -> Fact:
     best = max(excess, key=lambda kind: excess[kind], default="")
     if not best or excess[best] < MIN_SHARE_ABOVE_UNIFORM:
         return Fact()
-    row = number_row(head, HeadKey(ids.ATTENTION_TO, SinkView.RAW, best))
-    share_text = LinkedNumber(number(shares[best], share=True), "heads", row)
-    return Fact(KEY_KINDS[best], "", shares[best], share_text)
-
-
-def number_row(head: HeadName, column: HeadKey) -> tuple[tuple[str, str | int], ...]:
-    """Return columns and values that identify a number of a head in the table of heads."""
-    return (
-        ("stack", head.stack),
-        ("layer", head.layer),
-        ("head", head.head),
-        ("metric", column.metric),
-        ("view", str(column.view)),
-        ("label", column.label),
-    )
-
-
-def tested_row(claim: str, head: HeadName, column: HeadKey) -> tuple[tuple[str, str | int], ...]:
-    """Return columns and values that identify a claim on a head, on the held-out split."""
-    return (("claim", claim), *number_row(head, column), ("split", HELD_OUT_SPLIT))
+    column = HeadKey(ids.ATTENTION_TO, SinkView.RAW, best)
+    share = head_number(number(shares[best], share=True), head, column)
+    return Fact(KEY_KINDS[best], "", shares[best], share)
 
 
 def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
@@ -232,13 +215,16 @@ def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
     if tests is None or n is None:
         return None
     accuracy, rule = float(tests.accuracy.value[n]), rule_phrase(tests.rule[n])
-    row = tested_row("relation", head, HeadKey(METRIC, VIEW, tests.labels[n]))
     return Fact(
         relation_words(tests.labels[n]),
         f"{points_text(float(tests.margin.value[n]))} points over {rule}",
         accuracy,
-        LinkedNumber(number(accuracy, share=True), "tests", row),
-    )
+        claim_number(
+            number(accuracy, share=True), "relation", head.stack,
+            HeadKey(METRIC, VIEW, tests.labels[n]),
+            split=HELD_OUT_SPLIT, layer=head.layer, head=head.head,
+        ),
+    )  # fmt: skip
 
 
 def _unclaimed_relation(best: HeadRelation) -> Fact:

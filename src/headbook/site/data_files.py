@@ -23,7 +23,7 @@ from headbook.pages.parts.sentence_maps import (
 )
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, few_shades, pitch, trajectory_data
-from headbook.pages.similar import matrix_pictures
+from headbook.pages.similar import matrix_data, matrix_picture
 from headbook.pages.tokens import types_data
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
@@ -108,11 +108,14 @@ def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
 
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
-    """Write the distances of all heads as pictures, if they were measured."""
-    for result in results.values():
-        for name, picture in matrix_pictures(result):
+    """Write the distances of all heads as pictures and as numbers, if they were measured."""
+    for name, result in results.items():
+        picture, data = matrix_picture(result), matrix_data(result)
+        if picture is not None:
             folder.mkdir(exist_ok=True)
-            (folder / name).write_bytes(picture)
+            (folder / f"{name}.png").write_bytes(picture)
+        if data is not None:
+            _write(folder / f"{name}.js", script(f"similar-{name}", data))
 
 
 def _write_sentence(

@@ -115,7 +115,7 @@ PAGES = (
     ),
     PageEntry(
         "similar.html", "Similar heads", MenuPlace.ANALYSES, similar_page, has_similar,
-        keywords=f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+        keywords=f"{USELESS} clusters groups near-duplicate near doubles jensen-shannon divergence",
     ),
     PageEntry(
         "alignment.html", "Cross-attention", MenuPlace.ANALYSES, alignment_page, has_alignment,

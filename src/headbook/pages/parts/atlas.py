@@ -169,10 +169,9 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     for result in results:
         cells = result.cached(mean_maps).maps[[*result.stack.attention_layers]]
         picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
-        n_layers, n_heads = cells.shape[:2]
-        rules.append(
-            f".m-{result.stack.name}{{--sheet:url({picture});--mw:{n_heads};--mh:{n_layers}}}\n"
-        )
+        n_layers, n_heads, n_positions = cells.shape[:3]
+        sizes = f"--mw:{n_heads};--mh:{n_layers};--mp:{n_positions}"
+        rules.append(f".m-{result.stack.name}{{--sheet:url({picture});{sizes}}}\n")
     return "".join(rules)
 
 

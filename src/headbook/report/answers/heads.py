@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
+from headbook.report.answers.linked_rows import claim_number
 from headbook.report.families import Family, family_names, sink_tokens
 from headbook.report.findings.finding import (
     Link,
@@ -15,7 +16,7 @@ from headbook.report.findings.finding import (
     head_link,
     uniform_estimate,
 )
-from headbook.report.head_facts import HeadFacts, tested_row
+from headbook.report.head_facts import HeadFacts
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
@@ -29,7 +30,8 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HIGHEST, LOWEST, HeadKey, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
+from headbook.study.sentence_data import HeadName
 
 # What most heads of a family do, after "most others".
 FAMILY_VERBS = {
@@ -148,11 +150,15 @@ def first_head(results: StackResults, ranking: HeadRanking, view: SinkView) -> R
     uniform_text = percent(uniform) if share else f"{uniform:.3g}"
     behind = "" if math.isnan(uniform) else f"uniform attention: {uniform_text}"
     column = HeadKey(ranking.metric, view, ranking.label)
-    row = tested_row(LOWEST if ranking.lowest else HIGHEST, best.head, column)
-    return RankedHead(
-        head_link(best.head), LinkedNumber(text, "tests", row), ends,
-        (behind + best.tied).strip(), supported=bool(is_clear),
-    )  # fmt: skip
+    claim, behind = LOWEST if ranking.lowest else HIGHEST, (behind + best.tied).strip()
+    linked = _held_out_number(text, claim, best.head, column)
+    return RankedHead(head_link(best.head), linked, ends, behind, supported=bool(is_clear))
+
+
+def _held_out_number(text: str, claim: str, head: HeadName, column: HeadKey) -> LinkedNumber:
+    """Return a number of a head on the held-out split, from the table of tests."""
+    stack, layer, number = head
+    return claim_number(text, claim, stack, column, split=HELD_OUT_SPLIT, layer=layer, head=number)
 
 
 def _first_of_relation(results: StackResults, label: str) -> RankedHead | None:
@@ -174,6 +180,5 @@ def _first_of_relation(results: StackResults, label: str) -> RankedHead | None:
         behind = f"not clearly above the best surface rule ({phrase}), {at_rule}"
     head = best_head_of_relation(tests, n, results.stack.name)
     text, ends = value_and_interval(tests.accuracy.at(n))
-    row = tested_row("relation", head, HeadKey(ids.RELATION_ACCURACY, VIEW, label))
-    number = LinkedNumber(text, "tests", row)
+    number = _held_out_number(text, "relation", head, HeadKey(ids.RELATION_ACCURACY, VIEW, label))
     return RankedHead(head_link(head), number, ends, behind, supported=bool(tests.claimed[n]))

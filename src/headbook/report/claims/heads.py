@@ -38,10 +38,12 @@ from headbook.report.findings.finding import (
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
+from headbook.report.similar_heads import head_distances, mean_distances
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of
+from headbook.study.tables import HELLINGER
 
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
@@ -312,3 +314,16 @@ def given_by_tags(results: StackResults) -> Iterator[Row]:
                 yield row(GIVEN_BY_TAG, results.stack.name, column, layer=layer,
                           value=values.at(layer), baseline=UNIFORM,
                           baseline_value=float(uniform.value[layer]))  # fmt: skip
+
+
+MEAN_OF_PAIRS = "mean of pairs of heads"  # claim
+
+
+def distances_of_heads(results: StackResults) -> Iterator[Row]:
+    """Yield the mean distance of all pairs of heads, of pairs of one layer, and of two layers."""
+    for view, matrix in results.cached(head_distances).items():
+        metric = ids.HEAD_DISTANCE if matrix.roots is None else HELLINGER
+        for label, mean in mean_distances(matrix).items():
+            if not math.isnan(mean):
+                value = without_interval(mean, matrix.sentences)
+                yield row(MEAN_OF_PAIRS, results.stack.name, (metric, view, label), value=value)

@@ -14,6 +14,7 @@ import pandas as pd
 from headbook.report.claims.ablation import NO_HEAD, ablation_tests, whole_model
 from headbook.report.claims.heads import (
     Row,
+    distances_of_heads,
     evidence,
     extreme_heads,
     given_by_tags,
@@ -51,6 +52,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
+    distances_of_heads,
     own_token_rows,
     observation_rows,
     overview_rows,
