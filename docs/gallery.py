@@ -70,7 +70,8 @@ SHOTS = (
     ),
     Shot(
         "heads", "heads.html", "Heads",
-        "What each head does: maps by family, and a line a head with its numbers, to sort and filter.",
+        "What each head does: maps by family, and a line a head with its numbers, "
+        "to sort and filter.",
     ),
     Shot(
         "tokens", "tokens.html", "Tokens",

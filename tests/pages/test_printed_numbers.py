@@ -91,16 +91,11 @@ HINTS = (
     Hint("Dependency trees", "", {"metric": ("dependency_trees",)}),
     Hint("", "^Baselines without attention", {"claim": ("tree without attention",)}),
     Hint("subword tokens /", "", {"metric": ("attention_to",), "label": ("rest_of_word",)}),
-<<<<<<< HEAD
-    Hint("All heads by one metric", "", {"metric": ("attention_distance", "relative_entropy")}),
-    Hint("by offset", "", {"metric": ("offset_profile",)}),
+    Hint("[Bb]y offset", "", {"metric": ("offset_profile",)}),
     Hint("From → to", "", {"table": ("class_flows", "top_tokens")}),
     Hint("", r"(?:[Mm]ean of all heads:? \(?|reaches )»", {"role": ("baseline",)}),
     Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
     Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),
-=======
-    Hint("By offset", "", {"metric": ("offset_profile",)}),
->>>>>>> ov
     Hint("xemplars", "", {"table": ("exemplars",)}),
     Hint("xemplars", "^(?:strongest|⁂|median)", {"table": ("tests",), "metric": ("exemplars",)}),
     Hint("Similar heads", "", {"table": ("pairs",)}),

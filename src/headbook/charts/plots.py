@@ -347,6 +347,7 @@ def layer_plot(
     places = [2 + 96 * index / max(1, len(points) - 1) for index in range(len(points))]
     behind = [*grid(scale, [value for value, _ in ticks])]
     behind += _point_names(points, places, scale.height - 6)
+    marked = even_places(len(points), n_marked)
     ends: list[tuple[float, str]] = []
     for value, words in baselines:
         y = scale(value)

@@ -32,7 +32,7 @@ from headbook.report.answers.speech import (
     tags_of,
     word_class,
 )
-from headbook.report.claims.heads import GIVEN_BY_TAG, HIGHEST
+from headbook.report.claims.heads import GIVEN_BY_TAG
 from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
@@ -44,6 +44,7 @@ from headbook.report.wording import (
     number,
     percent,
 )
+from headbook.schema import HIGHEST
 from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
 

@@ -33,7 +33,7 @@ from headbook.report.relations import (
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import HELD_OUT_SPLIT, HELD_OUT_SPLIT, HeadKey, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
 KEY_KINDS = {
@@ -204,8 +204,8 @@ def _attends_to(results: StackResults, head: HeadName) -> Fact:
     if not best or excess[best] < MIN_SHARE_ABOVE_UNIFORM:
         return Fact()
     column = HeadKey(ids.ATTENTION_TO, SinkView.RAW, best)
-    share = head_number(number(shares[best], share=True), head, column)
-    return Fact(KEY_KINDS[best], "", shares[best], share)
+    share_text = head_number(number(shares[best], share=True), head, column)
+    return Fact(KEY_KINDS[best], "", shares[best], share_text)
 
 
 def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:

@@ -11,9 +11,9 @@ from headbook.charts import Drawing
 from headbook.charts.heads import RangeStrip
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
-from headbook.report.trees import is_ranked
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate
+from headbook.report.trees import is_ranked
 from headbook.report.wording import (
     VIEWS,
     is_share,

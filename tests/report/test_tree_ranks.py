@@ -6,7 +6,7 @@ import pytest
 
 from chosen_results import Fake, fake_results
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
-from headbook.pages.head import strips
+from headbook.pages.head_parts.standing import strips
 from headbook.report.results import StackResults
 from headbook.report.trees import (
     TREES,
