@@ -84,8 +84,8 @@ SHOTS = (
     ),
     Shot(
         "geometry", "geometry.html", "How words travel",
-        "Whether tokens stay nearest to their own vocabulary token, kinds of words, context mixing, "
-        "and the space of states.",
+        "Whether tokens stay nearest to their own vocabulary token, kinds of words, context "
+        "mixing, and the space of states.",
     ),
     Shot(
         "metric", "metrics/attention_distance.html", "Metric",

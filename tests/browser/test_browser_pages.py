@@ -39,7 +39,6 @@ PARTS = {
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
     ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
     ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
-    ("encoder", "flow.html"): ("main a",),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): ("h2 a", "main details"),
     ("encoder", "about.html"): ("pre",),

@@ -68,7 +68,8 @@ class TravelSection(StackSection):
         observed: published observations, tested.
         space: curves of the similarity of tokens and of the rank.
         similarity: similarity of every two layers.
-        outliers: dimensions that make tokens alike, with the title of that table.
+        outliers: dimensions that make tokens alike.
+        outlier_title: title of that table.
         numbers: all numbers of states.
     """
 
