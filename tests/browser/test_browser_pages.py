@@ -45,7 +45,6 @@ PARTS = {
     ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
     ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
-    ("encoder", "flow.html"): ("main a",),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
     ("encoder", "about.html"): ("pre",),
