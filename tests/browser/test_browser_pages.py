@@ -40,7 +40,7 @@ PARTS = {
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "table.mini"),
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
-    ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg", "table.heat"),
+    ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg.pl", "table.heat"),
     ("encoder", "importance.html"): (".effects svg", "table.effects-map", ".plot svg"),
     ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
