@@ -122,7 +122,7 @@ def data_page(
             " and its row opens.",
         ),
         scope=(
-            (count_text(len(listed), "table"), "as CSV and Parquet, with the same rows."),
+            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
             (
                 "Without scripts",
                 "a number is a link to its table here; the address names the line.",

@@ -9,7 +9,7 @@ need not list them. `take_out_folded` moves what stands between ``<!--later-->``
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from html import unescape
 from itertools import zip_longest
@@ -199,13 +199,13 @@ class PageWriter:
         folder: folder of the site.
         base: address of the site on the web; empty if it is unknown.
         frame: variables of every template beside its page.
-        rows: rows of the site's tables, to which numbers of pages lead.
+        rows: rows of the site's tables; without them numbers lead to tables, not to rows.
     """
 
     folder: Path
     base: str
     frame: Mapping[str, Any]
-    rows: SiteRows = field(default_factory=SiteRows)
+    rows: SiteRows | None = None
 
     @property
     def environment(self) -> jinja2.Environment:
@@ -222,10 +222,11 @@ class PageWriter:
             self.write_live_data(figure)
         root = path_to_root(self.base, page)
         html = _with_script_hash(self.render(page.template, page=page, root=root))
-        rows = self.rows.of_page(page.path)
-        html = rows.with_lines(html)
-        if rows.found:
-            self.write_text(rows.file, rows.script())
+        if self.rows is not None:
+            rows = self.rows.of_page(page.path)
+            html = rows.with_lines(html)
+            if rows.found:
+                self.write_text(rows.file, rows.script())
         html, parts = take_out_folded(html, root, page.path)
         if parts:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))

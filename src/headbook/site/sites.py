@@ -213,7 +213,8 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
             f"{stored}: another study was saved here while its site was written; expected the "
             "same one to the end; render it again"
         )
-    rows = replace(page_writer.rows, tables=STUDY_TABLES, source=study)
+    kept = page_writer.rows.kept if page_writer.rows else {}
+    rows = SiteRows(STUDY_TABLES, study, kept)
     page_writer = replace(page_writer, rows=rows)
     with charts.without_schema_checks():
         yield from draw_pages(page_writer, _many_pages(results_of(study), share))
