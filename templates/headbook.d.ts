@@ -315,6 +315,11 @@ type FindData = {
 };
 /** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
+/** A number of a head in the data of a heat map; what is missing is null. */
+type MapRow = {
+  layer: number; head: number; value: number; low: number; high: number; view: string;
+  label: string;
+};
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
   params?: { name: string; value?: unknown }[];
@@ -384,6 +389,13 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  heatPicture: (
+    rows: MapRow[],
+    scale: {
+      fills: string[]; fillOf: (value: number) => string; ends: [string, string]; caption: string;
+    },
+  ) => string;
+  heatTable: (rows: MapRow[]) => string;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {

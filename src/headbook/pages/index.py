@@ -361,7 +361,7 @@ def overview_page(
     ]
     finding_groups.append(FindingGroup("importance of heads", tuple(ablation_summary(study))))
     measured = {name: r for name, r in results.items() if r.metrics}
-    drawn = {f.name for p in metric_pages for s in p.sections for f in s.figures}
+    drawn = {name for p in metric_pages for s in p.sections for name in s.files}
     return OverviewPage(
         path="index.html",
         title=manifest.title,
