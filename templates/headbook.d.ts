@@ -320,6 +320,7 @@ type MapRow = {
   layer: number; head: number; value: number; low: number; high: number; view: string;
   label: string;
 };
+type ChartView = { toSVG: () => Promise<string> };
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
   params?: { name: string; value?: unknown }[];
@@ -347,6 +348,16 @@ interface DataFiles {
 
 /* --- globals --- */
 
+/** What belongs to a choice that no stored file shows: `choices.js`. */
+interface Choices {
+  quoted: (text: string) => string;
+  saver: (text: string, act: () => void) => HTMLButtonElement;
+  fileName: (name: string, chosen: string[]) => string;
+  cited: (text: string, name: string, file: string, title: string) => string;
+  entry: (text: string) => HTMLDetailsElement;
+  asPdf: (command: string) => HTMLElement;
+  csv: (columns: string[], rows: Record<string, unknown>[]) => string;
+}
 interface Headbook {
   take: (name: string, value: unknown) => void;
   packed: (name: string, text: string) => void;
@@ -395,7 +406,7 @@ interface Headbook {
       fills: string[]; fillOf: (value: number) => string; ends: [string, string]; caption: string;
     },
   ) => string;
-  heatTable: (rows: MapRow[]) => string;
+  choices: Choices;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
@@ -408,7 +419,9 @@ interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
   unpack: (text: string) => Promise<Uint8Array<ArrayBuffer>>;
-  vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
+  vegaEmbed: (
+    box: HTMLElement, spec: object, options: object,
+  ) => Promise<{ view: ChartView }>;
 }
 interface DocumentEventMap {
   "headbook-path": CustomEvent<{ place: number; stack: string }>;

@@ -4,8 +4,8 @@
    figure, which is loaded with the first choice. */
 (() => {
   const { all, one, root, make, load, use, offer, hash, link } = window.headbook;
+  const COLUMNS = ["layer", "head", "value", "low", "high", "view", "label"];
   const STEPS = 7, BELOW = 4; /* fills above and below 0, as in headbook.charts.theme */
-  const RESERVED = /[^\w.+-]/g;
 
   /** @type {(column: ChartColumn) => unknown[]} */
   const whole = (column) =>
@@ -90,26 +90,23 @@
     /* Files, address and citation of what is chosen. */
     /** @type {(rows: MapRow[]) => void} */
     const tell = (rows) => {
-      const { label, view } = chosen(), keys = nameOf(view), about =
-        `${title}, ${nameOf(label)}, of every head, ${keys}`;
-      const file = [name, label.replace(RESERVED, "-"), view].join("-");
-      const command = ["headbook figures STUDY", `--only ${name}`, `--label ${quoted(label)}`,
-        `--view ${view}`].join(" ");
-      const button = saver("SVG", () => offer(`${file}.svg`, "image/svg+xml",
-        window.headbook.heatPicture(rows, {
-          fills, ends, fillOf: (value) => fillOf(value, low, high), 
-          caption: `${about}. Rows: layers, columns: heads. ${source}`,
-        })));
-      const table = saver("CSV", () => offer(`${file}.csv`, "text/csv",
-        window.headbook.heatTable(rows)));
-      const address = make("a", { href: link(`#${fragment()}`) }, "Permalink");
-      const details = make("details", { class: "cite" });
-      details.append(make("summary", {}, "Cite"),
-        make("pre", { tabindex: "0" }, cited(cite, name, file, `${about} (${model})`)));
-      const note = make("span", { class: "made" });
-      note.append("As PDF with LaTeX and BibTeX: ", make("code", {}, command),
-        ". STUDY is the folder that headbook collect has written, or build with --keep-study.");
-      files.replaceChildren(button, table, address, details, note);
+      const { quoted, saver, fileName, cited, entry, asPdf, csv } = window.headbook.choices;
+      const { label, view } = chosen();
+      const about = `${title}, ${nameOf(label)}, of every head, ${nameOf(view)}`;
+      const file = fileName(name, [label, view]);
+      const caption = `${about}. Rows: layers, columns: heads. ${source}`;
+      /** @type {(value: number) => string} */
+      const fillHere = (value) => fillOf(value, low, high);
+      const picture = () =>
+        window.headbook.heatPicture(rows, { fills, ends, fillOf: fillHere, caption });
+      const options = [`--only ${name}`, `--label ${quoted(label)}`, `--view ${view}`];
+      files.replaceChildren(
+        saver("SVG", () => offer(`${file}.svg`, "image/svg+xml", picture())),
+        saver("CSV", () => offer(`${file}.csv`, "text/csv", csv(COLUMNS, rows))),
+        make("a", { href: link(`#${fragment()}`) }, "Permalink"),
+        entry(cited(cite, name, file, `${about} (${model})`)),
+        asPdf(["headbook figures STUDY", ...options].join(" ")),
+      );
     };
     /* The name of a label or of keys. */
     /** @type {(value: string) => string} */
@@ -121,7 +118,7 @@
 
     const show = async () => {
       if (!changed()) { back(); return; }
-      await Promise.all([use("numbers"), use("heat_files")]);
+      await Promise.all(["numbers", "choices", "heat_picture"].map(use));
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
       const { label, view } = chosen();
       const about = nameOf(label);
@@ -147,25 +144,5 @@
     figure.scrollIntoView();
     void show();
   };
-  /** @type {(text: string) => string} */
-  const quoted = (text) =>
-    (/^[\w.:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-  /** @type {(text: string, act: () => void) => HTMLButtonElement} */
-  const saver = (text, act) => {
-    const found = make("button", { type: "button" }, text);
-    found.addEventListener("click", act);
-    return found;
-  };
-  /** @type {(text: string) => string} */
-  const latex = (text) =>
-    text.replace(/[%&#_$]/g, "\\$&").replaceAll("→", "$\\rightarrow$").replaceAll("≥", "$\\geq$");
-  /* The citation of a figure, turned into that of another choice. */
-  /** @type {(text: string, name: string, file: string, title: string) => string} */
-  const cited = (text, name, file, title) =>
-    text
-      .replace(/^@misc\{[^,]*/, `@misc{headbook-${file.replace(/[^A-Za-z0-9]+/g, "-")}`)
-      .replace(/title = \{.*\},/, () => `title = {${latex(title)}},`)
-      .replace(latex(name), () => latex(file));
-
   document.addEventListener("DOMContentLoaded", () => all("figure[data-map]").forEach(start));
 })();

@@ -22,9 +22,10 @@ PARTS = {
         ".histogram svg",
         "table.top-tokens",
     ),
-    ("encoder", "metrics/attention_distance.html"): ("table.numbers", "figure.chart svg", "math"),
-    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", "figure.chart svg", "math"),
-    ("encoder", "metrics/index.html"): ("dl.glossary",),
+    ("encoder", "metrics/attention_distance.html"): (".plot svg", "table.all-heads", "math"),
+    ("encoder", "metrics/attention_to.html"): ("[data-said]", "table.all-heads", "table.by-label"),
+    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", ".plot svg"),
+    ("encoder", "metrics/index.html"): ("#metrics li",),
     ("encoder", "sentences/0001.html"): (
         ".maps img",
         "[data-ranked] li",

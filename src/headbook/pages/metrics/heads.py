@@ -91,6 +91,7 @@ class HeadSection:
         best: the best head for each label; None without several labels.
         few: labels with few observations: the best head, counted; None without any.
         by_label: heads with their values of many labels; None without several labels.
+        variants: heat maps of variants of the metric in files, with the ids of the variants.
     """
 
     stack: str
@@ -110,6 +111,7 @@ class HeadSection:
     best: PageTable | None
     few: PageTable | None
     by_label: PageTable | None
+    variants: tuple[tuple[str, Figure], ...]
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -157,6 +159,7 @@ def head_section(
         best=best,
         few=few,
         by_label=by_label,
+        variants=tuple((each.metric.id, heat_figure(each)) for each in beside),
     )
 
 

@@ -1,5 +1,5 @@
 "use strict";
-/* A map of heads as files that are made here: SVG, black on white, and CSV with every digit. */
+/* A map of heads as a picture that is made here: SVG, black on white. */
 (() => {
   const { svg: draw, make } = window.headbook;
   const CELL = 24, LEFT = 44, TOP = 44, LINE = 16, NARROWEST = 420, LETTER = 6.4;
@@ -73,17 +73,5 @@
     return new XMLSerializer().serializeToString(svg);
   };
 
-  /** @type {Headbook["heatTable"]} */
-  const heatTable = (rows) => {
-    /** @type {(value: number | null) => string} */
-    const field = (value) => (value === null || Number.isNaN(value) ? "" : String(value));
-    /** @type {(text: string) => string} */
-    const cell = (text) =>
-      `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
-    const lines = rows.map(({ layer, head, value, low, high, view, label: name }) =>
-      [layer, head, field(value), field(low), field(high), cell(view), cell(name)].join(","));
-    return `${["layer,head,value,low,high,view,label", ...lines].join("\r\n")}\r\n`;
-  };
-
-  Object.assign(window.headbook, { heatPicture, heatTable });
+  window.headbook.heatPicture = heatPicture;
 })();
