@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
+from browser import DARK, LIGHT, Open, background, each, sideways
 from html_pages import data_file
 from sites import Site
 
@@ -54,29 +54,6 @@ def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open)
     rows = heads[(heads["metric"] == "relative_entropy") & (heads["view"] == "raw")]
     for value, cell in zip(rows["value"], page.locator("table.heads td a").all(), strict=True):
         assert float(cell.text_content() or "") == pytest.approx(value, abs=0.006)
-
-
-def test_live_chart_filters_its_numbers(encoder_site: Site, open_page: Open) -> None:
-    """Every choice of its list shows that choice's numbers, and the picture comes back."""
-    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
-    figure = page.locator("figure.chart").first
-    picture = figure.locator(".scroll > svg[role=img]")
-    expect(picture).to_be_visible()
-    come_alive(page)
-    expect(picture).to_have_count(0)
-    heads = encoder_site.study.heads
-    for view in ("nosink", "renorm", "raw"):
-        figure.locator(".vega-bindings select").select_option(view)
-        rows = heads[(heads["metric"] == "attention_distance") & (heads["view"] == view)]
-        for layer, head, value in zip(rows["layer"], rows["head"], rows["value"], strict=True):
-            place = f"head: {head}; layer: {layer}; "
-            mark = f'.live [aria-label^="{place}"][aria-label*="; value: {value:.4g};"]'
-            expect(figure.locator(mark)).to_have_count(1)
-        expect(figure.locator(".live [aria-roledescription='rect mark']")).to_have_count(len(rows))
-    figure.get_by_role("button", name="Still picture").click()
-    expect(picture).to_be_visible()
-    expect(figure.locator(".live")).to_have_count(0)
-    come_alive(page)
 
 
 def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from typer.testing import CliRunner
 
-from browser import Open, come_alive, each, sideways, violations
+from browser import Open, each, sideways, violations
 from headbook.cli.main import app
 from headbook.metrics import all_metrics
 from headbook.pages.parts.grid import short
@@ -419,38 +419,6 @@ def test_without_scripts_links_are_those_of_the_choice_on_show(
     assert checked
     # Stored charts show other lines than the curves of the overview.
     assert page.locator(".curve a[href*='figures/']").count() == 0
-
-
-def test_a_live_chart_links_no_file_of_another_choice(
-    encoder_site: Site, open_page: Open, tmp_path: Path
-) -> None:
-    page = open_page(encoder_site.folder / "metrics" / "relation_accuracy.html")
-    come_alive(page)
-    figure = page.locator("figure.chart").first
-    files, note = figure.locator("a[href*='figures/']"), figure.locator(".tools code")
-    expect(files).to_have_count(3)
-    chooser = figure.locator("select[name=label_shown]")
-    drawn, *others = each(chooser.locator("option"), "value")
-    if chooser.input_value() != drawn:
-        others[0] = drawn
-    usual = chooser.input_value()
-    chooser.select_option(others[0])
-    for link in files.all():
-        expect(link).to_be_hidden()
-    expect(figure.locator("details")).to_be_hidden()
-    made = drawn_by(note.text_content() or "", encoder_site, tmp_path / "made")
-    (table,) = made.glob("*.csv")
-    assert {*pd.read_csv(table)["label"]} == {others[0]}
-    for back in ("chosen", "still"):
-        chooser.select_option(others[0])
-        expect(note).to_have_count(1)
-        if back == "chosen":
-            chooser.select_option(usual)
-        else:
-            figure.get_by_role("button", name="Still picture").click()
-        expect(note).to_have_count(0)
-        for link in files.all():
-            expect(link).to_be_visible()
 
 
 def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:

@@ -107,7 +107,7 @@ def test_a_heat_map_as_pdf_with_its_citation(reader: Reader) -> None:
     files = reader.page.locator("[data-files]").first
     reader.respond(files.get_by_role("link", name="PDF"))
     reader.click(files.get_by_role("link", name="how to cite"))
-    reader.click(reader.page.locator("figure summary", has_text="BibTeX").first)
+    reader.click(reader.page.locator("figure summary", has_text=re.compile("BibTeX|Cite")).first)
     reader.respond(reader.page.locator("figure details[open] pre"), "@")
 
 

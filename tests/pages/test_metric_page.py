@@ -315,3 +315,23 @@ def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
         for column, value in number.row:  # type: ignore[union-attr]
             matching &= layers[column].fillna("") == value
         assert matching.sum() == 1
+
+
+def test_labels_of_few_observations_are_counted_and_not_ranked(encoder_site: Site) -> None:
+    """A share of one word, 100 %, is no result; a label that the corpus lacks has no row."""
+    found = stack_results(encoder_site.study)
+    (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
+    (section,) = page.sections
+    assert isinstance(section, HeadSection)
+    numbers = HeadNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
+    known = [
+        one
+        for label in found["self"].drawable(numbers.metric)
+        if (one := numbers._replace(label=label)).known
+    ]
+    often = [one for one in known if one.heads.events.max() >= 30]
+    best, few = (len(table.rows) if table else 0 for table in (section.best, section.few))
+    assert (best, few) == (len(often), len(known) - len(often))
+    for row in section.few.rows if section.few else ():
+        assert " of " in row.cells[-1].text  # type: ignore[union-attr]
+    assert "not tested" in dict(page.scope)["Compared with"]
