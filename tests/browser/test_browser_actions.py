@@ -98,7 +98,7 @@ def entries(page: Page) -> list[str]:
         ("heads/L00-H01.html", ["Heads"]),
         ("sentences/0001.html", ["Sentences"]),
         ("tokens.html", ["Tokens"]),
-        ("flow.html", ["Analyses", "Attention flow"]),
+        ("geometry.html", ["Analyses", "How words travel"]),
         ("metrics/attention_to.html", ["Analyses", "All metrics"]),
         ("data.html", ["Methods"]),
     ],
@@ -240,7 +240,7 @@ def outline(page: Page) -> tuple[str, str]:
 
 def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html")
-    cell = page.locator("table.heads td a").first
+    cell = page.locator("[data-wall] td a").first
     for _ in range(80):
         page.keyboard.press("Tab")
         assert outline(page) == ("solid", "3px")
@@ -270,6 +270,7 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "tokens.html")
+    page.locator("#all > summary").click()
     types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
     body = page.locator("[data-types-of=self]")
     still = body.all_inner_texts()

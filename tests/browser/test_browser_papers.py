@@ -66,7 +66,7 @@ def test_paper_has_the_figures_whole_and_nothing_to_press(
     assert background(page) == LIGHT
     for part in page.locator(".top nav, .steps, .tools, .files, button, select").all():
         expect(part).not_to_be_visible()
-    pictures = page.locator("figure.chart svg, figure.lead svg.pl").all()
+    pictures = page.locator("figure.chart svg, figure svg.pl").all()
     assert pictures
     for picture in pictures:
         box = picture.bounding_box()

@@ -217,7 +217,7 @@ def test_a_token_leads_to_its_type_even_on_the_page_of_tokens(
         ask(page, token)
         position = hits(page, "Tokens").index(token)
         options(page, "Tokens").nth(position).click()
-        expect(page.locator("h1")).to_have_text("Tokens")
+        expect(page.locator(".topic")).to_have_text("Tokens")
         expect(page.locator("[data-types-of] th").first).to_have_text(token)
         assert page.locator("[data-types]").first.input_value() == token
 

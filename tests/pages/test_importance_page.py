@@ -19,11 +19,10 @@ from headbook.charts.ablation import (
     effect_ticks,
     group_plot,
 )
-from headbook.pages.head import ablation_section
+from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import ImportancePage, has_importance, importance_page
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell, words_cell
-from headbook.pages.patterns import without_them
 from headbook.report.ablation import (
     HEAVY_NAME,
     SHORT_VERDICTS,
@@ -45,10 +44,9 @@ from headbook.report.answers.importance import (
     verdict_counter,
     verdicts_answer,
 )
-from headbook.report.findings.ablation import ablation_summary
+from headbook.report.findings.ablation import ablation_summary, answer
 from headbook.report.findings.finding import LinkedNumber
-from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import stack_results
 from headbook.schema import AblationTarget
 from headbook.site.sites import StudySite
 from headbook.site.writer import page_writer
@@ -415,26 +413,16 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
         assert wanted in text
 
 
-def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) -> None:
-    (own,) = stack_results(study).values()
-    found = without_them(own, head_types(own))
-    assert found.measured
-    assert found.table is not None
-    lines = [(row.name, *row.cells[1:2], row.cells[3]) for row in found.table.rows]
-    previous = [line[1:] for line in lines if line[0] == "previous-token"]
-    assert [replaced for replaced, _ in previous] == [
-        words_cell("mean"), words_cell("without sink"), words_cell("zero"),
-    ]  # fmt: skip
+def test_heads_of_a_type_are_answered_by_three_replacements(study: Study) -> None:
     verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
+    assert [*verdicts["replacement"]] == ["mean", "without_sink", "zero"]
     assert [*verdicts["verdict"]] == ["changes"] * 3
-    for (_, verdict_words), each in zip(previous, verdicts.to_dict("records"), strict=True):
-        assert verdict_words == words_cell(verdict_text(each, "layers and groups"))
-    text = " ".join(finding.text for finding in found.findings)
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
+    found = answer(ablation, study.head_groups, "self", "previous-token")
+    text = " ".join(finding.text for finding in found)
     assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
-    fast = replace(study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
-    single = StackResults(replace(study, corpus_sums=fast), own.stack)
-    assert without_them(single, head_types(own)).table is None
 
 
 def test_a_site_shows_all_heads_and_those_that_were_replaced(any_site: Site) -> None:
@@ -516,9 +504,13 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, NumberCell)
         assert verdict == words_cell(verdict_words)
-        assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"
-        )
+        assert without.value is not None
+        assert without.value.text == change.text
+        what = f"% of the loss {change.interval}: change of the loss of the next token; "
+        assert without.what.startswith(what)
+        assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
+        assert without.verdict == verdict_words
+        assert without.picture is not None
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
         listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]

@@ -47,7 +47,6 @@ DOORS = {
         "charts.language",
         "charts.layers",
         "charts.theme",
-        "charts.tokens",
     },
     "conllu": {"inputs.conllu"},
     "datasets": {"inputs.huggingface"},

@@ -71,7 +71,7 @@ ALLOWED_CLASSES = {
     "text": "tokens of the input",
     "sentence": "a sentence of the input",
     "sentences": "sentences of the input",
-    "compared": "occurrences of a token, quoted with their sentences",
+    "becomes": "occurrences of a word, quoted with their sentences",
     "facts": "columns of files, options and their values",
     "published": "what papers print, in their words",
 }

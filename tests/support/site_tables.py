@@ -134,6 +134,8 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "top_tokens":
         ends = zip(table["query"], table["key"], strict=True)
         return table.assign(label=[" → ".join(filter(None, each)) for each in ends])
+    if name == "class_flows":  # the interval is that of the ratio
+        return table.rename(columns={"ratio": "value", "share": "first"})
     if name == "effect_tokens":
         return table.assign(label="rank " + table["rank"].astype(str))
     return table

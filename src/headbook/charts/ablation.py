@@ -23,11 +23,9 @@ from headbook.charts.plots import (
     grid,
     mark,
     percent,
-    printed_style,
     text,
     value_axis,
 )
-from headbook.charts.theme import FONT
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.wording import interval_text, number, visible
 
@@ -178,27 +176,19 @@ class GroupPlot(Plot):
             f'<span class="beside">{beside}</span></div>'
         )
 
-    def _printed(self, width: float) -> str:
-        """Return the chart as one SVG element of a width in pixels; names stand above marks."""
+    def drawn(self, width: float) -> tuple[float, str]:
+        """Return height and elements of the chart on paper; names stand above their marks."""
         place, ticks = _across(self.ends), effect_ticks(self.ends)
-        height = PRINTED_ROW * len(self.groups) + 24
+        height = float(PRINTED_ROW * len(self.groups) + 24)
         parts = [_upright(place(value), height - 20) for value, _ in ticks]
         for index, group in enumerate(self.groups):
             y = PRINTED_ROW * index
             marks = _effect_marks(group, place, 18)
             parts.append(text(group.name, "0", y + 12.0, "b"))
             parts.append(text(group.printed.text, "100%", y + 12.0, "end"))
-            parts.append(f'<svg y="{y + 14}" width="100%" height="18">{marks}</svg>')
+            parts.append(f'<svg y="{y + 14}" width="{width:.0f}" height="18">{marks}</svg>')
         parts.append(_ticks_below(place, ticks, height - 8.0))
-        return self._on_paper(width, height, "".join(parts))
-
-    def _on_paper(self, width: float, height: float, parts: str) -> str:
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-            f'aria-label="{escape(visible(self.caption))}" font-family="{FONT}">'
-            f"<style>{printed_style()}</style>{parts}</svg>"
-        )
+        return height, "".join(parts)
 
 
 def _ends_text(group: GroupEffect) -> str:
@@ -216,12 +206,11 @@ def _effect_marks(group: GroupEffect, place: Place, height: float) -> str:
         parts.append(f'<rect class="bx" x="{percent(start)}" y="{y - 8:.1f}" {size}/>')
     if not math.isnan(group.low):
         x = f'x1="{percent(place(group.low))}" x2="{percent(place(group.high))}"'
-        style = 'stroke-width="5" opacity="0.4"'
-        parts.append(f'<line class="st c-model" {x} y1="{y:.1f}" y2="{y:.1f}" {style}/>')
+        parts.append(f'<line class="rise" {x} y1="{y:.1f}" y2="{y:.1f}"/>')
     if not math.isnan(group.singles):
         x = f'x1="{percent(place(group.singles))}" x2="{percent(place(group.singles))}"'
         ys = f'y1="{y - 8:.1f}" y2="{y + 8:.1f}"'
-        parts.append(f'<line class="st c-baseline" {x} {ys} stroke-width="2.5"/>')
+        parts.append(f'<line class="rl weak" {x} {ys}/>')
     parts.append(f'<g class="c-model">{mark("model", place(group.value), y, radius=5.2)}</g>')
     return "".join(parts)
 

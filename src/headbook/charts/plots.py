@@ -17,7 +17,7 @@ import pandas as pd
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import paper
-from headbook.charts.axes import spread_values
+from headbook.charts.axes import even_places, spread_values
 from headbook.charts.figure import paper_files
 from headbook.charts.theme import (
     CLASS_COLOURS,
@@ -34,6 +34,7 @@ LABEL_WIDTHS = (0, 20, 100, 130, 160, 200)  # pixels of the column of labels
 LABEL_DISTANCE = 18.0  # pixels between the labels of two lines
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6
+MAX_NAMES, MAX_NARROW_NAMES = 24, 7  # names of points below a wide and a narrow plot
 # Shape of a mark by class; each class has its own, since colours alone do not tell all readers.
 SHAPES = {"function": "square", "punctuation": "triangle", "special": "diamond"}
 # Classes of elements in plots, and their colours in papers.
@@ -147,23 +148,29 @@ class Plot:
 
     def _printed(self, width: float) -> str:
         """Return the chart as one SVG element of a width in pixels, without links."""
+        height, elements = self.drawn(width)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+            f'aria-label="{escape(visible(self.caption))}" font-family="{FONT}">'
+            f"<style>{printed_style()}</style>{elements}</svg>"
+        )
+
+    def drawn(self, width: float) -> tuple[float, str]:
+        """Return height and elements of the chart at a width in pixels, without links."""
         middle = width - self.axis_width - self.label_width
         curves = "".join(_curve(curve, middle / 100) for curve in self.curves)
         marks = "".join(
             part if isinstance(part, str) else f'<g class="{part.style}">{part.svg}</g>'
             for part in self.marks
         )
-        size = f'height="{self.height:.0f}"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" {size} '
-            f'viewBox="0 0 {width:.0f} {self.height:.0f}" role="img" '
-            f'aria-label="{escape(visible(self.caption))}" font-family="{FONT}">'
-            f"<style>{printed_style()}</style>"
-            f'<svg width="{self.axis_width}" {size} overflow="visible">{self.axis}</svg>'
-            f'<svg x="{self.axis_width}" width="{middle:.0f}" {size} overflow="visible">'
+        size = f'height="{self.height:.0f}" overflow="visible"'
+        return self.height, (
+            f'<svg width="{self.axis_width}" {size}>{self.axis}</svg>'
+            f'<svg x="{self.axis_width}" width="{middle:.0f}" {size}>'
             f"{''.join(self.behind)}{curves}{marks}</svg>"
-            f'<svg x="{width - self.label_width:.0f}" width="{self.label_width}" {size} '
-            f'overflow="visible">{self.labels}</svg></svg>'
+            f'<svg x="{width - self.label_width:.0f}" width="{self.label_width}" {size}>'
+            f"{self.labels}</svg>"
         )
 
     def forget(self) -> None:
@@ -188,12 +195,16 @@ def printed_style() -> str:
         f"c-{name}": light for name, (light, _) in (CLASS_COLOURS | ROLE_COLOURS).items()
     } | {f"f-{name}": light for name, (light, _) in FAMILY_COLOURS.items()}
     rules = [
-        f"text{{font-size:13px;fill:{MUTED}}}.s{{font-size:12px}}.end{{text-anchor:end}}"
+        f"text{{font-size:12px;fill:{MUTED}}}.s{{font-size:12px}}.end{{text-anchor:end}}"
         f".mid{{text-anchor:middle}}.b{{font-weight:650;fill:{PRINTED_INK}}}"
         f".gl{{stroke:{LINE};fill:none}}.ax{{stroke:{STRONG};fill:none}}"
         f".bl{{stroke:{MUTED};stroke-width:1.6;stroke-dasharray:5 4;fill:none}}"
         f".iv{{stroke:{PRINTED_INK};stroke-width:1.4;fill:none}}"
-        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}"
+        f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
+        f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
+        f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
+        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{{display:none}}"
+        f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
         ".ln{fill:none;stroke-width:2.4}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
     for name, colour in colours.items():
@@ -321,6 +332,7 @@ def layer_plot(
     unit: str = "",
     root: str = "",
     notes: tuple[str, ...] = (),
+    n_marked: int = 40,
 ) -> Plot:
     """Draw lines over layers, with labels at their ends.
 
@@ -329,13 +341,13 @@ def layer_plot(
         ticks: values with their texts.
         baselines: values of dashed lines with their names.
         notes: further elements above the lines.
+        n_marked: largest number of points that have marks and names; of more, that many at even
+            distances.
     """
     places = [2 + 96 * index / max(1, len(points) - 1) for index in range(len(points))]
     behind = [*grid(scale, [value for value, _ in ticks])]
-    behind += [
-        text(point, percent(x), scale.height - 6, "mid s")
-        for x, point in zip(places, points, strict=True)
-    ]
+    behind += _point_names(points, places, scale.height - 6)
+    marked = even_places(len(points), n_marked)
     ends: list[tuple[float, str]] = []
     for value, words in baselines:
         y = scale(value)
@@ -346,9 +358,9 @@ def layer_plot(
     for line in series:
         curves += _band_and_line(line, places, scale)
         if not line.thin:
-            marks += _marks_of(line, places, points, scale)
+            marks += _marks_of(line, places, points, scale, marked)
         known = np.flatnonzero(~np.isnan(line.values))
-        if line.name and len(known):
+        if line.name and len(known) and not line.thin:
             last = int(known[-1])
             label = (
                 f'<text class="lb c-{line.kind}" x="10" y="{{y}}">{escape(visible(line.name))} '
@@ -368,6 +380,14 @@ def layer_plot(
         rows=_series_rows(series, points),
         root=root,
     )
+
+
+def _point_names(points: Sequence[str], places: Sequence[float], y: float) -> Iterator[str]:
+    """Yield the names of points below a plot, as many as a wide and a narrow plot have room for."""
+    wide, narrow = (math.ceil(len(points) / most) for most in (MAX_NAMES, MAX_NARROW_NAMES))
+    for index, (point, x) in enumerate(zip(points, places, strict=True)):
+        if index % wide == 0:
+            yield text(point, percent(x), y, "mid s" if index % narrow == 0 else "mid s at-wide")
 
 
 def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:
@@ -400,12 +420,13 @@ def _band_and_line(line: Series, places: Sequence[float], scale: Scale) -> Itera
 
 
 def _marks_of(
-    line: Series, places: Sequence[float], points: Sequence[str], scale: Scale
+    line: Series, places: Sequence[float], points: Sequence[str], scale: Scale, marked: list[int]
 ) -> Iterator[PlotMark]:
-    """Yield a mark for each known number of a line."""
-    for index in np.flatnonzero(~np.isnan(line.values)).tolist():
+    """Yield a mark for each known number of a line at the marked points."""
+    for index in [each for each in marked if not np.isnan(line.values[each])]:
         x, y = places[index], scale(float(line.values[index]))
-        label = f"{line.name}, layer {points[index]}: {line.texts[index]}"
+        point = f"layer {points[index]}" if points[index].isdigit() else points[index]
+        label = f"{line.name}, {point}: {line.texts[index]}"
         href = line.hrefs[index] if line.hrefs else ""
         shape = mark(line.kind, x, y, hollow=line.hollow)
         yield PlotMark(shape, f"c-{line.kind}", href, label, x, y)

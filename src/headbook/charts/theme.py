@@ -21,7 +21,6 @@ PURPLE = "#AA4499"  # Tol's: lighter colours of Okabe and Ito are hard to read a
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
 CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
 MODELS = (ORANGE, BLUE)  # first and second model of a comparison
-MIXTURE = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}  # parts of an attention pattern
 
 # Marks of classes, families and types: each colour on light and on dark paper. Fills show amounts
 # in blue and grey, so no fill has the colour of a class.
@@ -79,7 +78,6 @@ INK = "currentColor"  # text and axes: the text colour of the page
 PAPER = "#ffffff"  # light paper, and that of pictures for links
 PRINTED_INK, PRINTED_PAPER = "black", "white"  # of files for papers
 HOLLOW = "transparent"  # inside of a mark whose number is not supported
-FAINT = "rgba(128, 128, 128, 0.2)"  # cells of few words, on light and on dark paper
 
 # Stops of colour scales, from 0 to 1.
 STOPS = (PAPER, "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
@@ -87,6 +85,8 @@ DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5
 # From -1 to 1; signs differ for readers with any colour vision.
 DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
 DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
+# From -1 to 1 in pictures of cosines: grey, none at 0, blue; no colour of a class.
+SIGNED = ("#7d8893", "#bfc6cd", "#dadee2", PAPER, "#94c0e0", "#4b92c6", "#0c3b78")
 LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
 STEPS = 64  # of the ink of maps
 COARSE_STEPS = 16  # of the steps, for pictures with half a byte a pixel
@@ -262,3 +262,9 @@ def points_class(points: float) -> str:
     if points > 0:
         return f"q{min(1 + int(points / 9), len(STOPS) - 2)}"
     return f"z{min(1 + int(-points / 15), len(BELOW))}"
+
+
+def fills_between(first: str, last: str) -> tuple[str, ...]:
+    """Return the classes of fills from one to another, those below a baseline first."""
+    scale = [f"z{n}" for n in range(len(BELOW), 0, -1)] + [f"q{n}" for n in range(len(STOPS))]
+    return tuple(scale[scale.index(first) : scale.index(last) + 1])

@@ -18,6 +18,7 @@ from headbook.metrics.base import (
 )
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
+from headbook.pages.parts.anchors import AnchorSection, anchor_sections
 from headbook.pages.parts.page import AnalysisPage, Page, Sentence, gap_text
 from headbook.report.answers.metric import (
     head_metric_answer,
@@ -48,6 +49,7 @@ class MetricPage(AnalysisPage):
         bounds: smallest and largest possible value, in words.
         taken_on: what a head metric is measured on, in words; else empty.
         file: name of the table that holds its numbers.
+        anchors: tokens of heads by stack, if the metric is a token for each head.
         sections: results by stack.
         remarks: what is missing, and why.
     """
@@ -60,6 +62,7 @@ class MetricPage(AnalysisPage):
     bounds: str
     taken_on: str
     file: str
+    anchors: tuple[AnchorSection, ...]
     sections: tuple[Section, ...]
     remarks: tuple[str, ...]
 
@@ -74,7 +77,7 @@ class MetricPage(AnalysisPage):
         if isinstance(self.metric, PairMetric):
             return "similar.html", "Similar heads"
         if isinstance(self.metric, LayerMetric | LayerPairMetric):
-            return "geometry.html", "Representation geometry"
+            return "geometry.html", "How words travel"
         return "", ""
 
 
@@ -120,6 +123,7 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
         bounds=_bounds(metric),
         taken_on=_taken_on(metric, next(iter(results.values()))),
         file=_file(metric),
+        anchors=tuple(anchor_sections(results)) if isinstance(metric, AnchorMetric) else (),
         sections=tuple(section for section in made.values() if section),
         remarks=tuple(
             gap_text(gap)
@@ -145,7 +149,7 @@ def _answer(results: StackResults | None, metric: Metric) -> Sentence:
     if isinstance(metric, PairMetric):
         return ("Each number is of two heads; the most alike pairs have a page of their own.",)
     if isinstance(metric, AnchorMetric):
-        return ("Each head has a token instead of a number; the files list them.",)
+        return ("Each head has a token instead of a number; they are listed below.",)
     if isinstance(metric, LayerMetric | LayerPairMetric):
         return ("Each number is of the states of a layer; they have a page of their own.",)
     if results is None:

@@ -74,6 +74,11 @@ def sink_tokens(results: StackResults) -> str:
     return word_list(names)
 
 
+def first_position_is_sink(results: StackResults) -> bool:
+    """Check whether the first key of a stack belongs to the sink: a start token, or by order."""
+    return results.stack.causal or not results.study.manifest.model.special_tokens.startswith("…")
+
+
 def word_list(words: Sequence[str]) -> str:
     """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     *first, last = words

@@ -18,6 +18,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey
 
 COSINE = "cosine"  # what a metric measures where it has no unit
 Place = tuple[int, int]  # layer and head
@@ -118,19 +119,26 @@ class HeadNumbers(NamedTuple):
         estimate = self.at(place)
         return interval_text(estimate.low, estimate.high, share=self.share)
 
+    def head_row(self, place: Place) -> RowKey:
+        """Return the row of a head's number in the table of heads."""
+        layer, head = place
+        own = (("stack", self.results.stack.name), ("layer", layer), ("head", head))
+        return *own, *self._column
+
     def head_number(self, place: Place, text: str) -> LinkedNumber:
         """Return a text about the number of a head with its row in the table of heads."""
-        layer, head = place
-        row = (("stack", self.results.stack.name), ("layer", layer), ("head", head))
-        return LinkedNumber(text, "heads", (*row, *self._column))
+        return LinkedNumber(text, "heads", self.head_row(place))
+
+    def layer_row(self, layer: int) -> RowKey:
+        """Return the row of a layer's number in the table of layers."""
+        return ("stack", self.results.stack.name), ("layer", layer), *self._column
 
     def layer_number(self, layer: int, text: str) -> LinkedNumber:
         """Return a text about the number of a layer with its row in the table of layers."""
-        row = (("stack", self.results.stack.name), ("layer", layer))
-        return LinkedNumber(text, "layers", (*row, *self._column))
+        return LinkedNumber(text, "layers", self.layer_row(layer))
 
     @property
-    def _column(self) -> tuple[tuple[str, str | int], ...]:
+    def _column(self) -> RowKey:
         return ("metric", self.metric.id), ("view", str(self.view)), ("label", self.label)
 
 

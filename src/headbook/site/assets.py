@@ -33,7 +33,7 @@ from headbook.site import export, markup
 
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
-    "site": ("gunzip", "search", "heads_map", "live_charts"),
+    "site": ("gunzip", "search", "heads_map", "rows", "live_charts"),
     "live_charts": ("vega",),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),
@@ -84,9 +84,11 @@ def _marks() -> Iterator[str]:
 def _fills() -> Iterator[str]:
     """Yield a class for each fill of cells: amounts, and amounts below a baseline."""
     for n, pair in enumerate(zip(STOPS, DARK, strict=True)):
-        yield f".q{n}{{background:var(--q{n});color:{_both(*map(text_colour, pair))}}}"
+        colour, text = f"var(--q{n})", _both(*map(text_colour, pair))
+        yield f".q{n}{{background:{colour};fill:{colour};color:{text}}}"
     for n, pair in enumerate(BELOW, start=1):
-        yield f".z{n}{{background:{_both(*pair)};color:{_both(*map(text_colour, pair))}}}"
+        colour, text = _both(*pair), _both(*map(text_colour, pair))
+        yield f".z{n}{{background:{colour};fill:{colour};color:{text}}}"
 
 
 def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator[str]:

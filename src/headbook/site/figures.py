@@ -25,7 +25,12 @@ from headbook.pages.comparison.metricpair_heads import (
     pair_figures,
 )
 from headbook.pages.comparison.parts import StackComparison, both_stacks
-from headbook.pages.head import OFFSET_METRIC, has_offsets, offset_section, profile_name
+from headbook.pages.head_parts.sections import (
+    OFFSET_METRIC,
+    has_offsets,
+    offset_section,
+    profile_name,
+)
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.metrics.figures import head_figures
 from headbook.pages.parts.page import SiteFacts

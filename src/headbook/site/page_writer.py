@@ -9,7 +9,7 @@ need not list them. `take_out_folded` moves what stands between ``<!--later-->``
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from html import unescape
 from itertools import zip_longest
@@ -28,6 +28,7 @@ from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
 from headbook.site import markup
 from headbook.site.assets import digest
+from headbook.site.rows import SiteRows
 
 MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
 MAIN = '<main id="main" tabindex="-1">\n'
@@ -198,11 +199,13 @@ class PageWriter:
         folder: folder of the site.
         base: address of the site on the web; empty if it is unknown.
         frame: variables of every template beside its page.
+        rows: rows of the site's tables, to which numbers of pages lead.
     """
 
     folder: Path
     base: str
     frame: Mapping[str, Any]
+    rows: SiteRows = field(default_factory=SiteRows)
 
     @property
     def environment(self) -> jinja2.Environment:
@@ -210,11 +213,19 @@ class PageWriter:
         return _templates(self.base)
 
     def write_page(self, page: Page) -> None:
-        """Write a page, its folded parts, and the data of its live charts."""
+        """Write a page, its folded parts, the rows behind it, and the data of its live charts.
+
+        Raises:
+            LookupError: a number of the page leads to no row.
+        """
         for figure in figures_of(page):
             self.write_live_data(figure)
         root = path_to_root(self.base, page)
         html = _with_script_hash(self.render(page.template, page=page, root=root))
+        rows = self.rows.of_page(page.path)
+        html = rows.with_lines(html)
+        if rows.found:
+            self.write_text(rows.file, rows.script())
         html, parts = take_out_folded(html, root, page.path)
         if parts:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from headbook.metrics.base import Metric
 from headbook.pages.alignment import alignment_page, has_alignment
-from headbook.pages.context import context_page, has_context
-from headbook.pages.flow import flow_page, has_flow
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
@@ -80,7 +78,7 @@ FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 PAGES = (
     PageEntry(
         "index.html", "Overview", MenuPlace.MAIN,
-        keywords="atlas tiles map of all heads start home findings",
+        keywords="atlas tiles wall map of all heads families claims start home findings",
     ),
     PageEntry(
         "heads.html", "Heads", MenuPlace.MAIN, heads_page, has_heads,
@@ -100,7 +98,8 @@ PAGES = (
     ),
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
-        keywords=f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
+        keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
+        moved={"context.html": "alike"},
     ),
     PageEntry(
         "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,
@@ -108,8 +107,8 @@ PAGES = (
         keywords=f"{USELESS} ablation ablate causal knockout removable prune michel voita",
     ),
     PageEntry(
-        "syntax.html", "Syntax: relations and trees", MenuPlace.ANALYSES, syntax_page,
-        keywords="dependency parse tree grammar relations uas treebank dobj nsubj",
+        "syntax.html", "Syntax", MenuPlace.ANALYSES, syntax_page,
+        keywords="dependency parse phrase trees grammar relations uas treebank dobj nsubj",
     ),
     PageEntry(
         "speech.html", "Parts of speech", MenuPlace.ANALYSES, speech_page,
@@ -117,23 +116,17 @@ PAGES = (
     ),
     PageEntry(
         "similar.html", "Similar heads", MenuPlace.ANALYSES, similar_page, has_similar,
-        keywords=f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+        keywords=f"{USELESS} clusters groups near-duplicate near doubles jensen-shannon divergence",
     ),
     PageEntry(
         "alignment.html", "Cross-attention", MenuPlace.ANALYSES, alignment_page, has_alignment,
         keywords="encoder decoder translation word alignment cross attention aer",
     ),
     PageEntry(
-        "flow.html", "Attention flow", MenuPlace.ANALYSES, flow_page, has_flow,
-        keywords=f"rollout norms value-weighted contribution context mixing {USELESS}",
-    ),
-    PageEntry(
-        "geometry.html", "Representation geometry", MenuPlace.ANALYSES, geometry_page, has_geometry,
-        keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
-    ),
-    PageEntry(
-        "context.html", "Head outputs and sentence ends", MenuPlace.ANALYSES, context_page,
-        has_context, keywords="sentence boundary segmentation anchors repetition passages",
+        "geometry.html", "How words travel", MenuPlace.ANALYSES, geometry_page, has_geometry,
+        keywords="representation geometry isotropy anisotropy intrinsic dimension cka rogue "
+        "outlier dimensions rollout context mixing attention flow identity",
+        moved={"flow.html": "mixing"},
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,
@@ -153,7 +146,7 @@ PAGES = (
     ),
     PageEntry(
         "data.html", "Data", MenuPlace.FOOT,
-        keywords=FILES,
+        keywords=f"row table source of a number cite column {FILES}",
     ),
     PageEntry(
         "about.html", "About", MenuPlace.FOOT, keywords="cite citation bibtex licence license",

@@ -19,7 +19,6 @@ from headbook.pages.metrics.figures import curve_plot, figure_name, heat_figure,
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import (
     HeatCell,
-    MarkedText,
     NumberCell,
     PageTable,
     Row,
@@ -28,7 +27,6 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_numbers import HeadNumbers, Place, cell_number, drawn_numbers
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -297,20 +295,12 @@ def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
     columns = [each for each in columns if not np.isnan(each[1].value).all()]
     rows = []
     for layer in results.stack.attention_layers:
-        cells: list[WordsCell | NumberCell] = []
+        cells = []
         for _, estimates, of in columns:
             cell = NumberCell.of(estimates.at(layer), of.metric if of else metric)
-            known = of is not None and not math.isnan(estimates.value[layer])
-            linked = of.layer_number(layer, cell.text) if of and known else None
-            cells.append(_with_interval(linked, cell.interval) if linked else cell)
+            cells.append(cell.with_row("layers", of.layer_row(layer)) if of else cell)
         rows.append(Row(f"layer {layer}", tuple(cells)))
     return PageTable(("", *(title for title, *_ in columns)), tuple(rows))
-
-
-def _with_interval(linked: LinkedNumber, interval: str) -> WordsCell:
-    """Return a cell of a number that leads to its row, and its interval."""
-    small = MarkedText(f" {interval}" if interval else "", "small")
-    return words_cell(linked, small, style="number")
 
 
 def _label_tables(
@@ -347,7 +337,7 @@ def _best_table(
         cells = (
             f"{seen[one.label]:,.0f}",
             words_cell(one.link(place), note),
-            _with_interval(one.head_number(place, cell.text), cell.interval),
+            cell.with_row("heads", one.head_row(place)),
             even.text,
             *(_variant_cell(one, variant, place) for variant in variants),
         )

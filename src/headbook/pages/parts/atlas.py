@@ -8,7 +8,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
-from headbook.report.head_types import HeadType, Place, head_types
+from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
 from headbook.report.type_styles import kinds_of, letters_of, style_of
 from headbook.report.wording import count_text, head_name, head_page
@@ -103,15 +103,6 @@ def mean_maps(results: StackResults) -> MeanMaps:
     return MeanMaps(sums.mean, f"{most}, the first {side} positions")
 
 
-def atlas(results: StackResults) -> Atlas:
-    """The atlas of one stack."""
-    maps = results.cached(mean_maps)
-    side = maps.maps.shape[-1]
-    return atlas_of(
-        results.stack, head_types(results), sheet=_sheet(results), side=side, about=maps.about
-    )
-
-
 def atlas_of(
     stack: AttentionStack,
     types: Mapping[Place, HeadType | None],
@@ -154,17 +145,6 @@ def many_heads(results: StackResults) -> bool:
     return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MANY_HEADS
 
 
-def mean_map_sheet_file(stack: str) -> str:
-    """Where the picture of a stack of many heads stands."""
-    return f"data/atlas-{stack}.png"
-
-
-def _sheet(results: StackResults) -> str:
-    if many_heads(results):
-        return mean_map_sheet_file(results.stack.name)
-    return images.inline(mean_map_sheet(results))
-
-
 def mean_map_sheet(results: StackResults) -> bytes:
     """The mean maps of all heads of a stack as one picture."""
     cells = results.cached(mean_maps).maps[[*results.stack.attention_layers]]
@@ -189,10 +169,9 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     for result in results:
         cells = result.cached(mean_maps).maps[[*result.stack.attention_layers]]
         picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
-        n_layers, n_heads = cells.shape[:2]
-        rules.append(
-            f".m-{result.stack.name}{{--sheet:url({picture});--mw:{n_heads};--mh:{n_layers}}}\n"
-        )
+        n_layers, n_heads, n_positions = cells.shape[:3]
+        sizes = f"--mw:{n_heads};--mh:{n_layers};--mp:{n_positions}"
+        rules.append(f".m-{result.stack.name}{{--sheet:url({picture});{sizes}}}\n")
     return "".join(rules)
 
 

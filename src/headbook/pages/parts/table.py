@@ -5,7 +5,7 @@ Tables of numbers, which are files of a site, are defined in `headbook.study.tab
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from headbook.charts import Drawing
 from headbook.metrics.base import Metric
 from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.wording import MISSING, interval_text, is_share, number
+from headbook.study.tables import RowKey
 
 COLOUR_STEPS = 21
 
@@ -31,12 +32,20 @@ class NumberCell:
         interval: 95 % confidence interval; empty where there is none.
         note: what stands behind it, for a tooltip.
         too_few: whether too few observations stand behind it to be trusted.
+        number: the value with its row; None if the cell is no link.
     """
 
     text: str
     interval: str
     note: str
     too_few: bool
+    number: LinkedNumber | None = None
+
+    def with_row(self, table: str, row: RowKey) -> "NumberCell":
+        """Return the cell as a link to the row that holds its value; without a value no link."""
+        if self.text == MISSING:
+            return self
+        return replace(self, number=LinkedNumber(self.text, table, row))
 
     @classmethod
     def of(cls, value: Estimate, metric: Metric) -> "NumberCell":

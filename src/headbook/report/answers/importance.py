@@ -20,10 +20,9 @@ from headbook.report.ablation import (
     unit,
     unit_factor,
 )
-from headbook.report.claims.ablation import CLAIM, HELD_OUT_SENTENCES, LAYER_RATIO
 from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
 from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import ABLATION, HELD_OUT_SPLIT, LAYER_RATIO, AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT
@@ -138,8 +137,8 @@ def largest_answer(ablation: AblationResults) -> Parts:
     subject, _, verb = measure_of(ablation).subject.rpartition(" ")
     label = f"{Replacement.MEAN}/{target}"
     identity: dict[str, str | int] = {
-        "claim": CLAIM, "stack": head.stack, "layer": head.layer, "head": head.head,
-        "metric": EFFECT, "label": label, "split": HELD_OUT_SENTENCES,
+        "claim": ABLATION, "stack": head.stack, "layer": head.layer, "head": head.head,
+        "metric": EFFECT, "label": label, "split": HELD_OUT_SPLIT,
     }  # fmt: skip
     words = f"{short_number(value * unit_factor(ablation))} {spoken_unit(ablation)}"
     number_part = LinkedNumber(words, "tests", tuple(identity.items()))

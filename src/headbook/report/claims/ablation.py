@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.ablation import LAYER_GROUP, layer_ratio
-from headbook.schema import Replacement
+from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
@@ -23,14 +23,11 @@ from headbook.study.ablation_tests import (
 from headbook.study.study import Study
 
 NAN = math.nan
-CLAIM = "ablation"
-LAYER_RATIO = "layer of largest effect"
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
-ALL, HELD_OUT_SENTENCES = "all", "held_out"
 NO_HEAD = -1  # layer and head of rows that are not about one head
 EMPTY_ROW: dict[str, Any] = {
-    "claim": CLAIM, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
+    "claim": ABLATION, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
     "label": "", "split": ALL, "value": NAN, "low": NAN, "high": NAN, "baseline": "",
     "baseline_value": NAN, "difference": NAN, "difference_low": NAN, "difference_high": NAN,
     "p": NAN, "n_sentences": 0, "n_observations": 0.0,
@@ -119,7 +116,7 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         identity = {
             "stack": row["stack"],
             "label": f"{row['group']}/{row['replacement']}/{row['target']}",
-            "split": HELD_OUT_SENTENCES if row["metric"] == INTERACTION else ALL,
+            "split": HELD_OUT_SPLIT if row["metric"] == INTERACTION else ALL,
             "n_sentences": int(row["n_sentences"]),
             "n_observations": float(row["n_sentences"]),
         }
@@ -155,7 +152,7 @@ def _largest_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, 
     identity = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
         ("choice", is_selection, (effect, NAN, NAN)),
-        (HELD_OUT_SENTENCES, ~is_selection, held_out),
+        (HELD_OUT_SPLIT, ~is_selection, held_out),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
         counts = ablation.counts[target][rows]
@@ -176,7 +173,7 @@ def _layers(ablation: AblationResults) -> Iterator[dict[str, Any]]:
         "layer": int(layer[1]),
         "metric": f"{GROUP}_ratio",
         "label": f"{ratio.first.name}/{Replacement.MEAN}/{target}",
-        "split": HELD_OUT_SENTENCES,
+        "split": HELD_OUT_SPLIT,
         "value": ratio.value,
         "low": ratio.low,
         "high": ratio.high,
@@ -213,7 +210,7 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
     if table.empty:
         return
     is_random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
-    sample = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
+    sample = {"split": HELD_OUT_SPLIT, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~is_random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}

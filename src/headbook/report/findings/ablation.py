@@ -153,7 +153,7 @@ def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]
 
 
 def answer(
-    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
+    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Iterator[Finding]:
     """Yield whether the heads of a group are dead; nothing if verdicts are undecided.
 
@@ -162,12 +162,11 @@ def answer(
         groups: rows of `Study.head_groups`.
         stack: stack of the group.
         group: name of the group.
-        named: whether to name stacks other than the only one of a model.
     """
     rows = group_rows(ablation, groups, stack, group)
     if len(rows) != len(REPLACEMENTS):
         return
-    stack_note = f" ({STACKS[stack]})" if named and stack != "self" else ""
+    stack_note = f" ({STACKS[stack]})" if stack != "self" else ""
     heads = int(rows[str(Replacement.MEAN)]["heads"])
     group_link = Link(
         f"{number_word(heads)} {group_name(group, heads)}{stack_note}", f"{PAGE}#groups"
@@ -197,7 +196,7 @@ def _dead(ablation: AblationResults, rows: Mapping[str, Any], group_link: Link) 
     """Yield one sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without_sink, zero = (rows[str(replacement)] for replacement in REPLACEMENTS)
     if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without_sink)):
-        if _zero_is_dead(zero):
+        if zero_is_dead(zero):
             yield (
                 "Dead by all three replacements: ",
                 group_link,
@@ -236,7 +235,7 @@ def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     )
 
 
-def _zero_is_dead(zero: Mapping[str, Any]) -> bool:
+def zero_is_dead(zero: Mapping[str, Any]) -> bool:
     """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
     A group of all heads of its layers has no random sets. Its verdict must then be no change.
