@@ -46,7 +46,7 @@
     }));
     const still = cells.map((line) => line.cells.map(
       (cell) => ({ style: cell.className, parts: [...cell.childNodes] })));
-    const said = one("[data-said]", figure), saidStill = said.textContent;
+    const highest = one("[data-highest]", figure), highestStill = highest.textContent;
     const files = one(".files", figure), filesStill = [...files.childNodes];
     const cite = one("pre", files).textContent ?? "";
     const scale = one(".steps-of", figure), fills = all("i", scale).map((each) => each.className);
@@ -64,7 +64,7 @@
         cell.className = still[i][j].style;
         cell.replaceChildren(...still[i][j].parts);
       }));
-      said.textContent = saidStill;
+      highest.textContent = highestStill;
       files.replaceChildren(...filesStill);
     };
     /** @type {(rows: MapRow[]) => void} */
@@ -84,7 +84,7 @@
       const value = cellText(best.value, share);
       const words = share ? `${value}\u202f%` : unit ? `${value} ${unit}` : value;
       const head = `L${best.layer}·H${best.head}`;
-      said.textContent = `${nameOf(chosen().label)}: most in ${head}, ${words}`;
+      highest.textContent = `${nameOf(chosen().label)}: most in ${head}, ${words}`;
     };
 
     /* Files, address and citation of what is chosen. */
@@ -123,7 +123,7 @@
       const { label, view } = chosen();
       const about = nameOf(label);
       const rows = rowsOf(spec).filter((row) => row.label === about && row.view === view);
-      if (!rows.length) { said.textContent = `${about}: not measured with these keys`; return; }
+      if (!rows.length) { highest.textContent = `${about}: not measured with these keys`; return; }
       fill(rows);
       tell(rows);
     };

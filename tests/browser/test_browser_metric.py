@@ -61,9 +61,9 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     rows = numbers(encoder_site, label, view)
     assert cells(page) == [cell_number(value, share=True) for value in rows["value"]]
     best = rows.loc[rows["value"].idxmax()]
-    said = page.locator("[data-said]").inner_text()
-    assert f"most in L{best['layer']}·H{best['head']}, " in said
-    assert said.startswith(label)
+    highest = page.locator("[data-highest]").inner_text()
+    assert f"most in L{best['layer']}·H{best['head']}, " in highest
+    assert highest.startswith(label)
     assert page.locator(f"{MAP} a[href*='figures/']").count() == 0
     name, table = saved(page, "CSV")
     assert name == f"{NAME}-{label}-{view}.csv"
@@ -112,13 +112,13 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
     found = stack_results(encoder_site.study)["self"]
     metric = found.by_id[METRIC]
     assert isinstance(metric, HeadMetric)
-    shown = drawn_numbers(found, metric)
-    assert shown is not None
-    scale = heads._Scale(shown, offered_labels(shown))
+    drawn = drawn_numbers(found, metric)
+    assert drawn is not None
+    scale = heads._Scale(drawn, offered_labels(drawn))
     page = opened(encoder_site, open_page)
     page.locator("select[data-choice=label]").select_option("next")
     expect(page.locator(f"{MAP} .made")).to_be_visible()
-    value = shown._replace(label="next").heads.value
+    value = drawn._replace(label="next").heads.value
     fills = [
         (cell.get_attribute("class") or "").split()[1] for cell in page.locator(f"{MAP} td.h").all()
     ]

@@ -203,8 +203,8 @@ def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> N
     ]
     assert len(framed) == 1
     layer, head = framed[0][0].removeprefix("layer "), framed[0][1]
-    assert f"most in L{layer}·H{head}," in section.said
-    assert section.said.startswith(dict(section.labels)[section.shown[1]])
+    assert f"most in L{layer}·H{head}," in section.highest
+    assert section.highest.startswith(dict(section.labels)[section.choice[1]])
     assert section.best is not None
     assert len(section.best.rows) + (len(section.few.rows) if section.few else 0) == len(
         found["self"].drawable(head_metric(ids.ATTENTION_TO))

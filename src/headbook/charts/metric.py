@@ -56,17 +56,17 @@ def heads_plot(
     behind, axis, labels = list[str](), "", ""
     marks: list[str | PlotMark] = []
     for panel in range(n_panels):
-        shown = layers[panel * size : (panel + 1) * size]
+        inside = layers[panel * size : (panel + 1) * size]
         y = float(panel * height)
-        drawn = _Panel(shown, 100 / size, y, scale, written)
+        drawn = _Panel(inside, 100 / size, y, scale, written)
         behind += drawn.frame([value for value, _ in ticks], means, uniform)
-        for place, layer in enumerate(shown):
+        for place, layer in enumerate(inside):
             marks += drawn.heads(place, layer, values[layer], href)
         axis += f'<g transform="translate(0,{y:.0f})">{value_axis(scale, ticks, unit)}</g>'
-        if not math.isnan(uniform[shown[-1]]):
-            at = y + scale(float(uniform[shown[-1]]))
+        if not math.isnan(uniform[inside[-1]]):
+            at = y + scale(float(uniform[inside[-1]]))
             labels += text("uniform", "10", at - 3)
-            labels += text(f"attention {written(float(uniform[shown[-1]]))}", "10", at + 12)
+            labels += text(f"attention {written(float(uniform[inside[-1]]))}", "10", at + 12)
     return Plot(
         name=name, caption=caption, height=n_panels * height, behind=tuple(behind),
         marks=tuple(marks), axis=axis, labels=labels,

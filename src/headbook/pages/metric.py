@@ -16,9 +16,9 @@ from headbook.metrics.base import (
     PairMetric,
     Source,
 )
+from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
-from headbook.pages.parts.anchors import AnchorSection, anchor_sections
 from headbook.pages.parts.page import AnalysisPage, Page, Sentence, gap_text
 from headbook.report.answers.metric import (
     head_metric_answer,

@@ -67,14 +67,14 @@ def offered_labels(numbers: HeadNumbers) -> list[str]:
 
     The label of the numbers is among them.
     """
-    results, metric, _, shown = numbers
+    results, metric, _, own = numbers
     labels = results.drawable(metric)
     if metric.chart is ChartKind.PROFILE:
-        return [x for x in labels if x in DRAWN_OFFSETS or x == shown]
+        return [x for x in labels if x in DRAWN_OFFSETS or x == own]
     if metric.chart is ChartKind.DISTANCES:
-        return [x for x in labels if x in DRAWN_DISTANCES or x == shown]
+        return [x for x in labels if x in DRAWN_DISTANCES or x == own]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
-    most = sorted(labels, key=lambda x: (x != shown, -seen[x]))[:MOST_DRAWN]
+    most = sorted(labels, key=lambda x: (x != own, -seen[x]))[:MOST_DRAWN]
     return [x for x in labels if x in most]
 
 

@@ -78,8 +78,8 @@ class HeadSection:
         plot: marks of all heads by layer; None if the metric has several labels.
         labels: labels that readers may choose from, with their names; empty for a single one.
         views: views with their names.
-        shown: view and label of the map.
-        said: the head with the highest value of the label.
+        choice: view and label of the map.
+        highest: the head with the highest value of the label, in words.
         maps: maps of all heads: of the label that is chosen, or of each view.
         scale: ends of the scale of fills.
         ends: the same as text.
@@ -98,8 +98,8 @@ class HeadSection:
     plot: Plot | None
     labels: tuple[tuple[str, str], ...]
     views: tuple[tuple[str, str], ...]
-    shown: tuple[str, str]
-    said: str
+    choice: tuple[str, str]
+    highest: str
     maps: tuple[HeatMap, ...]
     scale: tuple[float, float]
     ends: tuple[str, str]
@@ -146,8 +146,8 @@ def head_section(
         plot=None if several else _plot(numbers),
         labels=tuple((each, label_name(each)) for each in labels) if several else (),
         views=tuple((str(each), VIEWS[each]) for each in views),
-        shown=(str(view), label),
-        said=f"{label_name(label)}: {_said(numbers)}" if several else "",
+        choice=(str(view), label),
+        highest=f"{label_name(label)}: {_highest(numbers)}" if several else "",
         maps=tuple(maps),
         scale=(scale.low, scale.high),
         ends=scale.texts,
@@ -211,7 +211,7 @@ def _map(numbers: HeadNumbers, fill: Callable[[float], str]) -> HeatMap:
             cells.append(_cell(numbers, place, style))
         rows.append(Row(f"layer {layer}", tuple(cells)))
     style = "heat all-heads" + (" small" if stack.n_heads >= MANY else "")
-    titles = ("", *(f"H{head}" for head in range(stack.n_heads)))
+    titles = ("layer", *(f"H{head}" for head in range(stack.n_heads)))
     return HeatMap(capital(VIEWS[numbers.view]), PageTable(titles, tuple(rows), style=style))
 
 
@@ -269,7 +269,7 @@ def _plot(numbers: HeadNumbers) -> Plot:
     )
 
 
-def _said(numbers: HeadNumbers) -> str:
+def _highest(numbers: HeadNumbers) -> str:
     """Return the head of the highest value for a label, beside uniform attention."""
     place = numbers.best()
     even = float(numbers.uniform.value[place[0]])
@@ -290,8 +290,8 @@ def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
         band = results.baseline_band(baseline, metric.id, view, label)
         columns.append((baseline_title(results, baseline), band, None))
     if not label:
-        shown = [each for each in variants if each.metric.has_layer_value]
-        columns += [(each.metric.title.lower(), each.layers, each) for each in shown]
+        by_layer = [each for each in variants if each.metric.has_layer_value]
+        columns += [(each.metric.title.lower(), each.layers, each) for each in by_layer]
     columns = [each for each in columns if not np.isnan(each[1].value).all()]
     rows = []
     for layer in results.stack.attention_layers:
@@ -300,7 +300,7 @@ def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
             cell = NumberCell.of(estimates.at(layer), of.metric if of else metric)
             cells.append(cell.with_row("layers", of.layer_row(layer)) if of else cell)
         rows.append(Row(f"layer {layer}", tuple(cells)))
-    return PageTable(("", *(title for title, *_ in columns)), tuple(rows))
+    return PageTable(("layer", *(title for title, *_ in columns)), tuple(rows))
 
 
 def _label_tables(
@@ -317,7 +317,7 @@ def _label_tables(
     drawn = [one for one in each if one in often and one.label in offered]
     return (
         _best_table(often, seen, [v.metric for v in variants]) if often else None,
-        PageTable(("", "head", "value"), tuple(map(_few_row, seldom))) if seldom else None,
+        PageTable(("label", "head", "value"), tuple(map(_few_row, seldom))) if seldom else None,
         _by_label(drawn, scale) if len(drawn) > 1 else None,
     )
 
@@ -342,7 +342,14 @@ def _best_table(
             *(_variant_cell(one, variant, place) for variant in variants),
         )
         rows.append(Row(unbroken(capital(label_phrase(one.label))), cells))
-    titles = ("", "observations", "head", "value", UNIFORM, *(v.title.lower() for v in variants))
+    titles = (
+        "label",
+        "observations",
+        "head",
+        "value",
+        UNIFORM,
+        *(v.title.lower() for v in variants),
+    )
     return PageTable(titles, tuple(rows))
 
 
@@ -392,7 +399,7 @@ def _by_label(labels: Sequence[HeadNumbers], scale: _Scale) -> PageTable:
     if all(relation and direction in DIRECTIONS for relation, direction in ends):
         sides = Counter(direction for _, direction in ends)
         groups = tuple((DIRECTIONS[side], amount) for side, amount in sides.items())
-        titles = ("", *(relation for relation, _ in ends))
+        titles = ("head", *(relation for relation, _ in ends))
         return PageTable(titles, tuple(rows), style="heat by-label", groups=groups)
-    titles = ("", *(unbroken(label_name(one.label)) for one in labels))
+    titles = ("head", *(unbroken(label_name(one.label)) for one in labels))
     return PageTable(titles, tuple(rows), style="heat by-label")

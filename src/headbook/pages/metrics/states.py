@@ -149,7 +149,7 @@ def _table(
         )
         for layer in range(len(lines[0][2].value))
     ]
-    titles = ("", *(name for name, *_ in lines))
+    titles = ("layer", *(name for name, *_ in lines))
     return PageTable(titles, tuple(rows), capital(_where(state, space)))
 
 
