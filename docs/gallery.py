@@ -27,7 +27,7 @@ INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 WIDTH = 960  # of the gallery's pictures, in pixels
-MARGIN = 6  # around the first part of the overview
+MARGIN = 6  # around the atlas
 THEMES: tuple[Theme, ...] = ("light", "dark")
 WAIT = 500  # ms after loading, for what scripts draw
 CHOSEN_BY = "dependency_excess"  # the head with the most of it is shown
@@ -54,8 +54,8 @@ class Shot:
 SHOTS = (
     Shot(
         "overview", "index.html", "Overview",
-        "What the model is, up to four claims, a live sentence, and all heads as maps of their "
-        "mean attention; below it the families of heads, which head does what, and findings.",
+        "What the model's heads do; the atlas, a tile for each head with its "
+        "mean attention and its type; below it who does what, curves over layers and findings.",
     ),
     Shot(
         "head", "{head}", "Head",
@@ -70,8 +70,7 @@ SHOTS = (
     ),
     Shot(
         "heads", "heads.html", "Heads",
-        "What each head does: maps by family, and a line a head with its numbers, "
-        "to sort and filter.",
+        "Which head does what; all heads by any number, to sort, filter and draw.",
     ),
     Shot(
         "tokens", "tokens.html", "Tokens",
@@ -85,8 +84,8 @@ SHOTS = (
     ),
     Shot(
         "geometry", "geometry.html", "How words travel",
-        "Whether tokens stay nearest to their own vocabulary token, kinds of words, "
-        "context mixing, and the space of states.",
+        "Whether tokens stay nearest to their own vocabulary token, kinds of words, context "
+        "mixing, and the space of states.",
     ),
     Shot(
         "metric", "metrics/attention_distance.html", "Metric",
@@ -146,9 +145,9 @@ def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]
 
 
 def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
-    """Return the first part of the overview, down to the wall of heads, with a margin."""
+    """Return the atlas of the overview with the head beside it, and a margin."""
     page = opened(browser, site / "index.html", theme)
-    box = page.locator(".story").bounding_box()
+    box = page.locator("#atlas").bounding_box()
     assert box is not None
     left, top = box["x"] - MARGIN, box["y"] - MARGIN
     right, bottom = box["x"] + box["width"] + MARGIN, box["y"] + box["height"] + MARGIN

@@ -11,51 +11,6 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
-def test_grid_shows_the_chosen_metric(
-    request: pytest.FixtureRequest, open_page: Open, kind: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = open_page(site.folder / "index.html")
-    grids = data_file(site.folder / "data" / "grid.js")[1]
-    assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
-    keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
-    assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
-    for key in [keys[-1], *keys[::17]]:
-        page.get_by_label("Metric").select_option(key)
-        for stack, choices in grids.items():
-            grid = page.locator(f'[data-grid="{stack}"]')
-            cells = grid.locator("td a")
-            if key not in choices:
-                message = "Not measured for this attention type"
-                expect(grid.locator("[data-caption]")).to_have_text(message)
-                assert {*cells.all_text_contents()} == {"–"}
-                expect(grid.locator("[data-files]")).to_be_hidden()
-                continue
-            displayed = choices[key]
-            expect(grid.locator("[data-caption]")).to_have_text(displayed["caption"])
-            assert cells.all_text_contents() == displayed["texts"]
-            colours = [f"c{step}" if step >= 0 else "" for step in displayed["steps"]]
-            assert each(grid.locator("td"), "class") == colours
-            ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
-            assert ends == [displayed["low"], displayed["high"]]
-            titles = each(cells, "title")
-            names = [
-                f"{title}: {text}" for title, text in zip(titles, displayed["texts"], strict=True)
-            ]
-            assert each(cells, "aria-label") == names
-
-
-def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "index.html")
-    page.get_by_label("Metric").select_option("relative_entropy/")
-    expect(page.locator("[data-caption]")).to_contain_text("all keys")
-    heads = encoder_site.study.heads
-    rows = heads[(heads["metric"] == "relative_entropy") & (heads["view"] == "raw")]
-    for value, cell in zip(rows["value"], page.locator("table.heads td a").all(), strict=True):
-        assert float(cell.text_content() or "") == pytest.approx(value, abs=0.006)
-
-
 def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
     switch = page.get_by_role("button", name="Theme")

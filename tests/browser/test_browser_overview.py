@@ -40,7 +40,7 @@ def opened(open_page: Open, site: Site, **options: Any) -> Page:
 
 def tiles(page: Page) -> Locator:
     """The heads of the first stack."""
-    return page.locator("[data-wall]").first.locator("td a")
+    return page.locator("[data-wall]").first.locator("td a.map")
 
 
 def live_of(site: Site) -> LiveSentence:
@@ -207,7 +207,7 @@ def test_bars_are_as_long_as_their_steps(encoder_site: Site, open_page: Open) ->
     assert bars.count() == 8
     widths = bars.evaluate_all("found => found.map((b) => b.getBoundingClientRect().width)")
     steps_of = [int(name.split()[0].removeprefix("w")) for name in each(bars, "class")]
-    room = page.locator("[data-wall] td").first.evaluate("(td) => td.clientWidth")
+    room = page.locator("[data-wall] tbody td").first.evaluate("(td) => td.clientWidth")
     for step, width in zip(steps_of, widths, strict=True):
         assert width == pytest.approx(min(step / 20 * room, room), abs=room * 0.15)
 

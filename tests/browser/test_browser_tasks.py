@@ -53,7 +53,7 @@ def test_what_the_model_does(reader: Reader) -> None:
 
 
 def test_which_head_attends_to_the_previous_token(reader: Reader) -> None:
-    reader.respond(reader.page.locator(".who li", has_text="previous token").locator("a"), "L")
+    reader.respond(reader.page.locator(".who li", has_text="previous token").locator("> a"), "L")
 
 
 def test_direct_objects_and_whether_a_head_beats_a_rule(reader: Reader) -> None:

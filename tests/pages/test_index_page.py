@@ -322,8 +322,7 @@ def written(results: StackResults, folder: Path) -> tuple[OverviewPage, str]:
         "site": facts, "manifest": results.study.manifest, "across": set[str](), "base": "",
         "menu": study_menu(()), "preview": "",
     }  # fmt: skip
-    PageWriter(folder, "", frame).write_page(page)
-    return page, html_of(folder / "index.html")
+    return page, PageWriter(folder, "", frame).render(page.template, page=page, root="")
 
 
 def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:

@@ -34,6 +34,10 @@ VALUES = {
     "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
 }  # fmt: skip
 TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replacement")
+RENAMED = {
+    "words": {"class": "label", "state": "view"},
+    "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio
+}
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints
 
 
@@ -124,8 +128,8 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [_names(table, which) for which in ("other_", "")]
         turned = table.assign(layer=table["other_layer"], head=table["other_head"], label=names[1])
         return pd.concat([table.assign(label=names[0]), turned], ignore_index=True)
-    if name == "words":
-        return table.rename(columns={"class": "label", "state": "view"})
+    if name in RENAMED:
+        return table.rename(columns=RENAMED[name])
     if name == "tests":  # "3.1 times uniform attention" is of two cells of a row
         ratio = table["value"] / table["baseline_value"].replace(0, np.nan)
         parts = table["label"].str.split("/")  # of ablations: group, replacement, target
@@ -134,8 +138,6 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "top_tokens":
         ends = zip(table["query"], table["key"], strict=True)
         return table.assign(label=[" → ".join(filter(None, each)) for each in ends])
-    if name == "class_flows":  # the interval is that of the ratio
-        return table.rename(columns={"ratio": "value", "share": "first"})
     if name == "effect_tokens":
         return table.assign(label="rank " + table["rank"].astype(str))
     return table

@@ -141,7 +141,7 @@ def layer_similarity(results: StackResults, sums: GeometrySums) -> PageTable | N
             row = state_row(results.stack.name, state, StateColumn(CKA, names[other]))
             cells.append(_heat(value, 1.0, LinkedNumber(number(value), "geometry", row)))
         rows.append(Row(_long_name(state), tuple(cells)))
-    return PageTable(("", *(names[place] for place in places)), tuple(rows), style="heat")
+    return PageTable(("state", *(names[place] for place in places)), tuple(rows), style="heat")
 
 
 def _long_name(state: int) -> str:
@@ -180,7 +180,7 @@ def outlier_table(results: StackResults, sums: GeometrySums) -> PageTable | None
             note = interval_text(estimates.low.item(state), estimates.high.item(state))
             cells.append(_heat(value, most, row, note))
         rows.append(Row(_long_name(state), tuple(cells)))
-    titles = ("", "all dimensions", "from the largest", f"from {THREE}")
+    titles = ("state", "all dimensions", "from the largest", f"from {THREE}")
     return PageTable(titles, tuple(rows), style="heat")
 
 

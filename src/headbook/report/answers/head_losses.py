@@ -26,8 +26,8 @@ WITHOUT_HEAD = {  # target: what a bar shows
 LOST = {  # target: what changes without a head, in labels
     AblationTarget.EMBEDDING: "the sentence vector moves by",
     AblationTarget.STATE: "the last states move by",
-    AblationTarget.LOSS: "the loss changes by",
-    AblationTarget.MASKED_LOSS: "the loss changes by",
+    AblationTarget.LOSS: "the loss rises by",
+    AblationTarget.MASKED_LOSS: "the loss rises by",
 }
 
 

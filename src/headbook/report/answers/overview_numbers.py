@@ -208,7 +208,7 @@ def decisive_layer(results: StackResults) -> LayerEffect | None:
     if not (effects[first].low > highest and effects[second].value > 0):
         return None
     ratio = _ratio(results, first, second)
-    if not ratio.low > 1:
+    if not (ratio.low > 1 and math.isfinite(ratio.high)):
         return None
     return LayerEffect(first, second, effects[first], effects[second], ratio)
 
