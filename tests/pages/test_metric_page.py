@@ -22,7 +22,7 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.head_numbers import HeadNumbers, cell_number
+from headbook.report.findings.head_numbers import HeadNumbers, cell_number
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.registry import moved_pages

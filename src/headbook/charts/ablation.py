@@ -323,7 +323,6 @@ def compared_plot(
     titles: tuple[str, str],
     unit: str,
     log: bool,
-    root: str = "",
 ) -> Plot:
     """Draw a point for each head that has two numbers, and the line of equal numbers.
 
@@ -340,13 +339,6 @@ def compared_plot(
         ends = ends[0] - 1, ends[1] + 1
     ticks = effect_ticks(ends) if log else even_ticks(*ends, number)
     place, scale = _across(ends, log=log), Scale(*ends, PLOT_HEIGHT, bottom=44, log=log)
-    behind = [*grid(scale, [value for value, _ in ticks])]
-    behind += [_upright(place(value), PLOT_HEIGHT - 44) for value, _ in ticks]
-    behind.append(_ticks_below(place, ticks, PLOT_HEIGHT - 26))
-    behind.append(text(titles[0], "50%", PLOT_HEIGHT - 6, "mid"))
-    line = f'x1="{percent(place(ends[0]))}" x2="{percent(place(ends[1]))}"'
-    ys = f'y1="{scale(ends[0]):.1f}" y2="{scale(ends[1]):.1f}"'
-    behind.append(f'<line class="bl" {line} {ys}/>')
     marks = [
         PlotMark(
             mark("model", place(other), scale(head.value)), head.style, head.href,
@@ -356,12 +348,25 @@ def compared_plot(
         )
         for head, other in zip(heads, others, strict=True)
     ]  # fmt: skip
-    numbers = {"head": [head.name for head in heads], "x": others}
+    columns = {"x": others, "y": [head.value for head in heads]}
     return Plot(
-        name=name, caption=caption, height=PLOT_HEIGHT, behind=tuple(behind), marks=tuple(marks),
+        name=name, caption=caption, height=PLOT_HEIGHT, behind=tuple(_square(place, scale, ticks, titles[0])), marks=tuple(marks),
         axis=value_axis(scale, ticks, titles[1]), axis_width=60, label_width=20,
-        rows=pd.DataFrame(numbers | {"y": [head.value for head in heads]}), root=root,
+        rows=pd.DataFrame({"head": [head.name for head in heads]} | columns),
     )  # fmt: skip
+
+
+def _square(
+    place: Place, scale: Scale, ticks: Sequence[tuple[float, str]], title: str
+) -> list[str]:
+    """Return grid, ticks and title of a plot with one scale both ways, and its line of equals."""
+    behind = [*grid(scale, [value for value, _ in ticks])]
+    behind += [_upright(place(value), PLOT_HEIGHT - 44) for value, _ in ticks]
+    behind.append(_ticks_below(place, ticks, PLOT_HEIGHT - 26))
+    behind.append(text(title, "50%", PLOT_HEIGHT - 6, "mid"))
+    line = f'x1="{percent(place(scale.low))}" x2="{percent(place(scale.high))}"'
+    ys = f'y1="{scale(scale.low):.1f}" y2="{scale(scale.high):.1f}"'
+    return [*behind, f'<line class="bl" {line} {ys}/>']
 
 
 def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> Plot:
@@ -382,17 +387,9 @@ def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> P
     behind.append(_ticks_below(place, shares, PLOT_HEIGHT - 26))
     behind.append(text("heads removed", "50%", PLOT_HEIGHT - 6, "mid"))
     curves: list[PlotCurve] = []
-    heights: list[float] = []
+    heights = []
     for _, each in rows.groupby("order", sort=False):
-        kind, x = each["kind"].iloc[0], [place(share) for share in each["share"]]
-        known_ends = each[each["low"].notna() & each["high"].notna()]
-        upper, lower = (
-            [(place(share), scale(end)) for share, end in known_ends[["share", column]].to_numpy()]
-            for column in ("high", "low")
-        )
-        curves.append(PlotCurve((*upper, *reversed(lower)), f"bd c-{kind}", closed=True))
-        line = tuple(zip(x, map(scale, each["value"]), strict=True))
-        curves.append(PlotCurve(line, f"ln c-{kind}"))
+        curves += _pruning_curve(each, place, scale)
         nearest = int((each["share"] - CURVE_LABEL_SHARE).abs().to_numpy().argmin())
         heights.append(scale(float(each["value"].iloc[nearest])))
     orders = rows.drop_duplicates("order")
@@ -406,3 +403,16 @@ def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> P
         marks=tuple(labels), axis=value_axis(scale, ticks, unit), axis_width=60, label_width=20,
         rows=rows.drop(columns="kind").reset_index(drop=True),
     )  # fmt: skip
+
+
+def _pruning_curve(rows: pd.DataFrame, place: Place, scale: Scale) -> list[PlotCurve]:
+    """Return the line of one order, above the band of its intervals."""
+    known = rows[rows["low"].notna() & rows["high"].notna()]
+    upper, lower = (
+        [(place(share), scale(end)) for share, end in known[["share", column]].to_numpy()]
+        for column in ("high", "low")
+    )
+    line = [(place(share), scale(value)) for share, value in rows[["share", "value"]].to_numpy()]
+    kind = rows["kind"].iloc[0]
+    band = PlotCurve((*upper, *reversed(lower)), f"bd c-{kind}", closed=True)
+    return [band, PlotCurve(tuple(line), f"ln c-{kind}")]

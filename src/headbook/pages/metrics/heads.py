@@ -27,7 +27,7 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.head_numbers import HeadNumbers, Place, cell_number, drawn_numbers
+from headbook.report.findings.head_numbers import HeadNumbers, Place, cell_number, drawn_numbers
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     DIRECTIONS,
@@ -51,6 +51,8 @@ MAX_BY_LABEL = 24  # heads in the table of heads by label
 MANY = 24  # heads of a layer from which on cells have no room for numbers
 ROOT = "../"  # path from the page of a metric to the site's root
 UNKNOWN = words_cell("–")
+Tables = tuple[PageTable | None, PageTable | None, PageTable | None]
+NO_TABLES: Tables = (None, None, None)  # of a metric of one number a head
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,7 @@ class HeadSection:
 def head_section(
     results: StackResults, metric: HeadMetric, variants: Sequence[HeadMetric]
 ) -> HeadSection | None:
-    """Return a metric in one stack; None if it has no numbers there.
-
-    Args:
-        variants: metrics that the page shows beside its own.
-    """
+    """Return a metric with its variants in one stack; None if it has no numbers there."""
     numbers = drawn_numbers(results, metric)
     if numbers is None:
         return None
@@ -138,14 +136,14 @@ def head_section(
     if not several and numbers.n_heads <= MAX_LINKED:
         maps += [_map(numbers._replace(view=each), scale.fill) for each in views if each != view]
         maps += [_variant_map(each) for each in beside]
-    best, few, by_label = _label_tables(numbers, scale, beside) if several else (None, None, None)
+    best, few, by_label = _label_tables(numbers, scale, beside) if several else NO_TABLES
     return HeadSection(
         stack=results.stack.name,
         title=capital(STACKS[results.stack.name]),
         figure=heat_figure(numbers),
         plot=None if several else _plot(numbers),
         labels=tuple((each, label_name(each)) for each in labels) if several else (),
-        views=tuple((str(each), VIEWS[each]) for each in views),
+        views=tuple((str(v), VIEWS[v]) for v in views),
         choice=(str(view), label),
         highest=f"{label_name(label)}: {_highest(numbers)}" if several else "",
         maps=tuple(maps),
@@ -303,9 +301,7 @@ def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
     return PageTable(("layer", *(title for title, *_ in columns)), tuple(rows))
 
 
-def _label_tables(
-    numbers: HeadNumbers, scale: _Scale, variants: Sequence[HeadNumbers]
-) -> tuple[PageTable | None, PageTable | None, PageTable | None]:
+def _label_tables(numbers: HeadNumbers, scale: _Scale, variants: Sequence[HeadNumbers]) -> Tables:
     """Return the tables of a metric of several labels: best heads, few observations, by label."""
     each = [numbers._replace(label=label) for label in numbers.results.drawable(numbers.metric)]
     seen = {one.label: float(one.heads.events.max()) for one in each if one.known}

@@ -7,7 +7,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
 from headbook.report.findings.finding import LinkedNumber, Parts, sample_size, sentence_start
-from headbook.report.head_numbers import COSINE, HeadNumbers, drawn_numbers
+from headbook.report.findings.head_numbers import COSINE, HeadNumbers, drawn_numbers
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults
 from headbook.report.wording import (
