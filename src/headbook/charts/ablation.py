@@ -335,8 +335,7 @@ def compared_plot(
     """
     values = [*others, *(head.value for head in heads)]
     ends = effect_ends(values) if log else (min(values), max(values))
-    if ends[0] == ends[1]:
-        ends = ends[0] - 1, ends[1] + 1
+    ends = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
     ticks = effect_ticks(ends) if log else even_ticks(*ends, number)
     place, scale = _across(ends, log=log), Scale(*ends, PLOT_HEIGHT, bottom=44, log=log)
     marks = [
@@ -350,7 +349,8 @@ def compared_plot(
     ]  # fmt: skip
     columns = {"x": others, "y": [head.value for head in heads]}
     return Plot(
-        name=name, caption=caption, height=PLOT_HEIGHT, behind=tuple(_square(place, scale, ticks, titles[0])), marks=tuple(marks),
+        name=name, caption=caption, height=PLOT_HEIGHT, marks=tuple(marks),
+        behind=tuple(_square(place, scale, ticks, titles[0])),
         axis=value_axis(scale, ticks, titles[1]), axis_width=60, label_width=20,
         rows=pd.DataFrame({"head": [head.name for head in heads]} | columns),
     )  # fmt: skip
