@@ -340,6 +340,12 @@ type FindData = {
 };
 /** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
+/** A number of a head in the data of a heat map; what is missing is null. */
+type MapRow = {
+  layer: number; head: number; value: number; low: number; high: number; view: string;
+  label: string;
+};
+type ChartView = { toSVG: () => Promise<string> };
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
   params?: { name: string; value?: unknown }[];
@@ -376,6 +382,16 @@ interface DataFiles {
 
 /* --- globals --- */
 
+/** What belongs to a choice that no stored file shows: `choices.js`. */
+interface Choices {
+  quoted: (text: string) => string;
+  saver: (text: string, act: () => void) => HTMLButtonElement;
+  fileName: (name: string, chosen: string[]) => string;
+  cited: (text: string, name: string, file: string, title: string) => string;
+  entry: (text: string) => HTMLDetailsElement;
+  asPdf: (command: string) => HTMLElement;
+  csv: (columns: string[], rows: Record<string, unknown>[]) => string;
+}
 interface Headbook {
   take: (name: string, value: unknown) => void;
   packed: (name: string, text: string) => void;
@@ -418,6 +434,13 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  heatPicture: (
+    rows: MapRow[],
+    scale: {
+      fills: string[]; fillOf: (value: number) => string; ends: [string, string]; caption: string;
+    },
+  ) => string;
+  choices: Choices;
   showRow: (number: Element) => Promise<void>;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
@@ -432,7 +455,9 @@ interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
   unpack: (text: string) => Promise<Uint8Array<ArrayBuffer>>;
-  vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
+  vegaEmbed: (
+    box: HTMLElement, spec: object, options: object,
+  ) => Promise<{ view: ChartView }>;
 }
 interface DocumentEventMap {
   "headbook-path": CustomEvent<{ place: number; stack: string }>;

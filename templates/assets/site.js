@@ -167,6 +167,11 @@
       await use("live_charts");
       await window.headbook.live(button);
     });
+    const wanted = new URLSearchParams(hash().slice(1)).get("chart");
+    if (wanted === button.dataset.chart) {
+      button.scrollIntoView();
+      button.click();
+    }
   };
 
   /* Pictures without a file of their own are saved as they stand, black on white. */

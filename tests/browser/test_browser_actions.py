@@ -3,35 +3,12 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
+from browser import DARK, LIGHT, Open, background, each, sideways
 from html_pages import data_file
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def test_live_chart_filters_its_numbers(encoder_site: Site, open_page: Open) -> None:
-    """Every choice of its list shows that choice's numbers, and the picture comes back."""
-    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
-    figure = page.locator("figure.chart").first
-    picture = figure.locator(".scroll > svg[role=img]")
-    expect(picture).to_be_visible()
-    come_alive(page)
-    expect(picture).to_have_count(0)
-    heads = encoder_site.study.heads
-    for view in ("nosink", "renorm", "raw"):
-        figure.locator(".vega-bindings select").select_option(view)
-        rows = heads[(heads["metric"] == "attention_distance") & (heads["view"] == view)]
-        for layer, head, value in zip(rows["layer"], rows["head"], rows["value"], strict=True):
-            place = f"head: {head}; layer: {layer}; "
-            mark = f'.live [aria-label^="{place}"][aria-label*="; value: {value:.4g};"]'
-            expect(figure.locator(mark)).to_have_count(1)
-        expect(figure.locator(".live [aria-roledescription='rect mark']")).to_have_count(len(rows))
-    figure.get_by_role("button", name="Still picture").click()
-    expect(picture).to_be_visible()
-    expect(figure.locator(".live")).to_have_count(0)
-    come_alive(page)
 
 
 def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:

@@ -19,7 +19,7 @@ import treebank
 from bare_model import Bare, Given, Word, given
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.pages.parts.anchors import anchor_sections
+from headbook.pages.metrics.anchors import anchor_sections
 from headbook.pages.patterns import patterns_page
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results

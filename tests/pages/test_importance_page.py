@@ -471,7 +471,7 @@ def test_groups_of_heads_are_drawn_with_their_random_sets() -> None:
     assert plot.ends == (5.0, 50.0)
     assert plot.svg.count('class="bx"') == 1
     assert "<b>larger than 99 of 100</b>" in plot.svg
-    assert 'href="data.html#head_groups"' in plot.svg
+    assert 'href="data.html?row=head_groups:group=sink#head_groups"' in plot.svg
     assert [*plot.rows.columns][:3] == ["group", "heads", "value"]
     files = plot.paper(columns=True)
     assert {*files} == {".svg", ".pdf", "-column.svg", "-column.pdf"}

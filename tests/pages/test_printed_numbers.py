@@ -290,6 +290,23 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
         yield "missed", spelt(match[1]), round(missed.sum())
 
 
+def importance_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield how many heads have which verdict, by the key of the rings and by the answer."""
+    table, text = data["importance"], main.text()
+    effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
+    ranked = "kl" if "kl" in {*effects["target"]} else effects["target"].min()  # or embedding
+    exact = effects[(effects["target"] == ranked) & (effects["verdict"] != "")]
+    counts = {name: int(n) for name, n in re.findall(rf"({'|'.join(VERDICTS)}): (\d+)", text)}
+    expected = {name: n for name, n in Counter(exact["verdict"]).items() if n}
+    yield "verdicts", {VERDICTS[name]: n for name, n in counts.items()}, expected
+    if match := re.search(r"(\d+) of (\d+) heads? changes? the output", text):
+        changed = int(exact["verdict"].isin(["changes", "harmful"]).sum())
+        yield "changed", (int(match[1]), int(match[2])), (changed, len(exact))
+    audit = data["tests"].query("metric.str.startswith('audit')").set_index("metric")
+    if match := re.search(r"On (\d+) heads picked at random", text):
+        yield "audited", int(match[1]), round(audit["n_observations"].max())
+
+
 def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     """Yield how many relations were tested, and how many have a head above the baseline."""
     tests = data["tests"]
@@ -354,7 +371,7 @@ def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
     "index.html": (overview_counts, verdict_counts),
-    "importance.html": (verdict_counts,),
+    "importance.html": (importance_counts,),
     "syntax.html": (syntax_counts,),
 }
 

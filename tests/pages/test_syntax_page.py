@@ -614,11 +614,16 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.pages.metric import MOST_DRAWN, metric_pages
+    from headbook.pages.metric import metric_pages
+    from headbook.pages.metrics.figures import MOST_DRAWN
+    from headbook.pages.metrics.heads import HeadSection
 
     found = stack_results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]
     (made,) = metric_pages(found, [metric])
-    (cells,) = made.sections[0].figures[0].spec["datasets"].values()
+    (section,) = made.sections
+    assert isinstance(section, HeadSection)
+    (cells,) = section.figure.spec["datasets"].values()
     labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
     assert len({cell["label"] for cell in cells}) == min(len(labels), MOST_DRAWN)
+    assert {name for _, name in section.labels} == {cell["label"] for cell in cells}

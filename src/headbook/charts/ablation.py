@@ -23,11 +23,9 @@ from headbook.charts.plots import (
     grid,
     mark,
     percent,
-    printed_style,
     text,
     value_axis,
 )
-from headbook.charts.theme import FONT
 from headbook.report.findings.finding import LinkedNumber
 from headbook.report.wording import interval_text, number, visible
 
@@ -178,27 +176,19 @@ class GroupPlot(Plot):
             f'<span class="beside">{beside}</span></div>'
         )
 
-    def _printed(self, width: float) -> str:
-        """Return the chart as one SVG element of a width in pixels; names stand above marks."""
+    def drawn(self, width: float) -> tuple[float, str]:
+        """Return height and elements of the chart on paper; names stand above their marks."""
         place, ticks = _across(self.ends), effect_ticks(self.ends)
-        height = PRINTED_ROW * len(self.groups) + 24
+        height = float(PRINTED_ROW * len(self.groups) + 24)
         parts = [_upright(place(value), height - 20) for value, _ in ticks]
         for index, group in enumerate(self.groups):
             y = PRINTED_ROW * index
             marks = _effect_marks(group, place, 18)
             parts.append(text(group.name, "0", y + 12.0, "b"))
             parts.append(text(group.printed.text, "100%", y + 12.0, "end"))
-            parts.append(f'<svg y="{y + 14}" width="100%" height="18">{marks}</svg>')
+            parts.append(f'<svg y="{y + 14}" width="{width:.0f}" height="18">{marks}</svg>')
         parts.append(_ticks_below(place, ticks, height - 8.0))
-        return self._on_paper(width, height, "".join(parts))
-
-    def _on_paper(self, width: float, height: float, parts: str) -> str:
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-            f'aria-label="{escape(visible(self.caption))}" font-family="{FONT}">'
-            f"<style>{printed_style()}</style>{parts}</svg>"
-        )
+        return height, "".join(parts)
 
 
 def _ends_text(group: GroupEffect) -> str:
@@ -216,12 +206,11 @@ def _effect_marks(group: GroupEffect, place: Place, height: float) -> str:
         parts.append(f'<rect class="bx" x="{percent(start)}" y="{y - 8:.1f}" {size}/>')
     if not math.isnan(group.low):
         x = f'x1="{percent(place(group.low))}" x2="{percent(place(group.high))}"'
-        style = 'stroke-width="5" opacity="0.4"'
-        parts.append(f'<line class="st c-model" {x} y1="{y:.1f}" y2="{y:.1f}" {style}/>')
+        parts.append(f'<line class="rise" {x} y1="{y:.1f}" y2="{y:.1f}"/>')
     if not math.isnan(group.singles):
         x = f'x1="{percent(place(group.singles))}" x2="{percent(place(group.singles))}"'
         ys = f'y1="{y - 8:.1f}" y2="{y + 8:.1f}"'
-        parts.append(f'<line class="st c-baseline" {x} {ys} stroke-width="2.5"/>')
+        parts.append(f'<line class="rl weak" {x} {ys}/>')
     parts.append(f'<g class="c-model">{mark("model", place(group.value), y, radius=5.2)}</g>')
     return "".join(parts)
 
@@ -334,7 +323,6 @@ def compared_plot(
     titles: tuple[str, str],
     unit: str,
     log: bool,
-    root: str = "",
 ) -> Plot:
     """Draw a point for each head that has two numbers, and the line of equal numbers.
 
@@ -347,17 +335,9 @@ def compared_plot(
     """
     values = [*others, *(head.value for head in heads)]
     ends = effect_ends(values) if log else (min(values), max(values))
-    if ends[0] == ends[1]:
-        ends = ends[0] - 1, ends[1] + 1
+    ends = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
     ticks = effect_ticks(ends) if log else even_ticks(*ends, number)
     place, scale = _across(ends, log=log), Scale(*ends, PLOT_HEIGHT, bottom=44, log=log)
-    behind = [*grid(scale, [value for value, _ in ticks])]
-    behind += [_upright(place(value), PLOT_HEIGHT - 44) for value, _ in ticks]
-    behind.append(_ticks_below(place, ticks, PLOT_HEIGHT - 26))
-    behind.append(text(titles[0], "50%", PLOT_HEIGHT - 6, "mid"))
-    line = f'x1="{percent(place(ends[0]))}" x2="{percent(place(ends[1]))}"'
-    ys = f'y1="{scale(ends[0]):.1f}" y2="{scale(ends[1]):.1f}"'
-    behind.append(f'<line class="bl" {line} {ys}/>')
     marks = [
         PlotMark(
             mark("model", place(other), scale(head.value)), head.style, head.href,
@@ -367,12 +347,26 @@ def compared_plot(
         )
         for head, other in zip(heads, others, strict=True)
     ]  # fmt: skip
-    numbers = {"head": [head.name for head in heads], "x": others}
+    columns = {"x": others, "y": [head.value for head in heads]}
     return Plot(
-        name=name, caption=caption, height=PLOT_HEIGHT, behind=tuple(behind), marks=tuple(marks),
+        name=name, caption=caption, height=PLOT_HEIGHT, marks=tuple(marks),
+        behind=tuple(_square(place, scale, ticks, titles[0])),
         axis=value_axis(scale, ticks, titles[1]), axis_width=60, label_width=20,
-        rows=pd.DataFrame(numbers | {"y": [head.value for head in heads]}), root=root,
+        rows=pd.DataFrame({"head": [head.name for head in heads]} | columns),
     )  # fmt: skip
+
+
+def _square(
+    place: Place, scale: Scale, ticks: Sequence[tuple[float, str]], title: str
+) -> list[str]:
+    """Return grid, ticks and title of a plot with one scale both ways, and its line of equals."""
+    behind = [*grid(scale, [value for value, _ in ticks])]
+    behind += [_upright(place(value), PLOT_HEIGHT - 44) for value, _ in ticks]
+    behind.append(_ticks_below(place, ticks, PLOT_HEIGHT - 26))
+    behind.append(text(title, "50%", PLOT_HEIGHT - 6, "mid"))
+    line = f'x1="{percent(place(scale.low))}" x2="{percent(place(scale.high))}"'
+    ys = f'y1="{scale(scale.low):.1f}" y2="{scale(scale.high):.1f}"'
+    return [*behind, f'<line class="bl" {line} {ys}/>']
 
 
 def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> Plot:
@@ -393,17 +387,9 @@ def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> P
     behind.append(_ticks_below(place, shares, PLOT_HEIGHT - 26))
     behind.append(text("heads removed", "50%", PLOT_HEIGHT - 6, "mid"))
     curves: list[PlotCurve] = []
-    heights: list[float] = []
+    heights = []
     for _, each in rows.groupby("order", sort=False):
-        kind, x = each["kind"].iloc[0], [place(share) for share in each["share"]]
-        known_ends = each[each["low"].notna() & each["high"].notna()]
-        upper, lower = (
-            [(place(share), scale(end)) for share, end in known_ends[["share", column]].to_numpy()]
-            for column in ("high", "low")
-        )
-        curves.append(PlotCurve((*upper, *reversed(lower)), f"bd c-{kind}", closed=True))
-        line = tuple(zip(x, map(scale, each["value"]), strict=True))
-        curves.append(PlotCurve(line, f"ln c-{kind}"))
+        curves += _pruning_curve(each, place, scale)
         nearest = int((each["share"] - CURVE_LABEL_SHARE).abs().to_numpy().argmin())
         heights.append(scale(float(each["value"].iloc[nearest])))
     orders = rows.drop_duplicates("order")
@@ -417,3 +403,16 @@ def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> P
         marks=tuple(labels), axis=value_axis(scale, ticks, unit), axis_width=60, label_width=20,
         rows=rows.drop(columns="kind").reset_index(drop=True),
     )  # fmt: skip
+
+
+def _pruning_curve(rows: pd.DataFrame, place: Place, scale: Scale) -> list[PlotCurve]:
+    """Return the line of one order, above the band of its intervals."""
+    known = rows[rows["low"].notna() & rows["high"].notna()]
+    upper, lower = (
+        [(place(share), scale(end)) for share, end in known[["share", column]].to_numpy()]
+        for column in ("high", "low")
+    )
+    line = [(place(share), scale(value)) for share, value in rows[["share", "value"]].to_numpy()]
+    kind = rows["kind"].iloc[0]
+    band = PlotCurve((*upper, *reversed(lower)), f"bd c-{kind}", closed=True)
+    return [band, PlotCurve(tuple(line), f"ln c-{kind}")]

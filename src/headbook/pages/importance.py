@@ -331,7 +331,7 @@ def _maps(
             rows.append(Row(f"layer {layer}", cells))
         numbers = sorted(of_stack["head"].unique())
         style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
-        titles = ("", *(f"H{n}" for n in numbers))
+        titles = ("layer", *(f"H{n}" for n in numbers))
         caption = f"Change without each head, {spoken_unit(ablation)}"
         table = PageTable(titles, tuple(rows), caption, style)
         yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)

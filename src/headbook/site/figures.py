@@ -31,7 +31,8 @@ from headbook.pages.head_parts.sections import (
     offset_section,
     profile_name,
 )
-from headbook.pages.metric import head_figures, metric_pages, study_metrics
+from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.metrics.figures import head_figures
 from headbook.pages.parts.page import SiteFacts
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
@@ -65,7 +66,7 @@ class Choosable:
     stack: str
     columns: tuple[Column, ...]
     name: Callable[[str], str]
-    draw: Callable[[str, str], Sequence[Figure]]
+    draw: Callable[[str, str], Sequence[Figure | Plot]]
 
     def column(self, label: str, view: str) -> Column | None:
         """Return the view and label that are asked for, or None if they have no numbers.
@@ -87,7 +88,7 @@ class Choosable:
 
 def chosen_figures(
     choosable: Sequence[Choosable], requested: Sequence[Sequence[str]], label: str, view: str
-) -> list[Figure]:
+) -> list[Figure | Plot]:
     """Draw the figures that have a label and a view.
 
     Args:
@@ -97,10 +98,10 @@ def chosen_figures(
     Raises:
         ConfigError: all figures of a group lack the label or the view.
     """
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, Figure | Plot] = {}
     for names in requested:
         candidates: list[Choosable] = []
-        group_figures: dict[str, Figure] = {}
+        group_figures: dict[str, Figure | Plot] = {}
         for choice in choosable:
             if not any(name.startswith(f"{choice.metric}-{choice.stack}") for name in names):
                 continue
@@ -164,7 +165,9 @@ def _of_stack(results: StackResults) -> Iterator[Choosable]:
             yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)
 
 
-def _heads(results: StackResults, metric: HeadMetric, view: str, label: str) -> Sequence[Figure]:
+def _heads(
+    results: StackResults, metric: HeadMetric, view: str, label: str
+) -> Sequence[Figure | Plot]:
     return head_figures(results, metric, SinkView(view), label)
 
 

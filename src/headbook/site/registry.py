@@ -5,18 +5,19 @@ sheets and table of contents are class variables of its `Page`. Menu, search, nu
 the pages at old addresses follow from the entries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from headbook.metrics.base import Metric
 from headbook.pages.alignment import alignment_page, has_alignment
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
-from headbook.pages.metric import metrics_page, study_metrics
+from headbook.pages.metric import metrics_page, moved_metrics, study_metrics
 from headbook.pages.parts.page import Page
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.sentences import sentences_page
@@ -217,8 +218,15 @@ class MovedPage(Page):
     moved_to: str
 
 
-def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
-    """Yield the pages at old addresses, which lead to the pages of the entries."""
+def moved_pages(
+    entries: Iterable[PageEntry], metrics: Sequence[Metric] = ()
+) -> Iterator[MovedPage]:
+    """Yield the pages at old addresses, which lead to the pages that show their content.
+
+    Args:
+        entries: entries of pages that took over the content of others.
+        metrics: metrics of the study, of which variants have no page of their own.
+    """
     for entry in entries:
         for path, fragment in entry.moved.items():
             yield MovedPage(
@@ -227,3 +235,10 @@ def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
                 description=f"This page has moved to {entry.path}.",
                 moved_to=f"{entry.path}#{fragment}" if fragment else entry.path,
             )
+    for metric, address in moved_metrics(metrics):
+        yield MovedPage(
+            path=f"metrics/{metric.id}.html",
+            title=metric.title,
+            description=f"This page has moved to {address}.",
+            moved_to=address,
+        )

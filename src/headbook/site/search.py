@@ -170,7 +170,9 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     searched = paged[:MAX_SEARCHED_SENTENCES]
     return {
         "questions": [*_answered(pages), *_questions(pages)],
-        "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
+        "metrics": [
+            line for page in pages if isinstance(page, MetricPage) for line in _metric_lines(page)
+        ],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
         + [
             _words(*page_and_note)
@@ -201,6 +203,15 @@ def _types(results: StackResults) -> Iterator[str]:
 def _line(page: Page) -> list[str]:
     title = page.topic if isinstance(page, AnalysisPage) else page.title
     return _words(title, page.path, page.description)
+
+
+def _metric_lines(page: MetricPage) -> Iterator[list[str]]:
+    """Yield a metric and its variants, which its page shows, by their titles."""
+    title, path, note, words = _line(page)
+    yield [page.metric.title, path, note, f"{title} {words}".strip()]
+    for variant in page.variants:
+        words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
+        yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
 
 
 def _words(title: str, path: str, note: str) -> list[str]:

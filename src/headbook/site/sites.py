@@ -175,7 +175,7 @@ class StudySite(Site):
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
         yield from self.charted
-        yield from moved_pages(self.entries)
+        yield from moved_pages(self.entries, self.metrics)
         yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 

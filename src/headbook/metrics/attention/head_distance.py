@@ -81,6 +81,7 @@ def _negentropy(weights: "torch.Tensor") -> "torch.Tensor":
 
 METRIC = PairMetric(
     title="Jensen–Shannon divergence of two heads",
+    question="How differently do two heads attend?",
     unit="nats",
     formula=r"\frac{1}{|R|} \sum_{i \in R} \left[ H\left(\frac{A_i + B_i}{2}\right)"
     r" - \frac{H(A_i) + H(B_i)}{2} \right]",

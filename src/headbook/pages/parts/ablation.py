@@ -11,6 +11,7 @@ from headbook.charts import ablation as charts
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
 from headbook.report.answers.importance import effect_row, spoken_unit
+from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import OffSinkType
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
 from headbook.schema import Replacement
@@ -166,14 +167,12 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
         "Change of the true token's logit (above the mean of all) without each head: by the "
         "residual path alone, and in all. Above the dashed line later layers make up for it."
     )
-    heads = [
-        charts.HeadEffect(
-            "", head_name(HeadName(*place)), style, total_change, True, "data.html#importance"
-        )
-        for place, total_change, style in zip(
-            points.index, points["total"], points["style"], strict=True
-        )
-    ]
+    heads = []
+    for place, change, style in zip(points.index, points["total"], points["style"], strict=True):
+        row = (*zip(keys, place, strict=True), ("metric", EFFECT), ("replacement", "mean"))
+        number_row = LinkedNumber("", "importance", (*row, ("target", "logit")))
+        name = head_name(HeadName(*place))
+        heads.append(charts.HeadEffect("", name, style, change, True, number_row.href))
     return charts.compared_plot(
         "importance-direct", caption, heads, [*points["direct"]], titles=("direct", "total"),
         unit="logits", log=False,
