@@ -130,9 +130,8 @@ def gradient_estimates(
         for target in ablator.functions.differentiable(batch, model_output, states):
             if target.target in skipped_targets:
                 continue
-            zeros = [*patched.added.values()]
-            by_place = torch.autograd.grad(target.value, zeros, retain_graph=True)
-            gradients = dict(zip(patched.added, by_place, strict=True))
+            grads = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
+            gradients = dict(zip(patched.added, grads, strict=True))
             if not target.squared:
                 gradient = _gradient(patched, gradients)
             for replacement in replacements:
