@@ -49,7 +49,8 @@
     };
     const save = async () => {
       const text = await view.toSVG();
-      const white = text.replace(/(<svg[^>]*>)/, '$1<rect width="100%" height="100%" fill="white"/>');
+      const paper = '<rect width="100%" height="100%" fill="white"/>';
+      const white = text.replace(/(<svg[^>]*>)/, `$1${paper}`);
       return white.replaceAll('"currentColor"', '"black"');
     };
     return () => {

@@ -156,7 +156,8 @@
     title.textContent = text && text.length <= SHORT ? `Behind “${text}”` : `Row of ${place.table}`;
     button.addEventListener("click", close);
     head.append(title, button);
-    const lost = `${place.page}.html prints no number of line ${place.line} of table ${place.table}.`;
+    const where = `line ${place.line} of table ${place.table}`;
+    const lost = `${place.page}.html prints no number of ${where}.`;
     box.append(head, ...(found ? contents(found, text) : [make("p", {}, lost)]));
     all(".behind-number").forEach((each) => each.remove());
     document.body.append(box);

@@ -60,7 +60,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     expect(page.locator(f"{MAP} .made")).to_be_visible()
     rows = numbers(encoder_site, label, view)
     assert cells(page) == [cell_number(value, share=True) for value in rows["value"]]
-    best = rows.loc[rows["value"].idxmax()]
+    best = rows.iloc[int(rows["value"].argmax())]
     highest = page.locator("[data-highest]").inner_text()
     assert f"most in L{best['layer']}·H{best['head']}, " in highest
     assert highest.startswith(label)

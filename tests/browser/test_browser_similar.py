@@ -33,7 +33,9 @@ def expected(site: Site, row: int, column: int) -> list[str]:
     names = [data["heads"][row][0], data["heads"][column][0]]
     if row == column:
         return [*names, "the same head", "the same head"]
-    values = [matrices[view].value[order[row], order[column]] for view in ("renorm", "raw")]
+    values = [
+        matrices[view].value[order[row], order[column]] for view in (SinkView.RENORM, SinkView.RAW)
+    ]
     return [*names, *(f"{nats_text(float(np.round(value, 3)))} nats" for value in values)]
 
 

@@ -36,7 +36,6 @@ NAME = "report.html"
 AGAIN = (
     actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
     actions.test_keyboard_leads_from_the_overview_to_a_head,
-    actions.test_live_chart_filters_its_numbers,
     actions.test_theme_is_remembered_on_the_next_page,
     find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,

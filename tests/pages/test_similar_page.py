@@ -1,7 +1,7 @@
 """Distances between heads, and the page that shows which heads attend alike."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -329,7 +329,7 @@ def section_of(study: Study) -> SimilarSection:
     return section
 
 
-def heads_of_pair(row: dict[str, Any]) -> list[str]:
+def heads_of_pair(row: Mapping[Any, Any]) -> list[str]:
     return [f"L{row[f'{which}layer']}·H{row[f'{which}head']}" for which in ("", "other_")]
 
 
@@ -402,14 +402,14 @@ def test_groups_are_those_of_complete_linkage(distances_of_all: Floats) -> None:
         assert group.distance == within.max() == distances_of_all[group.pair]
     alone = set(range(len(distances_of_all))) - set().union(*groups)
     every = [*groups, *({head} for head in alone)]
-    for n, one in enumerate(every):
+    for n, members in enumerate(every):
         for other in every[:n]:
-            assert distances_of_all[np.ix_([*one], [*other])].max() >= MAX_DOUBLE_DISTANCE
+            assert distances_of_all[np.ix_([*members], [*other])].max() >= MAX_DOUBLE_DISTANCE
     tightness = [group.distance for group in found.doubles]
     assert tightness == sorted(tightness)
     row = {head: place for place, head in enumerate(found.order.tolist())}
-    for group in groups:
-        rows = sorted(row[head] for head in group)
+    for members in groups:
+        rows = sorted(row[head] for head in members)
         assert rows == [*range(rows[0], rows[0] + len(rows))]
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headbook.charts import images
 from headbook.charts.theme import amount_class, rgba_ramp
@@ -348,7 +349,7 @@ def matrix_data(results: StackResults) -> dict[str, Any] | None:
     }
 
 
-def _thousandths(matrix: HeadDistanceMatrix, order: Sequence[int]) -> bytes:
+def _thousandths(matrix: HeadDistanceMatrix, order: NDArray[np.int64]) -> bytes:
     cells = np.ix_(order, order)
     bounds = matrix.bounds[cells]
     steps = np.where(np.isnan(bounds), MISSING_DISTANCE, np.rint(1000 * np.nan_to_num(bounds)))
